@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets bench-log
+.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ simulate-groups: venv ## Run consumer groups in the deterministic simulator; SEE
 
 simulate-offsets: venv ## Run the table of committed offsets in the deterministic simulator; SEEDS=100000 at length
 	@$(BIN)/python -m spark_log.testing.simulation --of offsets --seeds $(or $(SEEDS),2000) $(ARGS)
+
+simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
+	@$(BIN)/python -m spark_log.testing.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
 
 check: lint types layers ## Everything that is checked without running the code
 
@@ -76,6 +79,9 @@ bench-reads: java venv ## Compare reads of some columns, and of one day of thirt
 
 bench-clients: java venv ## Compare Producer and Consumer with confluent-kafka and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.clients_kafka $(ARGS)
+
+bench-transactions: java venv ## Compare transactions with librdkafka's and a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.transactions_kafka $(ARGS)
 
 bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)

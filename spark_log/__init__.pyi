@@ -33,6 +33,7 @@ from .errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
 from .errors import InvalidTimestampError as InvalidTimestampError
 from .errors import InvalidTopicError as InvalidTopicError
 from .errors import InvalidTxnStateError as InvalidTxnStateError
+from .errors import InvalidTxnTimeoutError as InvalidTxnTimeoutError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
 from .errors import LogEndOffsetMismatchError as LogEndOffsetMismatchError
 from .errors import LogTruncatedError as LogTruncatedError
@@ -53,15 +54,19 @@ from .errors import StorageTimeoutError as StorageTimeoutError
 from .errors import StorageUnavailableError as StorageUnavailableError
 from .errors import TopicAlreadyExistsError as TopicAlreadyExistsError
 from .errors import TransactionAbortableError as TransactionAbortableError
+from .errors import TransactionAbortedError as TransactionAbortedError
+from .errors import TransactionalIdNotFoundError as TransactionalIdNotFoundError
 from .errors import TransactionError as TransactionError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
+from .errors import UnstableOffsetCommitError as UnstableOffsetCommitError
 from .errors import UnsupportedCompressionTypeError as UnsupportedCompressionTypeError
 from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .types import AbortTransactionSpec as AbortTransactionSpec
 from .types import AlterConfigOp as AlterConfigOp
 from .types import BrokerDescription as BrokerDescription
 from .types import ClusterDescription as ClusterDescription

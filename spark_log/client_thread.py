@@ -120,7 +120,7 @@ class ClientThread(Generic[C]):
             IllegalStateError: the client is closed.
         """
         client = await self.call(lambda client: client)
-        future = _in_new_thread(lambda: function(client), f"spark-log-aio-{self._kind}-aside")
+        future = in_new_thread(lambda: function(client), f"spark-log-aio-{self._kind}-aside")
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -169,7 +169,7 @@ class ClientThread(Generic[C]):
                 function(self._client)
 
         name = f"spark-log-aio-{self._kind}-close"
-        self._closing = _in_new_thread(close, name, is_daemon=False)
+        self._closing = in_new_thread(close, name, is_daemon=False)
         return self._closing
 
     def _check_open(self) -> None:
@@ -240,7 +240,12 @@ class _WithdrawnError(Exception):
     """The call was cancelled before it began."""
 
 
-def _in_new_thread(function: Callable[[], R], name: str, *, is_daemon: bool = True) -> Future[R]:
+def in_new_thread(function: Callable[[], R], name: str, *, is_daemon: bool = True) -> Future[R]:
+    """Call a function in a thread of its own, and return a future that cannot be cancelled.
+
+    Raises:
+        RuntimeError: the system allows no more threads, or the interpreter is shutting down.
+    """
     future: Future[R] = Future()
     future.set_running_or_notify_cancel()
 

@@ -550,6 +550,22 @@ class IllegalGenerationError(SparkLogError):
         self.current = current
 
 
+class UnstableOffsetCommitError(SparkLogError):
+    """A transaction that commits offsets of the group is not decided yet; try again (KIP-447).
+
+    Attributes:
+        group_id: the group's id.
+        transactional_id: of the transaction.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, group_id: str = "", transactional_id: str = "") -> None:
+        super().__init__(message)
+        self.group_id = group_id
+        self.transactional_id = transactional_id
+
+
 class InconsistentGroupProtocolError(SparkLogError):
     """A member supports no assignor that all other members support; it did not join.
 
@@ -634,6 +650,10 @@ class TransactionAbortableError(TransactionError):
     abortable = True
 
 
+class TransactionAbortedError(TransactionError):
+    """The record was dropped: its transaction was aborted before the record was appended."""
+
+
 class ProducerFencedError(TransactionError):
     """The epoch of this producer has passed: its transaction was decided, or another took over.
 
@@ -664,6 +684,33 @@ class InvalidTxnStateError(TransactionError):
     """
 
     fatal = True
+
+
+class TransactionalIdNotFoundError(TransactionError):
+    """A ``transactional.id`` was never used, or has expired."""
+
+
+class InvalidTxnTimeoutError(TransactionError):
+    """``transaction.timeout.ms`` is above the cluster's ``transaction.max.timeout.ms``.
+
+    Attributes:
+        timeout_ms: ``transaction.timeout.ms``.
+        max_timeout_ms: ``transaction.max.timeout.ms``.
+    """
+
+    fatal = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transactional_id: str = "",
+        timeout_ms: int = 0,
+        max_timeout_ms: int = 0,
+    ) -> None:
+        super().__init__(message, transactional_id=transactional_id)
+        self.timeout_ms = timeout_ms
+        self.max_timeout_ms = max_timeout_ms
 
 
 def check_unicode(

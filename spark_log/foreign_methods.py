@@ -13,10 +13,6 @@ _NO_VERSIONS: Final = (
     "there are no brokers with versions and features. `spark-log version` shows the versions of "
     "the program and of its format"
 )
-_NO_TRANSACTIONS: Final = (
-    "there are no transactions yet. By default a producer is idempotent, and docs/recipes.md has "
-    "exactly once into a Delta table"
-)
 _NO_ACCESS_CONTROL: Final = (
     "the storage's permissions decide who may read and write the log. Set them there"
 )
@@ -29,14 +25,6 @@ ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("api_versions", "describe_features", "get_broker_version_data", "update_features"),
         _NO_VERSIONS,
-    ),
-    **dict.fromkeys(
-        (
-            *("abort_transaction", "begin_transaction", "commit_transaction", "init_transactions"),
-            *("send_offsets_to_transaction", "describe_transactions", "list_transactions"),
-            "find_hanging_transactions",
-        ),
-        _NO_TRANSACTIONS,
     ),
     **dict.fromkeys(
         (
@@ -82,7 +70,7 @@ class ForeignMethods:
     """
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in ADVICE]
+        return [name for name in super().__dir__() if name not in ADVICE or hasattr(self, name)]
 
 
 for _name, _advice in ADVICE.items():

@@ -267,12 +267,18 @@ class ActiveProducer:
         last_sequence: sequence number of its last record in this epoch; -1 if there is none.
         last_timestamp: when its last append appeared on the storage, in milliseconds since the
             epoch. In Kafka it is the largest timestamp of its last batch.
+        current_transaction_start_offset: first offset of its open transaction in this partition;
+            -1 if none is open.
+        transactional_id: ``transactional.id`` of a producer with an open transaction; None without
+            one, and if it has expired.
     """
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
+    current_transaction_start_offset: int = -1
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +290,87 @@ class PartitionProducerState:
     """
 
     active_producers: tuple[ActiveProducer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id in ``list_transactions``.
+
+    Attributes:
+        transactional_id: the ``transactional.id``.
+        producer_id: that of the producer that decides its transactions.
+        state: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``, ``CompleteCommit`` or
+            ``CompleteAbort``, as in Kafka.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id and its newest transaction (Kafka's class of this name).
+
+    Attributes:
+        state: as in `TransactionListing`.
+        producer_id: that of the producer that decides its transactions.
+        producer_epoch: its present epoch.
+        transaction_timeout_ms: ``transaction.timeout.ms``.
+        transaction_start_time_ms: when it began, in milliseconds since the epoch by the clock of
+            the process that began it; -1 if no transaction is ongoing or decided and not complete.
+        topic_partitions: the partitions that are registered, of topics that still exist.
+        participants: the producer ids that write for it; several in a Spark job.
+        groups: consumer groups whose offsets it commits.
+        batch_id: the last committed micro-batch; -1 without one.
+    """
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int
+    topic_partitions: frozenset[TopicPartition]
+    participants: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    batch_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionSpec:
+    """An open transaction of a partition, for ``abort_transaction``.
+
+    Attributes:
+        topic_partition: the partition.
+        producer_id: of the producer whose transaction is open.
+        producer_epoch: the epoch of its records.
+    """
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition, and that nobody will end.
+
+    Attributes:
+        topic_partition: the partition.
+        producer_id: of the producer.
+        producer_epoch: the epoch of its records.
+        start_offset: first offset of the transaction in the partition.
+        last_timestamp: when its last append appeared on the storage, in milliseconds since the
+            epoch; -1 if it is not known.
+        transactional_id: None if it has expired.
+    """
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_timestamp: int
+    transactional_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ ALLOWED = {
         "ConsumerReport.interval": _SHOWS,
         "ConsumerReport.stop": _SHOWS,
     },
+    "spark_log/admin/transactions.py": {"TransactionOperations.list_transactions": _SHOWS},
+    "spark_log/cli/commands/transactions.py": {"describe_transactions": _SHOWS},
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offset": _STARTS},
@@ -40,6 +42,7 @@ ALLOWED = {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
+    "spark_log/log/partition_log.py": {"PartitionLog.append_markers.stage": _STAMPS},
     "spark_log/metadata/metadata_log.py": {"MetadataLog.commit": _STAMPS},
     "spark_log/metadata/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},
@@ -49,6 +52,9 @@ ALLOWED = {
     },
     "spark_log/storage/storage_time.py": {
         "check_clock_skew": "is compared with the storage's time, to refuse"
+    },
+    "spark_log/transaction/coordinator.py": {
+        "TransactionCoordinator._change.decide_with_time": _STAMPS
     },
 }
 """File → function → why it may read a wall clock."""

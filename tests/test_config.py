@@ -87,6 +87,8 @@ class TestTable:
             "retries": 2_147_483_647,
             "retry.backoff.max.ms": 1_000,
             "retry.backoff.ms": 100,
+            "transaction.timeout.ms": 60_000,
+            "transactional.id": None,
         }
         assert ConsumerConfig.parse({}).dotted() == {
             "client.id": "",
@@ -123,6 +125,8 @@ class TestTable:
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
             "max.clock.skew.ms": 600_000,
+            "transaction.max.timeout.ms": 900_000,
+            "transactional.id.expiration.ms": 604_800_000,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,

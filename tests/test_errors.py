@@ -85,6 +85,7 @@ def test_exactly_these_errors_are_retriable():
         "StorageTimeoutError",
         "StorageUnavailableError",
         "UnknownOutcomeError",
+        "UnstableOffsetCommitError",
     }
 
 
@@ -98,7 +99,7 @@ def test_exactly_these_errors_are_abortable_fenced_or_fatal():
         "InvalidProducerEpochError",
         "ProducerFencedError",
     }
-    assert names("fatal") == {"InvalidTxnStateError"}
+    assert names("fatal") == {"InvalidTxnStateError", "InvalidTxnTimeoutError"}
 
 
 def test_transaction_errors_have_one_base_class():
@@ -107,8 +108,11 @@ def test_transaction_errors_have_one_base_class():
         "TransactionError",
         "ConcurrentTransactionsError",
         "InvalidTxnStateError",
+        "InvalidTxnTimeoutError",
         "ProducerFencedError",
         "TransactionAbortableError",
+        "TransactionAbortedError",
+        "TransactionalIdNotFoundError",
     }
 
 

@@ -111,7 +111,7 @@ def is_on_the_page(name):
 
 def test_every_method_exists_or_is_refused_with_advice(clients):
     for client, name in EACH_METHOD:
-        if name not in ADVICE:
+        if name not in ADVICE or hasattr(client, name):
             assert callable(getattr(clients[client], name))
             continue
         assert not hasattr(clients[client], name)
@@ -124,7 +124,7 @@ def test_every_method_exists_or_is_refused_with_advice(clients):
 
 
 def test_no_advice_is_for_a_method_that_kafka_python_does_not_have_or_that_exists():
-    assert set(ADVICE) <= {name for _, name in EACH_METHOD}
+    assert set(ADVICE) <= {name for client, name in EACH_METHOD if not hasattr(client, name)}
 
 
 def test_an_attribute_that_nobody_has_is_refused_without_advice(clients):

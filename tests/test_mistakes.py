@@ -59,7 +59,6 @@ class TestSettingsOfOtherClients:
         [
             ("bootstrap_servers", "Give root, its path or URL, such as root="),
             ("bootstrap.servers", "Give root, its path or URL, such as root="),
-            ("transactional_id", "there are no transactions yet"),
             ("security_protocol", "storage_options={…}"),
             ("ssl_cafile", "storage's permissions"),
             ("sasl.mechanism", "storage's permissions"),

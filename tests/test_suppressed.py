@@ -132,6 +132,7 @@ SILENT = {
     ("jobs/progress_bar.py", "OSError"): "there is no terminal",
     ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
     ("metadata/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
+    ("metadata/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
     ("metadata/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "StorageError"): "the append that follows raises",
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",

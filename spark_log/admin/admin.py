@@ -14,6 +14,7 @@ from spark_log.admin.producers import ProducerOperations
 from spark_log.admin.quotas import QuotaOperations
 from spark_log.admin.records import RecordOperations
 from spark_log.admin.topics import TopicOperations
+from spark_log.admin.transactions import TransactionOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import AdminConfig
 from spark_log.storage import StorageOptions, checked_root
@@ -33,8 +34,9 @@ class Admin(
     GroupOperations,
     OffsetOperations,
     ProducerOperations,
+    TransactionOperations,
 ):
-    """Administers the topics, configs, quotas, offsets, records and groups of one cluster root.
+    """Administers topics, configs, quotas, offsets, records, groups and transactions of one root.
 
     Method names follow Kafka's admin client and kafka-python's. A call that changes metadata
     appends one batch to the metadata log: all of its changes are made, or none. So does a call that

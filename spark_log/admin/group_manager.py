@@ -8,6 +8,7 @@ change is refused and decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import (
@@ -181,12 +182,15 @@ class GroupManager:
             key = PartitionKey(topic, image.topic(topic).topic_id, partition)
             rows.append(Row(key, position.offset, position.metadata or "", position.leader_epoch))
         if rows:
-            self._change(group_id, lambda view: _check_empty(view, "altered"), lambda _: rows)
+            self._change(group_id, lambda view: _check_empty(view, "altered"), lambda *_: rows)
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """Delete committed offsets, all of them or none; return the partitions that had one."""
+        """Delete committed offsets, all of them or none; return the partitions that had one.
+
+        Those that were sent to a transaction, and may be committed by it later, are deleted too.
+        """
         wanted = {TopicPartition(*each) for each in partitions}
         self._existing(group_id)
         topics = {each.topic for each in wanted}
@@ -209,17 +213,23 @@ class GroupManager:
                         members=tuple(subscribers),
                     )
 
-        def decide(positions: _Positions) -> list[Row]:
-            found = [key for key in positions if TopicPartition(key.topic, key.partition) in wanted]
+        def decide(view: GroupView, positions: _Positions) -> list[Row]:
+            keys = positions.keys() | self._pending(view)
+            found = [key for key in keys if TopicPartition(key.topic, key.partition) in wanted]
             deleted.clear()
-            deleted.update(TopicPartition(key.topic, key.partition) for key in found)
+            deleted.update(
+                TopicPartition(key.topic, key.partition) for key in found if key in positions
+            )
             return [Row(key, TOMBSTONE) for key in found]
 
         self._change(group_id, check, decide)
         return deleted
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete the committed offsets of groups that have no members."""
+        """Delete the committed offsets of groups that have no members.
+
+        Those that were sent to a transaction, and may be committed by it later, are deleted too.
+        """
         wanted = list(dict.fromkeys(group_ids))
         for group_id in wanted:
             _check_empty(self._existing(group_id), "deleted")
@@ -227,7 +237,9 @@ class GroupManager:
             self._change(
                 group_id,
                 lambda view: _check_empty(view, "deleted"),
-                lambda positions: [Row(key, TOMBSTONE) for key in positions],
+                lambda view, positions: [
+                    Row(key, TOMBSTONE) for key in positions.keys() | self._pending(view)
+                ],
             )
 
     def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
@@ -249,7 +261,7 @@ class GroupManager:
         self,
         group_id: str,
         check: Callable[[GroupView], None],
-        decide: Callable[[_Positions], list[Row]],
+        decide: Callable[[GroupView, _Positions], list[Row]],
     ) -> None:
         refused: IllegalGenerationError | None = None
         for _ in range(_MAX_TRIES):
@@ -257,14 +269,25 @@ class GroupManager:
             fence = self.table.generation(group_id)
             view = self._view(group_id)
             check(view)
+            generation = max(fence, view.group.generation)
             try:
-                self.table.change(group_id, decide, generation=max(fence, view.group.generation))
+                self.table.change(group_id, partial(decide, view), generation=generation)
             except IllegalGenerationError as error:
                 refused = error
             else:
                 return
         assert refused is not None
         raise refused
+
+    def _pending(self, view: GroupView) -> set[PartitionKey]:
+        """Return the partitions whose offsets transactions may commit later."""
+        image = self._cluster.image()
+        return {
+            PartitionKey(tp.topic, topic.topic_id, tp.partition)
+            for pending in view.group.pending_offsets
+            for tp in pending.partitions
+            if (topic := image.find(tp.topic)) is not None
+        }
 
     def _existing(self, group_id: str) -> GroupView:
         view = self._view(group_id)

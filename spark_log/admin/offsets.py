@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.errors import InvalidConfigurationError, InvalidTimestampError
-from spark_log.log import PartitionLog, offset_of_max_timestamp
+from spark_log.log import IsolationLevel, PartitionLog, offset_of_max_timestamp
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 _Value = TypeVar("_Value")
@@ -24,6 +24,7 @@ class OffsetOperations(ClusterAccess):
         self,
         topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
         *,
+        isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up offsets (``Admin.listOffsets``).
@@ -32,6 +33,8 @@ class OffsetOperations(ClusterAccess):
             topic_partition_specs: partition → ``OffsetSpec.EARLIEST``, ``LATEST`` or
                 ``MAX_TIMESTAMP`` (the first record with the largest timestamp, KIP-734), or a time
                 in milliseconds since the epoch: the first record at or after it, in offset order.
+            isolation_level: with ``read_committed``, ``LATEST`` is the last stable offset, and no
+                record at or after it is found by its time (``ListOffsetsOptions``).
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
@@ -40,15 +43,19 @@ class OffsetOperations(ClusterAccess):
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
             InvalidTimestampError: a time is negative, too large, or not a whole number.
-            InvalidConfigurationError: the argument is not a dict with `TopicPartition` keys.
+            InvalidConfigurationError: the argument is not a dict with `TopicPartition` keys, or the
+                isolation level is unknown.
         """
+        _check_isolation_level(isolation_level)
         given = check_by_partition("topic_partition_specs", topic_partition_specs)
         specs = {tp: check_spec(spec) for tp, spec in given.items()}
         image = self._cluster().image()
         logs = {tp: self._log(image, tp) for tp in specs}
         epochs = {tp: image.topic(tp.topic).partitions[tp.partition].leader_epoch for tp in specs}
         found = self._map_partitions(
-            lambda tp: _list_offset(logs[tp], specs[tp], epochs[tp]), list(specs), image.topic
+            lambda tp: _list_offset(logs[tp], specs[tp], epochs[tp], isolation_level),
+            list(specs),
+            image.topic,
         )
         return dict(zip(specs, found, strict=True))
 
@@ -56,12 +63,14 @@ class OffsetOperations(ClusterAccess):
         self,
         topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
         *,
+        isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
 
         Args:
             topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
+            isolation_level: with ``read_committed``, offsets before the last stable one are found.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
@@ -71,7 +80,9 @@ class OffsetOperations(ClusterAccess):
             UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: as
                 `list_offsets` raises them.
         """
-        return self.list_offsets(topic_partition_specs, timeout_ms=timeout_ms)
+        return self.list_offsets(
+            topic_partition_specs, isolation_level=isolation_level, timeout_ms=timeout_ms
+        )
 
 
 def check_by_partition(
@@ -117,17 +128,27 @@ def check_spec(spec: object) -> int:
     return int(spec)
 
 
-def _list_offset(log: PartitionLog, spec: int, leader_epoch: int) -> OffsetAndTimestamp:
+def _check_isolation_level(given: object) -> None:
+    if given not in get_args(IsolationLevel):
+        raise InvalidConfigurationError(
+            f"isolation_level is {given!r}; give {' or '.join(map(repr, get_args(IsolationLevel)))}"
+        )
+
+
+def _list_offset(
+    log: PartitionLog, spec: int, leader_epoch: int, isolation_level: IsolationLevel
+) -> OffsetAndTimestamp:
     view = log.observe()
     if spec == OffsetSpec.EARLIEST:
         return OffsetAndTimestamp(view.log_start_offset, -1, leader_epoch)
+    end = log.end_offset(view, isolation_level=isolation_level)
     if spec == OffsetSpec.LATEST:
-        return OffsetAndTimestamp(view.log_end_offset, -1, leader_epoch)
+        return OffsetAndTimestamp(end, -1, leader_epoch)
     if spec == OffsetSpec.MAX_TIMESTAMP:
         found = offset_of_max_timestamp(log, view)
     else:
         found = log.offset_for_time(spec * 1000, view)
-    if found is None:
+    if found is None or found[0] >= end:
         return _UNKNOWN
     offset, timestamp_us = found
     return OffsetAndTimestamp(offset, timestamp_us // 1000, leader_epoch)

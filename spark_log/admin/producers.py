@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.log import NOT_LISTED_US, PartitionLog, ProducerEntry, sequence_after
+from spark_log.storage import Store
+from spark_log.transaction import find_transactional_id
 from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
 
 
@@ -32,19 +34,25 @@ class ProducerOperations(ClusterAccess):
         wanted = [TopicPartition(*each) for each in partitions]
         image = self._cluster().image()
         logs = {tp: self._log(image, tp) for tp in wanted}
-        states = self._map_partitions(lambda tp: _describe(logs[tp]), wanted, image.topic)
+        store = self._cluster().store
+        states = self._map_partitions(lambda tp: _describe(logs[tp], store), wanted, image.topic)
         return dict(zip(wanted, states, strict=True))
 
 
-def _describe(log: PartitionLog) -> PartitionProducerState:
+def _describe(log: PartitionLog, store: Store) -> PartitionProducerState:
     entries = log.producers().entries()
-    return PartitionProducerState(tuple(_producer(number, entry) for number, entry in entries))
+    return PartitionProducerState(
+        tuple(_producer(number, entry, store) for number, entry in entries)
+    )
 
 
-def _producer(producer_id: int, entry: ProducerEntry) -> ActiveProducer:
+def _producer(producer_id: int, entry: ProducerEntry, store: Store) -> ActiveProducer:
+    start = entry.first_transaction_offset
     return ActiveProducer(
         producer_id=producer_id,
         producer_epoch=entry.epoch,
         last_sequence=sequence_after(entry.next_sequence, -1) if entry.runs else -1,
         last_timestamp=-1 if entry.appended_us == NOT_LISTED_US else entry.appended_us // 1000,
+        current_transaction_start_offset=-1 if start is None else start,
+        transactional_id=None if start is None else find_transactional_id(store, producer_id),
     )

@@ -11,8 +11,10 @@ from spark_log.types import (
     ConfigEntry,
     LogDirDescription,
     OffsetAndTimestamp,
+    PartitionProducerState,
     TopicDescription,
     TopicPartition,
+    TransactionDescription,
 )
 
 _BROKERS = pa.list_(pa.int32())
@@ -68,6 +70,36 @@ LOG_DIRS_SCHEMA = pa.schema(
         ("log_start_offset", pa.int64()),
         ("log_end_offset", pa.int64()),
         ("path", pa.string()),
+    ]
+)
+
+TRANSACTIONS_SCHEMA = pa.schema(
+    [
+        ("transactional_id", pa.string()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("state", pa.string()),
+        ("transaction_timeout_ms", pa.int32()),
+        ("transaction_start_time", pa.timestamp("ms", "UTC")),
+        (
+            "topic_partitions",
+            pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32())])),
+        ),
+        ("participants", pa.list_(pa.int64())),
+        ("groups", pa.list_(pa.string())),
+        ("batch_id", pa.int64()),
+    ]
+)
+PRODUCERS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("last_sequence", pa.int32()),
+        ("last_timestamp", pa.timestamp("ms", "UTC")),
+        ("current_transaction_start_offset", pa.int64()),
+        ("transactional_id", pa.string()),
     ]
 )
 
@@ -127,6 +159,49 @@ def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
             {"broker": log_dir.broker, "log_dir": log_dir.log_dir, **_fields(replica)}
             for log_dir in log_dirs
             for replica in log_dir.replicas
+        ),
+    )
+
+
+def transactions_table(transactions: Mapping[str, TransactionDescription]) -> pa.Table:
+    """Return the answer of `Admin.describe_transactions` as a table of `TRANSACTIONS_SCHEMA`.
+
+    A -1 in the answer becomes null: no transaction is open, or no micro-batch is committed.
+    """
+    return _table(
+        TRANSACTIONS_SCHEMA,
+        (
+            {
+                "transactional_id": transactional_id,
+                **_fields(described),
+                "transaction_start_time": _known(described.transaction_start_time_ms),
+                "topic_partitions": [each._asdict() for each in sorted(described.topic_partitions)],
+                "batch_id": _known(described.batch_id),
+            }
+            for transactional_id, described in transactions.items()
+        ),
+    )
+
+
+def producers_table(producers: Mapping[TopicPartition, PartitionProducerState]) -> pa.Table:
+    """Return the answer of `Admin.describe_producers` as a table of `PRODUCERS_SCHEMA`.
+
+    A -1 in the answer becomes null, except ``last_sequence``.
+    """
+    return _table(
+        PRODUCERS_SCHEMA,
+        (
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                **_fields(producer),
+                "last_timestamp": _known(producer.last_timestamp),
+                "current_transaction_start_offset": _known(
+                    producer.current_transaction_start_offset
+                ),
+            }
+            for partition, state in producers.items()
+            for producer in state.active_producers
         ),
     )
 

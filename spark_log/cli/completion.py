@@ -37,6 +37,15 @@ def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
     )
 
 
+def complete_transactional_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the transactional ids that begin with ``incomplete``; none if they are not known."""
+    return _names(
+        context,
+        incomplete,
+        lambda admin: [each.transactional_id for each in admin.list_transactions()],
+    )
+
+
 def _names(
     context: typer.Context, incomplete: str, read: Callable[[Admin], Iterable[str]]
 ) -> list[str]:

@@ -46,11 +46,13 @@ _MISTAKES = (
     errors.InvalidRootError,
     errors.InvalidSessionTimeoutError,
     errors.InvalidTopicError,
+    errors.InvalidTxnTimeoutError,
     errors.NoOffsetForPartitionError,
     errors.OffsetOutOfRangeError,
     errors.RootNotFoundError,
     errors.SerializationError,
     errors.TopicAlreadyExistsError,
+    errors.TransactionalIdNotFoundError,
     errors.UnknownTopicOrPartitionError,
     errors.UnsupportedStoreError,
 )

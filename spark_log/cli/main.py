@@ -24,6 +24,7 @@ from spark_log.cli.commands import (
     submit,
     top,
     topics,
+    transactions,
     verify,
     version,
 )
@@ -89,10 +90,18 @@ def _groups(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@transactions.app.callback(invoke_without_command=True)
+def _transactions(context: typer.Context) -> None:
+    """List, describe and abort transactions."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.command("clean")(clean)
 app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)

@@ -9,7 +9,8 @@ from typing import Final
 
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
-from spark_log.log import LogBatch, PartitionLog, ProbeInterval
+from spark_log.consumer import Resolve
+from spark_log.log import IsolationLevel, LogBatch, PartitionLog, ProbeInterval
 
 ROUND_BYTES: Final = 1_048_576
 """Bytes that are read of one partition before the next partition's turn."""
@@ -33,6 +34,9 @@ def read_partitions(
     ranges: Mapping[int, OffsetRange],
     clock: Clock,
     timeout_ms: float | None = None,
+    *,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    resolve: Resolve | None = None,
 ) -> Iterator[FetchedRecords]:
     """Yield the records of partitions in turns, in offset order within a partition.
 
@@ -44,12 +48,17 @@ def read_partitions(
         ranges: offsets to read, by partition.
         clock: for waiting.
         timeout_ms: maximum time to wait for more records; None: no limit.
+        isolation_level: ``read_committed`` for committed records alone.
+        resolve: called when a transaction holds a partition up; None: it is waited for.
 
     Raises:
         OffsetOutOfRangeError: a position is before the start or after the end of the log.
         CorruptRecordError: with file and position.
     """
-    cursors = [_Cursor(number, logs[number], wanted) for number, wanted in sorted(ranges.items())]
+    cursors = [
+        _Cursor(number, logs[number], wanted, isolation_level, resolve)
+        for number, wanted in sorted(ranges.items())
+    ]
     patience_ms = math.inf if timeout_ms is None else timeout_ms
     waiting_since_ms = clock.monotonic_ms()
     while cursors:
@@ -77,20 +86,36 @@ class _Cursor:
     of the log this costs one probe for the next segment, and no listing.
     """
 
-    def __init__(self, partition: int, log: PartitionLog, wanted: OffsetRange) -> None:
+    def __init__(
+        self,
+        partition: int,
+        log: PartitionLog,
+        wanted: OffsetRange,
+        isolation_level: IsolationLevel,
+        resolve: Resolve | None,
+    ) -> None:
         self.is_done = False
         self.probes = ProbeInterval.of(log.files.store)
         self._partition = partition
         self._log = log
         self._follows = wanted.end is None
         self._position = wanted.start
-        self._batches: Iterator[LogBatch] | None = log.scan(wanted.start, wanted.end)
+        self._isolation_level = isolation_level
+        self._resolve = resolve
+        self._batches: Iterator[LogBatch] | None = log.scan(
+            wanted.start, wanted.end, isolation_level=isolation_level
+        )
 
     def turn(self) -> Iterator[FetchedRecords]:
         """Yield the next records, about `ROUND_BYTES` of them; none at the end of the log."""
         if self._batches is None:
-            found, self._position = self._log.fetch_from(self._position, ROUND_BYTES)
+            found, self._position = self._log.fetch_from(
+                self._position, ROUND_BYTES, isolation_level=self._isolation_level
+            )
             self._batches = iter(found)
+            blocking = self._log.blocking_transaction
+            if not found and blocking is not None and self._resolve is not None:
+                self._resolve(blocking, self._log)
         taken_bytes = 0
         for batch in self._batches:
             records = FetchedRecords.of_batch(self._partition, batch)

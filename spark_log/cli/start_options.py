@@ -11,7 +11,7 @@ import typer
 
 from spark_log.cli.partition_reader import OffsetRange
 from spark_log.cli.time_window import TimeWindow
-from spark_log.log import PartitionLog
+from spark_log.log import IsolationLevel, PartitionLog
 
 _EARLIEST: Final = "earliest"
 _LATEST: Final = "latest"
@@ -112,12 +112,15 @@ class Start:
         """Where a group without committed offsets starts: ``auto.offset.reset``."""
         return _EARLIEST if self.from_beginning else _LATEST
 
-    def ranges(self, topic: str, logs: Mapping[int, PartitionLog]) -> dict[int, OffsetRange]:
+    def ranges(
+        self, topic: str, logs: Mapping[int, PartitionLog], isolation_level: IsolationLevel
+    ) -> dict[int, OffsetRange]:
         """Return the offsets to read, by partition. A window of time ends at the log end of now.
 
         Args:
             topic: name of the topic, for errors.
             logs: log of each partition to read.
+            isolation_level: with ``read_committed`` a log ends at its last stable offset.
 
         Raises:
             typer.BadParameter: one offset was given for several partitions.
@@ -128,20 +131,21 @@ class Start:
                 f"{self.position} needs --partition too: topic {topic!r} has {len(logs)}",
                 param_hint="'--offset'",
             )
-        return {number: self._range(log) for number, log in logs.items()}
+        return {number: self._range(log, isolation_level) for number, log in logs.items()}
 
-    def _range(self, log: PartitionLog) -> OffsetRange:
+    def _range(self, log: PartitionLog, isolation_level: IsolationLevel) -> OffsetRange:
         view = log.observe()
-        end = None if self.window.is_open else view.log_end_offset
+        log_end = log.end_offset(view, isolation_level=isolation_level)
+        end = None if self.window.is_open else log_end
         if self.window.from_us is not None:
-            found = log.offset_for_time(self.window.from_us)
+            found = log.offset_for_time(self.window.from_us, isolation_level=isolation_level)
             # Not found: no record of the log is in the window, so start at its end.
-            return OffsetRange(view.log_end_offset if found is None else found[0], end)
+            return OffsetRange(log_end if found is None else found[0], end)
         if isinstance(self.position, str):
             is_earliest = self.position == _EARLIEST
-            return OffsetRange(view.log_start_offset if is_earliest else view.log_end_offset, end)
+            return OffsetRange(view.log_start_offset if is_earliest else log_end, end)
         if self.position < 0:
-            return OffsetRange(max(view.log_start_offset, view.log_end_offset + self.position), end)
+            return OffsetRange(max(view.log_start_offset, log_end + self.position), end)
         return OffsetRange(self.position, end)
 
 

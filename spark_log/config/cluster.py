@@ -49,6 +49,15 @@ class ClusterConfig(ConfigModel):
         "storage. A process with a larger difference deletes and expires nothing, and reports the "
         "difference. Not in Kafka.",
     )
+    transaction_max_timeout_ms: PositiveInt = Field(
+        default=900_000,
+        description="Maximum `transaction.timeout.ms` that a transactional producer may have.",
+    )
+    transactional_id_expiration_ms: PositiveInt = Field(
+        default=604_800_000,
+        description="Time without a transaction after which `spark-log clean` forgets the producer "
+        "ids of a `transactional.id`. A producer that still has one of them is fenced.",
+    )
 
     @classmethod
     def parse(cls, values: Mapping[str, object]) -> Self:

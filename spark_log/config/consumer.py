@@ -101,8 +101,10 @@ class ConsumerConfig(ConfigModel):
     )
     isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
         default="read_uncommitted",
-        description="Whether records of open and aborted transactions are returned. There are no "
-        "transactions yet, so both values return all records.",
+        description="Whether records of transactions that are open or were aborted are returned. "
+        "With `read_committed` they are not, and a partition is read up to its last stable offset: "
+        "the first record of a transaction that is still open. Records without a transaction are "
+        "returned with both values.",
     )
     exclude_internal_topics: bool = Field(
         default=True,

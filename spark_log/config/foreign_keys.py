@@ -13,10 +13,6 @@ _NO_CONNECTIONS: Final = (
     "there are no connections to brokers: the storage's permissions decide who may read and write "
     "the log. Set these, and give credentials as storage_options={…}"
 )
-_NO_TRANSACTIONS: Final = (
-    "there are no transactions yet. By default a producer is idempotent: each acknowledged record "
-    "is in the log once. Leave it out"
-)
 _CONNECTION_SETTING: Final = (
     "it configures connections to brokers, and this client has none. Leave it out"
 )
@@ -34,8 +30,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "retry.backoff.ms": "default_api_timeout_ms limits a call of an admin client with all of its "
     "retries. Leave it out",
     "metric.group.prefix": _FIXED_METRICS,
-    "transactional.id": _NO_TRANSACTIONS,
-    "transaction.timeout.ms": _NO_TRANSACTIONS,
+    "transactional.id": "give it to Producer as transactional_id='…'",
+    "transaction.timeout.ms": "give it to Producer as transaction_timeout_ms=…",
     "group.id": "give it to Consumer as group_id='…'; a producer has no group",
     "key.serializer": "give key_serializer= to Producer, a function that returns bytes",
     "value.serializer": "give value_serializer= to Producer, a function that returns bytes",

@@ -204,4 +204,6 @@ def _allowed(field: FieldInfo) -> str:
     parts = [f"≥ {bounds['Ge'].ge}"] if "Ge" in bounds else []
     if "Le" in bounds and bounds["Le"].le not in (INT_MAX, LONG_MAX):
         parts.append(f"≤ {bounds['Le'].le}")
+    if "MinLen" in bounds:
+        parts.append("not empty")
     return ", ".join(parts)

@@ -113,3 +113,14 @@ class ProducerConfig(ConfigModel):
         description="Pause before the first retry of an append. The pause doubles with each "
         "retry, and is varied at random by up to 20 % (KIP-580).",
     )
+    transaction_timeout_ms: PositiveInt = Field(
+        default=60_000,
+        description="Maximum time from the begin of a transaction to its end. After it the "
+        "producer appends nothing more in the transaction, and anybody whom it holds up aborts it.",
+    )
+    transactional_id: Annotated[str | None, Field(min_length=1)] = Field(
+        default=None,
+        description="Makes the producer transactional: `send` needs a transaction. A process that "
+        "starts again with the same id ends the transaction that the process before it left open, "
+        "and fences that process. Requires `enable.idempotence`.",
+    )

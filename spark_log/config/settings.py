@@ -31,6 +31,8 @@ class ProducerSettings(TypedDict, total=False):
     retries: int
     retry_backoff_max_ms: int
     retry_backoff_ms: int
+    transaction_timeout_ms: int
+    transactional_id: str | None
 
 
 class ConsumerSettings(TypedDict, total=False):

@@ -18,6 +18,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import TopicPartition
@@ -114,6 +115,7 @@ class FetchPositions:
             NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
                 ``none``.
             UnknownTopicOrPartitionError: the topic was deleted.
+            UnstableOffsetCommitError: a transaction that commits an offset is not decided.
             StorageError: the storage cannot be read.
         """
         state = self._subscription.state(tp)
@@ -186,6 +188,8 @@ class FetchPositions:
             if isinstance(error.__cause__, PermissionError):
                 raise
             _log.warning("the start offsets cannot be read, retrying: %s", error)
+        except UnstableOffsetCommitError as error:
+            _log.info("waiting for a transaction: %s", error)
         self._resolve_due_ms = now_ms + self._config.retry_backoff_ms
         return is_known
 
@@ -199,6 +203,7 @@ class FetchPositions:
             NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
                 ``none``.
             UnknownTopicOrPartitionError: a topic was deleted.
+            UnstableOffsetCommitError: a transaction that commits one of them is not decided.
             StorageError: the storage cannot be read; no position is changed.
         """
         # Before and after the reads: an unmounted root looks like one without records.
@@ -223,7 +228,7 @@ class FetchPositions:
         offsets = self._membership.initial_offsets(asked)
         if offsets is not None:
             return offsets
-        committed = self._committer.committed()
+        committed = self._committer.committed(asked)
         return {tp: committed[tp].offset if tp in committed else None for tp in asked}
 
     # --- failed reads ----------------------------------------------------------------------------

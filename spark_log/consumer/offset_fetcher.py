@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, StorageError
-from spark_log.log import LogView, PartitionLog
+from spark_log.log import IsolationLevel, LogView, PartitionLog
 from spark_log.metadata import META_PROPERTIES, Cluster, TopicImage
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
@@ -14,13 +14,15 @@ from spark_log.types import OffsetAndTimestamp, TopicPartition
 class OffsetFetcher:
     """Looks up offsets, with log handles that the fetching thread does not use. For one thread."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, isolation_level: IsolationLevel) -> None:
         """Prepare for a cluster.
 
         Args:
             cluster: the opened root.
+            isolation_level: with ``read_committed`` a log's end is its last stable offset.
         """
         self._cluster = cluster
+        self._isolation_level = isolation_level
         self._logs: dict[str, PartitionLog] = {}
 
     def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
@@ -31,6 +33,21 @@ class OffsetFetcher:
         """
         image = self._cluster.image()
         return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset before which this consumer may read each partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
+        image = self._cluster.image()
+        ends: dict[TopicPartition, int] = {}
+        for tp in partitions:
+            topic = image.topic(tp.topic)
+            with self._cluster.detecting_deletion(topic):
+                log = self._log(topic, tp.partition)
+                ends[tp] = log.end_offset(isolation_level=self._isolation_level)
+        return ends
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return the current log start and end offset of one partition.
@@ -58,7 +75,7 @@ class OffsetFetcher:
             topic = image.topic(tp.topic)
             log = self._log(topic, tp.partition)
             with self._cluster.detecting_deletion(topic):
-                found = log.offset_for_time(time_us)
+                found = log.offset_for_time(time_us, isolation_level=self._isolation_level)
             epoch = topic.partitions[tp.partition].leader_epoch
             answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
         return answer
@@ -73,7 +90,14 @@ class OffsetFetcher:
         tp = TopicPartition(topic.name, partition)
         log = self._log(topic, partition)
         with self._cluster.detecting_deletion(topic):
-            return start_offset(tp, log, None, policy, self._cluster.clock.time_us())
+            return start_offset(
+                tp,
+                log,
+                None,
+                policy,
+                self._cluster.clock.time_us(),
+                isolation_level=self._isolation_level,
+            )
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Drop the log handle of a partition."""

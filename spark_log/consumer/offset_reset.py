@@ -10,7 +10,7 @@ from spark_log.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from spark_log.log import LogView, PartitionLog
+from spark_log.log import IsolationLevel, LogView, PartitionLog
 from spark_log.types import TopicPartition
 
 ResetPolicy = timedelta | Literal["earliest", "latest", "none"]
@@ -18,7 +18,13 @@ ResetPolicy = timedelta | Literal["earliest", "latest", "none"]
 
 
 def start_offset(
-    tp: TopicPartition, log: PartitionLog, committed: int | None, policy: ResetPolicy, now_us: int
+    tp: TopicPartition,
+    log: PartitionLog,
+    committed: int | None,
+    policy: ResetPolicy,
+    now_us: int,
+    *,
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> int:
     """Return the committed offset if the log has it, or else the current offset of a policy.
 
@@ -28,6 +34,7 @@ def start_offset(
         committed: the offset that the group committed; None if it committed none.
         policy: a duration gives the first record that is not older, or the log's end (KIP-1106).
         now_us: wall clock time, microseconds since the epoch.
+        isolation_level: with ``read_committed`` the log's end is its last stable offset.
 
     Raises:
         NoOffsetForPartitionError: no offset is committed, and the policy is ``none``.
@@ -60,10 +67,11 @@ def start_offset(
     if policy == "earliest":
         return view.log_start_offset
     if isinstance(policy, timedelta):
-        found = log.offset_for_time(now_us - policy // timedelta(microseconds=1), view)
+        time_us = now_us - policy // timedelta(microseconds=1)
+        found = log.offset_for_time(time_us, view, isolation_level=isolation_level)
         if found is not None:
             return found[0]
-    return view.log_end_offset
+    return log.end_offset(view, isolation_level=isolation_level)
 
 
 def log_truncated(tp: TopicPartition, offset: int, view: LogView) -> LogTruncatedError:

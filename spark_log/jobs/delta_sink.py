@@ -20,7 +20,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -266,9 +266,7 @@ def _next_chunk(splits: Sequence[LogSplit], positions: Sequence[int]) -> dict[in
     for index, (split, begin) in enumerate(zip(splits, positions, strict=True)):
         end = min(split.end_offset, begin + left)
         if begin < end:
-            chunk[index] = LogSplit(
-                split.topic, split.partition, split.topic_id, split.directory, begin, end
-            )
+            chunk[index] = replace(split, start_offset=begin, end_offset=end)
             left -= end - begin
     return chunk
 

@@ -15,13 +15,19 @@ from typing import Self
 
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer import start_offset
-from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
+from spark_log.coordinator import (
+    GroupMember,
+    GroupStatus,
+    OffsetsTable,
+    TransactionalOffsets,
+)
 from spark_log.datasource import OffsetReader, ReadOptions, limit_rate
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -91,10 +97,12 @@ class JobMember:
         self._config = config
         self._policy = offset_reset(config.auto_offset_reset)
         self._changed = threading.Event()
+        table = OffsetsTable(cluster)
         self._member = GroupMember(
             cluster,
             self._group,
-            OffsetsTable(cluster),
+            table,
+            transactions=TransactionalOffsets(cluster, table),
             config=config,
             on_change=self._changed.set,
         )
@@ -232,6 +240,9 @@ class JobMember:
             except UnknownMemberIdError as error:
                 _log.warning("%s; joining again", error)
                 self.join()
+            except UnstableOffsetCommitError as error:
+                _log.info("waiting for a transaction: %s", error)
+                self._cluster.clock.sleep_ms(self._config.retry_backoff_ms)
 
     def _apply_assignment(self, status: GroupStatus) -> bool:
         """Drop lost partitions and add new ones; False if some of them were lost meanwhile."""

@@ -1,10 +1,14 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
+from .append import AbortedTransaction as AbortedTransaction
+from .append import EndTransactionMarker as EndTransactionMarker
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
+from .append import OpenTransaction as OpenTransaction
 from .append import ProducerAppend as ProducerAppend
 from .append import ProducerEntry as ProducerEntry
 from .append import ProducerIdAndEpoch as ProducerIdAndEpoch
+from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
@@ -22,6 +26,8 @@ from .file_names import SegmentName as SegmentName
 from .file_names import StartMarker as StartMarker
 from .file_names import parse_snapshot_name as parse_snapshot_name
 from .live_log import spent_segments as spent_segments
+from .log_reader import IsolationLevel as IsolationLevel
+from .log_reader import list_aborted as list_aborted
 from .log_start import move_log_start as move_log_start
 from .partition_directory import LogView as LogView
 from .partition_log import PartitionLog as PartitionLog

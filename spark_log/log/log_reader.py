@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.log.append import OpenTransaction, TransactionIndex
+from spark_log.log.committed_tail import CommittedTail
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
 from spark_log.log.snapshot import Snapshots
 from spark_log.log.tail_view import TailView
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+"""Whether a read returns records of transactions that are open or were aborted (Kafka's
+``isolation.level``). With ``read_committed`` it ends at the last stable offset."""
+
+_Batches = Iterator[tuple[LogBatch | None, int]]
+"""Batches, each with the offset after it; None where there are no records before this offset."""
 
 
 class LogReader:
@@ -17,6 +27,10 @@ class LogReader:
     Readers take no locks. A segment that is rewritten and deleted during a read is read on from its
     replacement, so a reader sees each record once. Between two reads it keeps the tail of the log,
     so that a read at the end costs one request for the next segment.
+
+    Attributes:
+        blocking_transaction: the transaction that held up the last read with ``read_committed``;
+            None if this read came to the log's end.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
@@ -24,16 +38,25 @@ class LogReader:
         self._snapshots = snapshots
         self._tail: TailView | None = None
         self._times: SegmentTimes | None = None
+        self._committed = CommittedTail(directory, snapshots)
+        self.blocking_transaction: OpenTransaction | None = None
 
     def read_on(
-        self, offset: int, columns: Sequence[str] | None, *, check_crcs: bool
-    ) -> Iterator[tuple[LogBatch | None, int]]:
+        self,
+        offset: int,
+        columns: Sequence[str] | None,
+        *,
+        check_crcs: bool,
+        isolation_level: IsolationLevel,
+    ) -> _Batches:
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
 
         Args:
             offset: of the first record.
             columns: of `RECORD_SCHEMA`; None for all.
             check_crcs: whether to check the checksums of batches.
+            isolation_level: ``read_committed`` ends at the last stable offset, and yields None in
+                place of aborted batches.
 
         Yields:
             Batches, control batches included; None at the end of a segment, whose end offset may
@@ -43,6 +66,20 @@ class LogReader:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
+        if isolation_level == "read_committed":
+            return self._read_committed_on(offset, columns, check_crcs)
+        return self._read_on(offset, columns, check_crcs)
+
+    def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
+        """Return the transactions at the end of a view, and the view that they belong to.
+
+        This is a newer view than the given one if the log was rewritten meanwhile, or if this
+        reader has followed the log further.
+        """
+        index, view = self._committed.load(view)
+        return index.copy(), view
+
+    def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
         while True:
             tail, is_new = self._tail, False
             if tail is None or not tail.is_valid or not tail.holds(offset):
@@ -68,6 +105,48 @@ class LogReader:
             else:
                 self._tail = None
 
+    def _read_committed_on(
+        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
+    ) -> _Batches:
+        committed = self._committed
+        self.blocking_transaction = None
+        while True:
+            is_new = False
+            if not committed.holds(offset):
+                view, is_new = committed.observe(), True
+                stable = committed.last_stable_offset
+                for batch, next_offset in self._read(
+                    view, offset, stable, columns, check_crcs, committed.index
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
+            stable = committed.last_stable_offset
+            if offset < stable:
+                found = committed.open_at(offset)
+                if found is None:
+                    committed.forget()
+                    continue
+                end = min(stable, found.end_offset)
+                try:
+                    for batch, next_offset in self._read_segment(
+                        found,
+                        offset,
+                        end,
+                        committed.observed_ms,
+                        columns,
+                        check_crcs,
+                        committed.index,
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+                except NotFoundError:
+                    committed.forget()
+            elif not committed.advance():
+                if committed.is_valid or is_new:
+                    self.blocking_transaction = committed.blocking_transaction
+                    return
+                committed.forget()
+
     def scan(
         self,
         start_offset: int,
@@ -75,6 +154,7 @@ class LogReader:
         columns: Sequence[str] | None,
         *,
         check_crcs: bool,
+        isolation_level: IsolationLevel,
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
@@ -83,31 +163,50 @@ class LogReader:
             end_offset: records at and after it are left out. None reads to the current log end.
             columns: of `RECORD_SCHEMA`; None for all.
             check_crcs: whether to check the checksums of batches.
+            isolation_level: ``read_committed`` ends at the last stable offset, and leaves out
+                aborted batches.
 
         Raises:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
         view = self._directory.observe()
+        index: TransactionIndex | None = None
+        if isolation_level == "read_committed":
+            index, view = self._committed.load(view)
         end = view.log_end_offset if end_offset is None else end_offset
-        for batch, _ in self._read(view, start_offset, end, columns, check_crcs):
+        if index is not None:
+            first_open = index.first_open
+            self.blocking_transaction = first_open if index.last_stable_offset < end else None
+            end = min(end, index.last_stable_offset)
+        for batch, _ in self._read(view, start_offset, end, columns, check_crcs, index):
             if batch is not None and not batch.is_control:
                 yield batch
 
-    def offset_for_time(self, timestamp_us: int, view: LogView | None) -> tuple[int, int] | None:
+    def offset_for_time(
+        self, timestamp_us: int, view: LogView | None, *, isolation_level: IsolationLevel
+    ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
         Args:
             timestamp_us: microseconds since the epoch.
             view: of the log, from an earlier listing; None lists it.
+            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
+                record of an aborted transaction counts, as in Kafka.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
         view = view or self._directory.observe()
+        stable: int | None = None
+        if isolation_level == "read_committed":
+            index, view = self._committed.load(view)
+            stable = index.last_stable_offset
         while True:
             try:
-                return self._offset_for_time(timestamp_us, view)
+                found = self._offset_for_time(timestamp_us, view)
+                is_stable = found is None or stable is None or found[0] < stable
+                return found if is_stable else None
             except NotFoundError:  # a segment was rewritten, or deleted at the log's start
                 _, view = self._snapshots.segments(self._directory.observe())
 
@@ -129,7 +228,8 @@ class LogReader:
         end_offset: int,
         columns: Sequence[str] | None,
         check_crcs: bool,
-    ) -> Iterator[tuple[LogBatch | None, int]]:
+        index: TransactionIndex | None = None,
+    ) -> _Batches:
         """Yield the batches of a view between two offsets, each with the offset after it.
 
         A segment that is rewritten and deleted meanwhile is read on from its replacement.
@@ -141,7 +241,7 @@ class LogReader:
                 for begin, _, reader in self._directory.walk(view, offset, end_offset):
                     stop = min(end_offset, reader.end_offset)
                     for batch, next_offset in self._read_segment(
-                        reader, begin, stop, view.observed_ms, columns, check_crcs
+                        reader, begin, stop, view.observed_ms, columns, check_crcs, index
                     ):
                         yield batch, next_offset
                         offset = next_offset
@@ -157,17 +257,66 @@ class LogReader:
         observed_ms: float,
         columns: Sequence[str] | None,
         check_crcs: bool,
-    ) -> Iterator[tuple[LogBatch | None, int]]:
+        index: TransactionIndex | None = None,
+    ) -> _Batches:
         """Yield the batches of one segment, each with the offset after it; None at the end.
+
+        With an index of transactions, None takes the place of each aborted batch.
 
         Raises:
             NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
         """
         try:
-            for batch in reader.read(begin, end_offset, columns=columns, check_crcs=check_crcs):
+            if index is not None:
+                end = reader.end_offset if end_offset is None else end_offset
+                list_aborted(self._directory, index, reader, begin, end)
+            for batch in reader.read(
+                begin,
+                end_offset,
+                columns=columns,
+                check_crcs=check_crcs,
+                is_aborted=None if index is None else index.is_aborted,
+            ):
                 self._directory.check_unchanged(reader, observed_ms)
-                yield batch, batch.end_offset
+                yield None if batch.is_aborted else batch, batch.end_offset
         except CorruptRecordError:
             self._directory.check_unchanged(reader, observed_ms)
             raise
         yield None, reader.end_offset if end_offset is None else end_offset
+
+
+def list_aborted(
+    directory: PartitionDirectory,
+    index: TransactionIndex,
+    reader: SegmentReader,
+    begin: int,
+    end_offset: int,
+) -> None:
+    """List the aborted transactions that only the headers of a segment tell of.
+
+    To be called before records of the segment are read with `TransactionIndex.is_aborted`. It reads
+    the segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
+
+    Args:
+        directory: of the partition.
+        index: is changed.
+        reader: of the segment.
+        begin: first offset that will be read.
+        end_offset: the offset after the last one that will be read.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+    """
+    for unlisted in index.unlisted_in(begin, end_offset):
+        start, end = unlisted
+        found = TransactionIndex(start)
+        if reader.base_offset <= start and end <= reader.end_offset:
+            for _, headers in reader.all_headers():
+                found.replay(reader.base_offset, headers)
+        else:  # the log was rewritten since: the range lies in several segments
+            view = directory.observe()
+            start = max(start, view.log_start_offset)
+            for _, _, each in directory.walk(view, start, end):
+                for _, headers in each.all_headers():
+                    found.replay(each.base_offset, headers)
+        index.list_range(unlisted, found)

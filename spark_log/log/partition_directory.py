@@ -274,8 +274,9 @@ class PartitionDirectory:
     def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
         """Check that all data read from an open segment belongs to this segment.
 
-        A mapped file does not change. On an object store each range is a request of its own, which
-        may read another file of the same name.
+        A mapped file does not change, and neither does what was read when it was opened. On an
+        object store each other range is a request of its own, which may read another file of the
+        same name.
 
         Args:
             reader: of the segment.
@@ -285,7 +286,7 @@ class PartitionDirectory:
             NotFoundError: the file may have been deleted, and its name used by a put that was
                 delivered late.
         """
-        if not self.store.is_mapped and self.is_outdated(observed_ms):
+        if not reader.is_in_memory and self.is_outdated(observed_ms):
             raise self._gone(reader.path)
 
     @staticmethod

@@ -10,12 +10,15 @@ from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
     Appender,
+    EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
+    OpenTransaction,
     ProducerAppend,
     ProducerState,
+    TransactionIndex,
 )
-from spark_log.log.log_reader import LogReader
+from spark_log.log.log_reader import IsolationLevel, LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot, Snapshots
@@ -121,6 +124,8 @@ class PartitionLog:
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it; nothing was appended.
             StorageFullError: nothing was appended.
             InvalidRecordError: the topic does not accept the records; nothing was appended.
         """
@@ -131,6 +136,36 @@ class PartitionLog:
             return self.append_segment(writer.finish(), expected_leo=expected_leo)
         finally:
             writer.discard()
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append the markers at the end of transactions, as one segment, unless they are there.
+
+        A marker is left out if its producer has the marker's epoch, or a later one, in the log. So
+        any number of processes may put the markers of a decided transaction, any number of times
+        and however late, and the log has each of them once. From then on older epochs are refused.
+
+        Args:
+            markers: of different producers.
+
+        Returns:
+            The offsets of the appended markers; None if nothing was left to append.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the markers are in the log.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+
+        def stage(missing: Sequence[EndTransactionMarker]) -> StagedSegment:
+            writer = self.segment_writer()
+            try:
+                writer.write_markers(missing, self.clock.time_us())
+                return writer.finish()
+            except BaseException:
+                writer.discard()
+                raise
+
+        return self._appender.append_markers(markers, stage)
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -170,6 +205,8 @@ class PartitionLog:
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it; nothing was appended.
             StorageError: nothing was appended.
         """
         return self._appender.append_segment(segment, expected_leo)
@@ -194,6 +231,24 @@ class PartitionLog:
         """Return the next offset to be written."""
         return self.observe().log_end_offset
 
+    def end_offset(
+        self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> int:
+        """Return the offset at which a read of a view ends.
+
+        Args:
+            view: from `observe`; None lists the log.
+            isolation_level: ``read_uncommitted`` for the log end offset, ``read_committed`` for the
+                last stable offset.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        view = view or self.observe()
+        if isolation_level == "read_uncommitted":
+            return view.log_end_offset
+        return min(view.log_end_offset, self.transactions(view).last_stable_offset)
+
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
@@ -207,6 +262,22 @@ class PartitionLog:
     def producers(self) -> ProducerState:
         """Return the state of the log's idempotent producers at its end."""
         return self._snapshots.producers(self.observe())[0]
+
+    def transactions(self, view: LogView | None = None) -> TransactionIndex:
+        """Return the log's open and aborted transactions at the end of a view.
+
+        This costs the requests that `producers` makes; asking again reads only what is new. Only if
+        the newest snapshot is of a version that knew no transactions, the headers of all segments
+        are read.
+
+        Args:
+            view: from `observe`; None lists the log. The index belongs to a newer view if the log
+                was rewritten meanwhile, or if this object has read further since.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        return self._reader.transactions(view or self.observe())[0]
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request.
@@ -230,6 +301,14 @@ class PartitionLog:
 
     # --- reading ---------------------------------------------------------------------------------
 
+    @property
+    def blocking_transaction(self) -> OpenTransaction | None:
+        """The transaction that held up the last read with ``read_committed``.
+
+        None if this read came to the end that it was asked for, or to the log's end.
+        """
+        return self._reader.blocking_transaction
+
     def fetch(
         self,
         offset: int,
@@ -237,6 +316,7 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> list[LogBatch]:
         """Return batches from ``offset`` on; none at the log's end. Control batches are left out.
 
@@ -248,12 +328,20 @@ class PartitionLog:
                 (``fetch.max.bytes``, 50 MiB).
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self.fetch_from(offset, max_bytes, columns=columns, check_crcs=check_crcs)[0]
+        return self.fetch_from(
+            offset,
+            max_bytes,
+            columns=columns,
+            check_crcs=check_crcs,
+            isolation_level=isolation_level,
+        )[0]
 
     def fetch_from(
         self,
@@ -262,16 +350,20 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[list[LogBatch], int]:
         """Return the batches of `fetch`, and the offset to fetch from next.
 
-        This is the offset after the last record, or after the control batches and gaps behind it.
+        This is the offset after the last record, or after the control batches, aborted batches and
+        gaps behind it.
 
         Args:
             offset: of the first record.
             max_bytes: approximate size of the answer; the first batch may be larger.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
@@ -279,7 +371,9 @@ class PartitionLog:
         """
         batches: list[LogBatch] = []
         total_bytes = 0
-        for batch, next_offset in self.read_on(offset, columns=columns, check_crcs=check_crcs):
+        for batch, next_offset in self.read_on(
+            offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
+        ):
             if batch is not None and not batch.is_control:
                 if batches and total_bytes + batch.stored_bytes > max_bytes:
                     break
@@ -289,27 +383,40 @@ class PartitionLog:
         return batches, offset
 
     def read_on(
-        self, offset: int, *, columns: Sequence[str] | None = None, check_crcs: bool = True
+        self,
+        offset: int,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[tuple[LogBatch | None, int]]:
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
 
         The caller may pause between two batches for any time. At the log's end this costs one
         request, for the next segment.
 
+        With ``read_committed`` it ends at the last stable offset, where `blocking_transaction`
+        begins. What lies behind is read when the transaction's marker is found: call it again from
+        where it stopped.
+
         Args:
             offset: of the first record.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Yields:
-            Batches, control batches included; None at the end of a segment, whose end offset may
-            lie behind its last record.
+            Batches, control batches included; None in place of an aborted batch, and at the end of
+            a segment, whose end offset may lie behind its last record.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.read_on(offset, columns, check_crcs=check_crcs)
+        return self._reader.read_on(
+            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
+        )
 
     def scan(
         self,
@@ -318,6 +425,7 @@ class PartitionLog:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
@@ -328,15 +436,27 @@ class PartitionLog:
             end_offset: records at and after it are left out. None reads to the current log end.
             columns: of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
+                at the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.scan(start_offset, end_offset, columns, check_crcs=check_crcs)
+        return self._reader.scan(
+            start_offset,
+            end_offset,
+            columns,
+            check_crcs=check_crcs,
+            isolation_level=isolation_level,
+        )
 
     def offset_for_time(
-        self, timestamp_us: int, view: LogView | None = None
+        self,
+        timestamp_us: int,
+        view: LogView | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
@@ -346,8 +466,10 @@ class PartitionLog:
         Args:
             timestamp_us: microseconds since the epoch.
             view: from `observe`, so that several lookups cost one listing; None lists the log.
+            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
+                record of an aborted transaction counts, as in Kafka.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reader.offset_for_time(timestamp_us, view)
+        return self._reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)

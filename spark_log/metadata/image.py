@@ -134,6 +134,10 @@ class MetadataImage:
         topic_id = self._names.get(name)
         return None if topic_id is None else self._topics[topic_id]
 
+    def find_by_id(self, topic_id: str) -> TopicImage | None:
+        """Return the topic with this id, or None if there is none or it was deleted."""
+        return self._topics.get(topic_id)
+
     def topic(self, name: str) -> TopicImage:
         """Return the topic with this name.
 

@@ -12,6 +12,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -80,6 +81,9 @@ class StateLog(ABC, Generic[_State, _Record]):
     trim_every: ClassVar[int] = 64
     """Number of records after which the log start is moved. A listing returns the files of this
     many records, and those of the last ``file.delete.delay.ms``."""
+    replays_first: ClassVar[bool] = True
+    """Whether a change begins with a look for new records. Without it a change is first tried on
+    the state as it is known: if that is the newest one, the change costs the append alone."""
     if_truncated: ClassVar[str] = ""
     """What else a user may do if files of the log were removed; is put behind the error's text."""
 
@@ -205,12 +209,20 @@ class StateLog(ABC, Generic[_State, _Record]):
         """
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
+        may_be_old = self._offset is not None and not self.replays_first
         while True:
             change_id = os.urandom(9).hex()
             try:
-                if self._replay_for(tried):
-                    return self.state
-                record = decide(self.state)
+                record = None
+                if may_be_old:
+                    # Only a record that is appended counts: it shows that the state was the newest.
+                    may_be_old = False
+                    with suppress(SparkLogError):
+                        record = decide(self.state)
+                if record is None:
+                    if self._replay_for(tried):
+                        return self.state
+                    record = decide(self.state)
                 if record is None:
                     return self.state
                 if len(tried) >= _MAX_UNKNOWN:

@@ -40,11 +40,16 @@ class VersionedRecord(RecordFields):
     version: ClassVar[int] = 0
     stores_defaults: ClassVar[bool] = True
 
+    @property
+    def stored_version(self) -> int:
+        """The version that is needed to read this record; at most `version`."""
+        return self.version
+
     def to_json(self) -> bytes:
         """Return the record's value on storage."""
         document = {
             "type": type(self).__name__,
-            "version": self.version,
+            "version": self.stored_version,
             "data": self.model_dump(by_alias=True, exclude_defaults=not self.stores_defaults),
         }
         return json.dumps(document, separators=(",", ":")).encode()

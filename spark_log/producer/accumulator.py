@@ -9,10 +9,12 @@ from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
+from spark_log.log import PartitionLog
 from spark_log.producer.buffer_pool import BufferPool
 from spark_log.producer.due_partitions import DuePartitions
 from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute
+from spark_log.transaction import TopicIdPartition
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Added to the size of each record's key, value and headers, so that an empty record has a size."""
@@ -24,13 +26,16 @@ MAX_APPEND_BYTES: Final = 16_777_216
 class Accumulator:
     """The batches that are neither acknowledged nor failed, and the queues of their partitions.
 
-    Callers hold `lock` for every method except `wait_until_finished`, which takes it.
+    Callers hold `lock` for every method except the two that wait and
+    `idle_log`, which take it.
 
     Attributes:
         lock: the producer's one lock.
         pool: the memory of the records.
         due: the partitions that have something to append.
         routes: the topics by name.
+        accepts_records: records may be added. False when it is closing; and outside of a
+            transaction, where there is no open batch either.
         is_closing: no more records are accepted, and every partition is due.
         is_aborted: all waiting records have failed; nothing is retried.
     """
@@ -48,6 +53,7 @@ class Accumulator:
             cause=self._cause_of_full_pool,
         )
         self.routes: dict[str, TopicRoute] = {}
+        self.accepts_records = config.transactional_id is None
         self.is_closing = False
         self.is_aborted = False
         self._config = config
@@ -67,6 +73,37 @@ class Accumulator:
     def unfinished_of(self, queue: PartitionQueue) -> list[ProducerBatch]:
         """Return the unfinished batches of one partition, oldest first."""
         return [batch for batch, of in self._unfinished.items() if of is queue]
+
+    def waiting(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
+        """Return the unfinished batches that no append in progress has, with their partitions."""
+        return [
+            (batch, queue)
+            for batch, queue in self._unfinished.items()
+            if not (queue.is_busy and queue.delivery and batch in queue.delivery.batches)
+        ]
+
+    def idle_log(self, place: TopicIdPartition) -> PartitionLog | None:
+        """Return the open log of a partition that has no append in progress. Takes the lock."""
+        with self.lock:
+            queue = self._queue_of(place)
+            return None if queue is None or queue.is_busy else queue.log
+
+    def wait_until_idle(self, places: Iterable[TopicIdPartition]) -> None:
+        """Wait until the threads have left partitions whose records are acknowledged already."""
+        with self.lock:
+            self._flushing += 1
+            try:
+                for place in places:
+                    while (queue := self._queue_of(place)) is not None and queue.is_busy:
+                        self._batch_finished.wait()
+            finally:
+                self._flushing -= 1
+
+    def _queue_of(self, place: TopicIdPartition) -> PartitionQueue | None:
+        for route in self.routes.values():
+            if route.topic.topic_id == place.topic_id and place.partition < len(route.queues):
+                return route.queues[place.partition]
+        return None
 
     # --- adding batches --------------------------------------------------------------------------
 
@@ -123,11 +160,7 @@ class Accumulator:
         max_bytes = min(max_bytes, MAX_APPEND_BYTES)
         taken: list[ProducerBatch] = []
         total_bytes = 0
-        route = queue.route
-        if queue.open is not None:
-            if route.sticky is queue:
-                route.sticky_bytes += queue.open.reserved_bytes - max(0, queue.open.room_bytes)
-            queue.close_open()
+        _close_open(queue)
         while queue.closed:
             batch = queue.closed[0]
             if not batch.is_done:
@@ -141,6 +174,8 @@ class Accumulator:
     def release(self, queue: PartitionQueue) -> None:
         """End the append of a partition: it is no longer busy and can be taken again."""
         queue.is_busy = False
+        if self._flushing:
+            self._batch_finished.notify_all()
         is_deleted = queue.route.is_deleted
         if is_deleted and queue.delivery is None and self.successor(queue) is not None:
             self.move(queue, ())
@@ -191,6 +226,8 @@ class Accumulator:
         source.closed = deque()
         source.delivery = None
         source.is_busy = False
+        if self._flushing:
+            self._batch_finished.notify_all()
         self.schedule(source)
         queue.closed.extendleft(reversed(moved))
         for batch in moved:
@@ -273,9 +310,17 @@ class Accumulator:
                 self._flushing -= 1
         return True
 
+    def refuse_records(self) -> None:
+        """Accept no more records, until a transaction begins. Those that wait stay."""
+        self.accepts_records = False
+        for route in self.routes.values():
+            for queue in route.queues:
+                _close_open(queue)
+
     def close(self) -> None:
         """Accept no more records, and make every partition due."""
         self.is_closing = True
+        self.accepts_records = False
         self.schedule_all()
         self.pool.close()
         self.due.work.notify_all()
@@ -301,3 +346,12 @@ class Accumulator:
         if self.due.muted_until_ms > self._clock.monotonic_ms():
             return "The client is held to its quota (producer_byte_rate)"
         return "The storage is slower than the sender"
+
+
+def _close_open(queue: PartitionQueue) -> None:
+    """Close the open batch of a partition, and count its bytes if the partition is sticky."""
+    batch, route = queue.open, queue.route
+    if batch is not None:
+        if route.sticky is queue:
+            route.sticky_bytes += batch.reserved_bytes - max(0, batch.room_bytes)
+        queue.close_open()

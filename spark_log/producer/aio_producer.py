@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
 from spark_log.client_thread import ClientThread, with_arguments_of
+from spark_log.errors import SparkLogError
 from spark_log.producer.producer import Producer
-from spark_log.types import RecordMetadata
+from spark_log.producer.transactions import TransactionCall, Transactions
+from spark_log.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicPartition,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -23,7 +30,8 @@ class AIOProducer:
 
     Cancellation: a `send` that is cancelled before it began sends nothing. If it had begun, the
     record may be in the log or not, as it may be after its acknowledgement's await was cancelled;
-    should such a record fail, its error is logged.
+    should such a record fail, its error is logged. A call that begins or ends transactions runs on
+    after its await was cancelled: call it again for its outcome.
     """
 
     @with_arguments_of(Producer.__init__)
@@ -35,7 +43,7 @@ class AIOProducer:
             kwargs: the keyword arguments of `Producer`.
         """
         self._thread = ClientThread(
-            "producer", lambda: Producer(*args, **kwargs), on_abandoned=_log_if_it_fails
+            "producer", lambda: _Producer(*args, **kwargs), on_abandoned=_log_if_it_fails
         )
 
     async def start(self) -> Self:
@@ -77,6 +85,124 @@ class AIOProducer:
         """Return ``{group: {name: value}}`` under Kafka's names, as `Producer.metrics`."""
         return await self._thread.call_aside(lambda producer: producer.metrics())
 
+    # --- transactions ----------------------------------------------------------------------------
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Begin as the one producer of ``transactional.id``; once, before the first transaction.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            SparkLogError: the errors of `Producer.init_transactions`.
+        """
+        await self._run_to_end("init_transactions", Transactions.initialize, timeout)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: records may be sent, until it is committed or aborted.
+
+        Raises:
+            SparkLogError: the errors of `Producer.begin_transaction`.
+        """
+        await self._thread.call(lambda producer: producer.begin_transaction())
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Append all waiting records, then commit: all records of the transaction are visible.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            SparkLogError: the errors of `Producer.commit_transaction`.
+        """
+        await self._run_to_end("commit_transaction", Transactions.commit, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction: readers of committed records never see its records.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            SparkLogError: the errors of `Producer.abort_transaction`.
+        """
+        await self._run_to_end("abort_transaction", Transactions.abort, timeout)
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: ConsumerGroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Add a consumer group's offsets to the transaction (KIP-447).
+
+        Args:
+            offsets: by partition, the offset of the next record to read.
+            group_metadata: ``consumer.group_metadata()``.
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            SparkLogError: the errors of `Producer.send_offsets_to_transaction`.
+        """
+        await self._thread.call(
+            lambda producer: producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Return a context that is one transaction: ``async with producer.transaction(): …``.
+
+        It commits and aborts as `Producer.transaction` does. A body that is cancelled is aborted. A
+        commit that is cancelled continues: call `commit_transaction` again for its outcome.
+
+        Raises:
+            SparkLogError: the errors of `Producer.transaction`.
+        """
+        begun: list[bool] = []
+
+        def begin(producer: _Producer) -> None:
+            producer.begin_transaction()
+            begun.append(True)
+
+        try:
+            await self._thread.call(begin)
+            yield self
+        except BaseException as error:
+            await self._abort_after(error, begun)
+            raise
+        try:
+            await self.commit_transaction()
+        except SparkLogError as error:
+            if error.abortable:
+                await self._abort_after(error, begun)
+            raise
+
+    async def _abort_after(self, error: BaseException, begun: list[bool]) -> None:
+        """Abort after an error, if the transaction has begun when earlier calls have ended."""
+
+        def abort(transactions: Transactions) -> TransactionCall | None:
+            return transactions.abort() if begun else None
+
+        try:
+            await self._run_to_end("abort_transaction", abort, None)
+        except Exception as second:
+            error.add_note(f"abort_transaction failed: {second}")
+
+    async def _run_to_end(
+        self,
+        name: str,
+        begin: Callable[[Transactions], TransactionCall | None],
+        timeout: float | None,
+    ) -> None:
+        """Begin a call after all calls before it, and await its end without a thread."""
+        transactions, call = await self._thread.call(lambda producer: producer.begin(name, begin))
+        if call is not None:
+            ended = asyncio.wrap_future(call.outcome)
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+            timeout = transactions.timeout_s(timeout)
+            await asyncio.wait([ended], timeout=timeout)
+            transactions.take(call, timeout)
+
     async def flush(self, timeout: float | None = None) -> None:
         """Append all waiting records without lingering, and wait until each is done.
 
@@ -117,6 +243,16 @@ class AIOProducer:
         tb: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class _Producer(Producer):
+    """A producer whose calls of transactions are begun here, and awaited by the event loop."""
+
+    def begin(
+        self, name: str, begin: Callable[[Transactions], TransactionCall | None]
+    ) -> tuple[Transactions, TransactionCall | None]:
+        transactions = self._runtime.transactional(name)
+        return transactions, begin(transactions)
 
 
 def _awaitable(sent: Any) -> asyncio.Future[Any]:

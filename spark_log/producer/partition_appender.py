@@ -18,6 +18,7 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo, LogValidator, PartitionLog, ProducerAppend, StagedSegment
 from spark_log.metadata import META_PROPERTIES, UNLIMITED, Cluster, MetadataImage
 from spark_log.producer.delivery import Delivery
+from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.storage import TRANSIENT_ERRNOS
 
@@ -54,6 +55,7 @@ class PartitionAppender:
     def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
         """Return an appender for the partitions of a cluster; nothing is opened yet."""
         self._cluster = cluster
+        self._metadata = MetadataLookup(cluster)
         self._config = config
         self._client_id = client_id
         self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED
@@ -85,7 +87,7 @@ class PartitionAppender:
             return appended
         try:
             self._check_root()
-            image = self._cluster.image()
+            image = self._metadata.image()
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
                 f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "

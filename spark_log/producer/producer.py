@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.errors import SerializationError
+from spark_log.errors import SerializationError, SparkLogError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import Cluster, open_cluster
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
@@ -33,6 +34,7 @@ from spark_log.producer.validation import (
     serializer_of,
 )
 from spark_log.storage import StorageOptions
+from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +55,10 @@ class Producer(ForeignMethods):
     the log, as durable as the topic's ``flush.on.append`` makes it. By default the producer is
     idempotent: retries duplicate no record, and the records of a partition keep the order in which
     one thread sent them.
+
+    A producer with a ``transactional.id`` sends in transactions only: call `init_transactions`
+    once, then `transaction` or `begin_transaction` for each of them. Readers of committed records
+    see a transaction whole or not at all, in all partitions.
 
     A producer is thread-safe, and one shared producer is faster than several. A forked child cannot
     use its parent's producer; make a new one there. Close it with `close` or a ``with`` block. At a
@@ -128,8 +134,13 @@ class Producer(ForeignMethods):
         self._lock = self._accumulator.lock
         self._routes = self._accumulator.routes
         self._router = self._runtime.router
+        self._check_can_send = self._runtime.send_check()
         self._batcher = RecordBatcher(
-            self._accumulator, self._router, self.config, self._runtime.check_usable
+            self._accumulator,
+            self._router,
+            self.config,
+            self._check_can_send,
+            self._runtime.sender.fail_transaction,
         )
 
     def __enter__(self) -> Self:
@@ -175,9 +186,10 @@ class Producer(ForeignMethods):
             SerializationError: there is no serializer, and the key or value is not bytes.
             InvalidRecordError: the headers are not pairs of a text and bytes, or the timestamp is
                 not in milliseconds.
-            InvalidProducerEpochError: a newer producer has fenced this one.
+            InvalidProducerEpochError, ProducerFencedError: a newer producer has fenced this one.
+            TransactionAbortableError: the transaction can only be aborted.
             IllegalStateError: the producer is closed, or this process is a fork of the one that
-                made it.
+                made it; or the producer is transactional, and no transaction is open.
         """
         if self._needs_preparation:
             return self._send_prepared(
@@ -240,11 +252,16 @@ class Producer(ForeignMethods):
         from spark_log.producer.table_sender import send_table
 
         check_is_table(table)
-        check_usable = self._runtime.check_usable
-        check_usable()
+        self._check_can_send()
         route = self._router.route(topic)
         future = send_table(
-            route, table, partition, self._accumulator, self.config, self._clock, check_usable
+            route,
+            table,
+            partition,
+            self._accumulator,
+            self.config,
+            self._clock,
+            self._check_can_send,
         )
         self._runtime.start()
         return future
@@ -276,7 +293,7 @@ class Producer(ForeignMethods):
     def close(self, timeout: float | None = None) -> None:
         """Append all waiting records, accept no more, and end the threads.
 
-        Closing a closed producer does nothing.
+        Closing a closed producer does nothing. An open transaction is aborted.
 
         Args:
             timeout: seconds to append the waiting records; None: until all are done, at most about
@@ -286,6 +303,133 @@ class Producer(ForeignMethods):
         if not self._runtime.is_of_parent_process:
             self._runtime.close(timeout)
 
+    # --- transactions ----------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Begin as the one producer of ``transactional.id``; once, before the first transaction.
+
+        A transaction that an earlier producer of this id left open is aborted, or finished if it
+        was decided; and that producer is fenced. Its records are then committed or aborted, so a
+        reader of committed records does not wait for them.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: it has not ended in this time, and continues: call it again.
+            IllegalStateError: the producer has no ``transactional.id``, was initialized before, or
+                is closed.
+            SparkLogError: the state of the transactional id cannot be read or written.
+        """
+        transactions = self._runtime.transactional("init_transactions")
+        transactions.wait_for(transactions.initialize(), timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records may be sent, until it is committed or aborted.
+
+        Reads and writes nothing. ``transaction.timeout.ms`` counts from here.
+
+        Raises:
+            ProducerFencedError: another producer with this ``transactional.id`` has taken over.
+            IllegalStateError: another call is expected, which the message names.
+        """
+        self._runtime.transactional("begin_transaction").begin()
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Append all waiting records, then commit: all records of the transaction are visible.
+
+        On return it is decided, and will not change, whatever happens to this process.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: it has not ended in this time, and continues; whether it will be
+                committed is not known. Call it again for its outcome; no other call is possible.
+            TransactionAbortableError: nothing is committed: a record failed, or
+                ``transaction.timeout.ms`` has passed. Call `abort_transaction`.
+            ProducerFencedError: another producer with this ``transactional.id`` has taken over, and
+                has aborted the transaction. Close this one.
+            IllegalStateError: another call is expected, which the message names.
+        """
+        transactions = self._runtime.transactional("commit_transaction")
+        transactions.wait_for(transactions.commit(), timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction: readers of committed records never see its records.
+
+        Records that wait are not appended; their futures fail with `TransactionAbortedError`.
+        Appends in progress are waited for.
+
+        Args:
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: it has not ended in this time, and continues: call it again.
+            ProducerFencedError: another producer with this ``transactional.id`` has taken over, and
+                has aborted the transaction. Close this one.
+            IllegalStateError: another call is expected, which the message names.
+            SparkLogError: it is not aborted yet: call it again, or close the producer.
+        """
+        transactions = self._runtime.transactional("abort_transaction")
+        transactions.wait_for(transactions.abort(), timeout)
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: ConsumerGroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Add a consumer group's offsets to the transaction (KIP-447).
+
+        They are committed with the records of the transaction, or not at all. Turn the consumer's
+        ``enable.auto.commit`` off. After an abort seek the consumer to its committed offsets.
+
+        Args:
+            offsets: by partition, the offset of the next record to read. A later call replaces
+                those of the same partitions.
+            group_metadata: ``consumer.group_metadata()``.
+            timeout: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: the storage did not answer in this time; call again, or abort.
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+            InvalidGroupIdError: the consumer has no group.
+            CommitFailedError: the consumer has left the group, the group has a newer generation, or
+                another member has a partition. Abort; the records are read again.
+            TransactionAbortableError: the transaction can only be aborted.
+            ProducerFencedError: another producer with this ``transactional.id`` has taken over.
+            IllegalStateError: no transaction is open.
+        """
+        transactions = self._runtime.transactional("send_offsets_to_transaction")
+        transactions.send_offsets(offsets, group_metadata, timeout)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Return a context that is one transaction: ``with producer.transaction(): …``.
+
+        It commits at its end. If its body raises, it aborts, and the error of the body is raised.
+        If the commit raises an error with ``abortable``, it aborts before it raises that error. So
+        the next transaction can begin, unless the error is `KafkaTimeoutError` (call
+        `commit_transaction` again for the outcome) or has ``fenced`` or ``fatal`` (close the
+        producer).
+
+        Raises:
+            SparkLogError: the errors of `begin_transaction` and `commit_transaction`.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            self._abort_after(error)
+            raise
+        try:
+            self.commit_transaction()
+        except SparkLogError as error:
+            if error.abortable:
+                self._abort_after(error)
+            raise
+
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return ``{group: {name: value}}`` under Kafka's names; the main group: producer-metrics.
 
@@ -294,6 +438,13 @@ class Producer(ForeignMethods):
         an index or merging segments: in total, and by kind of work. Each cause is logged once.
         """
         return self._runtime.metrics()
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort after an error, which is raised next; an error of the abort becomes its note."""
+        try:
+            self.abort_transaction()
+        except Exception as second:
+            error.add_note(f"abort_transaction failed: {second}")
 
     def _new_runtime(
         self, cluster: Cluster, new_partitioner: Callable[[], TopicPartitioner]
@@ -317,7 +468,8 @@ class Producer(ForeignMethods):
             key = serialized(topic, "key", record.key, self._serialize_key)
             value = serialized(topic, "value", record.value, self._serialize_value)
         except SerializationError as error:
-            self._runtime.check_usable()
+            self._check_can_send()
+            self._runtime.sender.fail_transaction(error)
             self._interceptors.on_acknowledgement(None, error)
             return failed_future(topic, -1, error)
         key = key if key is None or type(key) is bytes else as_bytes(topic, "key", key)

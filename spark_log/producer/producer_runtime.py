@@ -9,6 +9,7 @@ from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
+from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster, MetadataImage
@@ -22,6 +23,10 @@ from spark_log.producer.producer_identity import ProducerIdentity
 from spark_log.producer.sender import Sender
 from spark_log.producer.sender_threads import SenderThreads
 from spark_log.producer.topic_router import TopicRouter
+from spark_log.producer.transaction_manager import State, TransactionManager
+from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.producer.transactions import Transactions
+from spark_log.transaction import TransactionCoordinator
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +40,7 @@ class ProducerRuntime:
         accumulator: the records that wait.
         router: the topics.
         sender: appends the waiting records.
+        transactions: those of a transactional producer; None for any other.
     """
 
     def __init__(
@@ -73,9 +79,27 @@ class ProducerRuntime:
         self._reporters = reporters
         self._on_fork = on_fork
         self.accumulator = Accumulator(config, clock)
-        producer_identity = ProducerIdentity(
-            cluster, is_idempotent=config.enable_idempotence, given=identity
-        )
+        appender = PartitionAppender(cluster, config, client_id)
+        transaction: TransactionManager | None = None
+        producer_identity: ProducerIdentity | TransactionalIdentity
+        if config.transactional_id is None:
+            producer_identity = ProducerIdentity(
+                cluster, is_idempotent=config.enable_idempotence, given=identity
+            )
+        else:
+            transaction = TransactionManager(
+                config.transactional_id, config.transaction_timeout_ms, clock
+            )
+            group_offsets = GroupOffsets(cluster)
+            coordinator = TransactionCoordinator(
+                cluster,
+                config.transactional_id,
+                clock=clock,
+                open_log=self.accumulator.idle_log,
+                commit_offsets=group_offsets.commit,
+                completes_later=True,
+            )
+            producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)
         self.router = TopicRouter(
             cluster,
             self.accumulator,
@@ -87,14 +111,30 @@ class ProducerRuntime:
         )
         self.sender = Sender(
             self.accumulator,
-            PartitionAppender(cluster, config, client_id),
+            appender,
             producer_identity,
             config,
             clock,
             refresh=self.router.refresh,
             on_batches_done=interceptors.on_batches_done,
             suppressed=cluster.suppressed,
+            transaction=transaction,
         )
+        self._transaction = transaction
+        self.transactions: Transactions | None = None
+        if transaction is not None:
+            assert isinstance(producer_identity, TransactionalIdentity)
+            self.transactions = Transactions(
+                transaction,
+                producer_identity,
+                self.accumulator,
+                self.sender,
+                group_offsets,
+                cluster,
+                config,
+                clock,
+                is_retriable=appender.is_retriable,
+            )
         self._fork_error: SparkLogError | None = None
         self._is_starting = False
         self._is_closed = False
@@ -119,17 +159,49 @@ class ProducerRuntime:
                 self._threads.start()
 
     def check_usable(self) -> None:
-        """Check that records can be sent.
+        """Check that the producer can be used.
 
         Raises:
-            IllegalStateError: the producer is closed, or belongs to the parent process.
-            InvalidProducerEpochError: it was fenced.
+            IllegalStateError: it is closed, or belongs to the parent process.
+            InvalidProducerEpochError, ProducerFencedError: it was fenced.
         """
         self.check_not_forked()
         if self.accumulator.is_closing:
             raise IllegalStateError(f"{self._client_id} is closed: make another producer")
         if self.sender.fatal_error is not None:
             raise self.sender.fatal_error
+
+    def send_check(self) -> Callable[[], None]:
+        """Return the check of every record that begins a batch: `check_usable`, if that is all.
+
+        The check of a transactional producer raises also `IllegalStateError` if no transaction is
+        open, and `TransactionAbortableError` if it can only be aborted. It needs no lock.
+        """
+        transaction = self._transaction
+        if transaction is None:
+            return self.check_usable
+
+        def check() -> None:
+            self.check_usable()
+            transaction.check("send", State.IN_TRANSACTION)
+
+        return check
+
+    def transactional(self, call: str) -> Transactions:
+        """Return the transactions, for a call of them.
+
+        Raises:
+            IllegalStateError: the producer is not transactional, it belongs to the parent process,
+                or the call is made in one of its own threads.
+        """
+        self.check_not_forked()
+        if self.transactions is None:
+            raise IllegalStateError(
+                f"{call}: the producer is not transactional: give Producer a transactional_id"
+            )
+        if self._threads is not None and self._threads.includes_current_thread:
+            raise _in_callback(call)
+        return self.transactions
 
     def check_not_forked(self) -> None:
         """Check that this process made the producer.
@@ -152,10 +224,7 @@ class ProducerRuntime:
         """
         self.check_not_forked()
         if self._threads is not None and self._threads.includes_current_thread:
-            raise IllegalStateError(
-                "flush was called in a callback or an interceptor, and would wait for itself: "
-                "call it in a thread of your own"
-            )
+            raise _in_callback("flush")
         if not self.accumulator.wait_until_finished(timeout):
             with self.accumulator.lock:
                 left = self.accumulator.unfinished_records()
@@ -173,13 +242,16 @@ class ProducerRuntime:
         Returns:
             The number of records that failed meanwhile; 0 if it is closed already.
         """
+        threads = self._threads
         with self.accumulator.lock:
-            failed_before = self.sender.metrics.failed_records
             if self._is_closed:
                 return 0
             self._is_closed = True
+        if self.transactions is not None and not (threads and threads.includes_current_thread):
+            self.transactions.close(timeout)
+        with self.accumulator.lock:
+            failed_before = self.sender.metrics.failed_records
             self.accumulator.close()
-        threads = self._threads
         if threads is None:
             self._run_until_idle(timeout)
         elif not threads.includes_current_thread:
@@ -282,3 +354,10 @@ class ProducerRuntime:
         self._on_fork()
         for batch in self.accumulator.unfinished():
             batch.fail_in_child(self._fork_error)
+
+
+def _in_callback(call: str) -> IllegalStateError:
+    return IllegalStateError(
+        f"{call} was called in a callback or an interceptor, and would wait for itself: call it in "
+        f"a thread of your own"
+    )

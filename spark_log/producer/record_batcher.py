@@ -27,7 +27,8 @@ class RecordBatcher:
         accumulator: Accumulator,
         router: TopicRouter,
         config: ProducerConfig,
-        check_usable: Callable[[], None],
+        check_can_send: Callable[[], None],
+        on_refused: Callable[[Exception], None],
     ) -> None:
         """Return a batcher; no topic is looked up yet.
 
@@ -35,12 +36,15 @@ class RecordBatcher:
             accumulator: gets the batches.
             router: looks topics up.
             config: the producer's.
-            check_usable: raises if the producer is closed, fenced or forked.
+            check_can_send: raises if the producer is closed, fenced or forked, or no transaction is
+                open.
+            on_refused: gets the error of a record whose future has failed already.
         """
         self._accumulator = accumulator
         self._router = router
         self._config = config
-        self._check_usable = check_usable
+        self._check_can_send = check_can_send
+        self._on_refused = on_refused
 
     def add(
         self, topic: str, record: Record, size_bytes: int, partition: int | None
@@ -64,14 +68,18 @@ class RecordBatcher:
         chosen: tuple[TopicRoute, PartitionQueue | None] | None = None
         try:
             while True:
-                self._check_usable()
+                self._check_can_send()
                 route = self._router.route(topic)
                 limit_bytes = min(self._config.max_request_size, route.max_record_bytes)
                 if size_bytes - RECORD_OVERHEAD_BYTES > limit_bytes:
                     error = too_large(size_bytes - RECORD_OVERHEAD_BYTES, limit_bytes)
+                    self._on_refused(error)
                     return failed_future(topic, -1 if partition is None else partition, error)
                 with accumulator.lock:
-                    if accumulator.routes.get(topic) is not route or accumulator.is_closing:
+                    if (
+                        accumulator.routes.get(topic) is not route
+                        or not accumulator.accepts_records
+                    ):
                         continue
                     if chosen is None or chosen[0] is not route:  # ask a partitioner only once
                         chosen = route, _choose_queue(route, record[0], partition)

@@ -14,10 +14,12 @@ from spark_log.errors import (
     InvalidProducerEpochError,
     KafkaTimeoutError,
     OutOfOrderSequenceError,
+    ProducerFencedError,
     SparkLogError,
+    StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import sequence_after
+from spark_log.log import ProducerAppend, sequence_after
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.client_throttle import ClientThrottle
 from spark_log.producer.delivery import Delivery
@@ -32,6 +34,8 @@ from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.producer_identity import ProducerIdentity
 from spark_log.producer.producer_metrics import ProducerMetrics
 from spark_log.producer.topic_route import PartitionQueue
+from spark_log.producer.transaction_manager import APPENDING, State, TransactionManager
+from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _logger = logging.getLogger(__name__)
@@ -49,19 +53,23 @@ class Sender:
     Unknown outcomes: if ``delivery.timeout.ms`` passes while it is unknown whether an append is in
     the log, the next append of that partition begins a new producer epoch. The log then refuses the
     old epoch (KIP-360), so that the unknown append can neither leave a gap nor a duplicate.
+
+    Transactions: the first failed record fails its transaction. Records that wait fail with it,
+    and nothing more is appended or retried until the transaction is aborted.
     """
 
     def __init__(
         self,
         accumulator: Accumulator,
         appender: PartitionAppender,
-        identity: ProducerIdentity,
+        identity: ProducerIdentity | TransactionalIdentity,
         config: ProducerConfig,
         clock: Clock,
         *,
         refresh: Callable[[str], None],
         on_batches_done: Callable[[Sequence[ProducerBatch]], None],
         suppressed: SuppressedErrors = IN_PROCESS,
+        transaction: TransactionManager | None = None,
     ) -> None:
         """Return a sender; nothing is read or written yet.
 
@@ -74,6 +82,7 @@ class Sender:
             refresh: reads a topic's metadata again.
             on_batches_done: gets batches that are acknowledged or failed, in order.
             suppressed: counts the failures of work that no append depends on.
+            transaction: the state of a transactional producer; None for any other.
         """
         self.metrics = ProducerMetrics()
         self.fatal_error: Exception | None = None
@@ -85,6 +94,7 @@ class Sender:
         self._refresh = refresh
         self._on_batches_done = on_batches_done
         self._suppressed = suppressed
+        self._transaction = transaction
         self._random = Random()
         self.throttle = ClientThrottle(accumulator, appender, config, clock)
 
@@ -126,6 +136,41 @@ class Sender:
             self._accumulator.seal(batches)
         return self._fail(batches, error)
 
+    def fail_transaction(self, error: Exception) -> None:
+        """Take in an error of a transactional producer, or of one of its records.
+
+        The open transaction can only be aborted after it. An error that fences the producer, or is
+        fatal, fails all records, and no more are accepted.
+        """
+        transaction = self._transaction
+        if transaction is None:
+            return
+        with self._accumulator.lock:
+            if not transaction.fail(error):
+                return
+            self._accumulator.refuse_records()
+            is_fatal = transaction.state is State.FATAL_ERROR
+            if is_fatal:
+                self.fatal_error = error
+            refusal = transaction.refusal()
+        _logger.info("transactional id %r: %s", transaction.transactional_id, error)
+        if is_fatal:
+            self.fail_all(refusal)
+        else:
+            self.fail_waiting(refusal)
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail all batches but those of an append in progress, and drop what is to be retried."""
+        with self._accumulator.lock:
+            waiting = self._accumulator.waiting()
+            batches = [batch for batch, _ in waiting]
+            self._accumulator.seal(batches)
+            for queue in {queue for _, queue in waiting}:
+                if queue.delivery is not None and not queue.is_busy:
+                    self._drop(queue, queue.delivery)
+                    self._accumulator.schedule(queue)
+        self._fail(batches, error)
+
     # --- one delivery ----------------------------------------------------------------------------
 
     def _delivery_of(self, queue: PartitionQueue) -> Delivery | None:
@@ -157,8 +202,10 @@ class Sender:
                 raise self.fatal_error
             if queue.route.is_deleted:
                 raise TopicDeletedError
+            if self._transaction is not None:
+                self._transaction.check_can_append()
             if self._identity.is_idempotent and not delivery.is_outcome_unknown:
-                delivery.producer = self._identity.next_append(queue)
+                delivery.producer = self._next_append(queue, delivery)
             appended = self._appender.append(queue, delivery, delivery.producer)
         except TopicDeletedError:
             self._on_topic_deleted(queue, delivery)
@@ -167,6 +214,19 @@ class Sender:
         else:
             self._on_success(queue, delivery, appended, began_ms)
 
+    def _next_append(self, queue: PartitionQueue, delivery: Delivery) -> ProducerAppend:
+        try:
+            producer = self._identity.next_append(queue)
+        except UnknownOutcomeError as error:
+            # It is not the append that may have happened: a retry begins with a new identity.
+            raise StorageUnavailableError(f"not appended: {error}", path=error.path) from error
+        if self._transaction is not None:
+            # What expired meanwhile may be of an earlier transaction than this identity.
+            delivery.drop_done_batches()
+            if not delivery.batches:
+                raise self._transaction.refusal()
+        return producer
+
     def _on_success(
         self, queue: PartitionQueue, delivery: Delivery, appended: AppendResult, began_ms: float
     ) -> None:
@@ -174,7 +234,9 @@ class Sender:
             count = appended.info.last_offset - appended.info.base_offset + 1
             queue.epoch = delivery.producer.producer_epoch
             queue.sequence = sequence_after(delivery.producer.base_sequence, count)
-        refused = sum(batch.refused_count for batch in delivery.batches if not batch.is_done)
+        errors = [
+            error for each in delivery.batches if not each.is_done for _, error in each.refused()
+        ]
         if appended.info is not None:
             records = delivery.acknowledge(appended.info, appended.log_append_times_us)
         else:
@@ -186,7 +248,7 @@ class Sender:
             throttle_ms = 0.0
             if appended.image is not None:
                 throttle_ms = self.throttle.record(appended.size_bytes, appended.image, now_ms)
-            self.metrics.failed(refused)
+            self.metrics.failed(len(errors))
             self.metrics.appended(
                 now_ms,
                 records=records,
@@ -197,6 +259,8 @@ class Sender:
                 throttle_ms=throttle_ms,
             )
             queue.delivery = None
+        if errors:
+            self.fail_transaction(errors[0])
         self._end(delivery.batches)
         for batch in delivery.batches:
             batch.release_records()
@@ -210,12 +274,16 @@ class Sender:
         if isinstance(error, DeleteDelayLoweredError):
             with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):
                 self._refresh(queue.topic)
-        if isinstance(error, OutOfOrderSequenceError) and not delivery.is_outcome_unknown:
+        if self._transaction is not None and isinstance(error, InvalidProducerEpochError):
+            self._give_up(queue, delivery, self._transaction.ended_by_others(error))
+            return
+        may_bump_epoch = not delivery.is_outcome_unknown and self._transaction is None
+        if isinstance(error, OutOfOrderSequenceError) and may_bump_epoch:
             # The log lost or expired this producer's earlier appends. This one is not in the log,
             # so it may begin a new epoch (`TransactionManager.requestIdempotentEpochBump`).
             _logger.warning("%s; the producer continues in a new epoch", error)
             self._identity.bump_epoch(queue)
-        elif isinstance(error, InvalidProducerEpochError):
+        elif isinstance(error, InvalidProducerEpochError | ProducerFencedError):
             self._on_fenced(error)
         elif not self._appender.is_retriable(error):
             self._give_up(queue, delivery, error)
@@ -226,6 +294,7 @@ class Sender:
             self.fatal_error is not None
             or self._config.acks == "0"
             or delivery.tries > self._config.retries
+            or (self._transaction is not None and self._transaction.state not in APPENDING)
         )
         if is_last or delivery.is_done:
             self._give_up(queue, delivery, self.fatal_error or error)
@@ -284,8 +353,9 @@ class Sender:
             queue.delivery = None
             self._accumulator.release(queue)
 
-    def _on_fenced(self, error: InvalidProducerEpochError) -> None:
+    def _on_fenced(self, error: SparkLogError) -> None:
         """Fail everything: a newer producer has taken over this one's id."""
+        self.fail_transaction(error)
         with self._accumulator.lock:
             if self.fatal_error is None:
                 self.fatal_error = error
@@ -298,6 +368,8 @@ class Sender:
         records = sum(batch.record_count for batch in failed)
         with self._accumulator.lock:
             self.metrics.failed(records)
+        if failed:
+            self.fail_transaction(error)
         self._end(batches)
         return records
 

@@ -147,7 +147,7 @@ def send_table(
     accumulator: Accumulator,
     config: ProducerConfig,
     clock: Clock,
-    check_usable: Callable[[], None],
+    check_can_send: Callable[[], None],
 ) -> TableFuture:
     """Put the rows of a table into the accumulator, and return their future.
 
@@ -159,7 +159,7 @@ def send_table(
         accumulator: gets the batches.
         config: the producer's.
         clock: for timestamps and timeouts.
-        check_usable: raises if the producer was closed meanwhile.
+        check_can_send: raises if the producer was closed meanwhile.
 
     Raises:
         SparkLogError: as `Producer.send_table`; nothing was sent.
@@ -180,7 +180,7 @@ def send_table(
         accumulator.pool.allocate(size_bytes)
         left_bytes = size_bytes
         try:
-            check_usable()
+            check_can_send()
             if partition is not None:
                 parts: Iterator[tuple[int, pa.RecordBatch]] = iter([(partition, records)])
             else:

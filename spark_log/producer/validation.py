@@ -51,6 +51,13 @@ def checked_config(config: Mapping[str, object]) -> ProducerConfig:
                 key="enable.idempotence",
             )
         settings = settings.model_copy(update={"enable_idempotence": False})
+    if settings.transactional_id is not None and not settings.enable_idempotence:
+        reason = " and ".join(conflicts) or "it is set to false"
+        raise InvalidConfigurationError(
+            f"transactional.id needs enable.idempotence, but {reason}: remove one of these "
+            f"settings",
+            key="transactional.id",
+        )
     if settings.delivery_timeout_ms < settings.linger_ms:
         raise InvalidConfigurationError(
             f"delivery.timeout.ms ({settings.delivery_timeout_ms}) is less than linger.ms "

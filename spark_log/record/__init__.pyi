@@ -3,6 +3,7 @@ from .arrays import bool_array as bool_array
 from .arrays import bools_of as bools_of
 from .arrays import int_array as int_array
 from .arrays import ints_of as ints_of
+from .arrays import nullable_int_array as nullable_int_array
 from .arrays import text_array as text_array
 from .arrays import text_scalar as text_scalar
 from .arrays import times_us_of as times_us_of
@@ -22,6 +23,7 @@ from .batch_header import encode_headers as encode_headers
 from .batch_header import latest_timestamp_us as latest_timestamp_us
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
+from .control_record import MARKER_VALUE as MARKER_VALUE
 from .control_record import ControlRecordType as ControlRecordType
 from .murmur2 import murmur2_of_key as murmur2_of_key
 from .murmur2 import murmur2_of_keys as murmur2_of_keys

@@ -60,6 +60,25 @@ def int_array(values: Sequence[int] | np.ndarray, of_type: pa.DataType) -> pa.Ar
     return pa.Array.from_buffers(of_type, len(values), [None, data])
 
 
+def nullable_int_array(values: Sequence[int | None], of_type: pa.DataType) -> pa.Array:
+    """Return integers as an Arrow array; None becomes null.
+
+    Args:
+        values: the integers.
+        of_type: an integer type, such as ``int64``.
+
+    Raises:
+        OverflowError: a value is too large for the type.
+    """
+    nulls = values.count(None)
+    if not nulls:
+        return int_array(values, of_type)  # type: ignore[arg-type]
+    known = int_array([value or 0 for value in values], of_type)
+    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(of_type, len(values), [validity, known.buffers()[1]], nulls)
+
+
 def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
     """Return an Arrow array of numbers or timestamps as a numpy array.
 

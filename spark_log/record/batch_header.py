@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spark_log.record.control_record import ControlRecordType
+
 METADATA_KEY = b"spark_log.batch"
 MAGIC = 2
 
@@ -36,7 +38,8 @@ class BatchHeader:
         last_offset_delta: last offset of the batch, relative to the segment's base offset. In a
             compacted segment the batch may have no record of this offset, or none at all.
         leader_epoch: epoch of the leader that appended the batch.
-        attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
+        attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon, 7 abort: the
+            control batch ends a transaction as aborted, not as committed.
         crc32c: checksum of the other fields and of the batch's content (`record.checksum`).
         base_timestamp_us: timestamp of the first record, microseconds; -1 without records. With
             bit 6 the delete horizon instead: the batch's tombstones may be removed from then on
@@ -67,6 +70,7 @@ class BatchHeader:
     TRANSACTIONAL_BIT: ClassVar[int] = 1 << 4
     CONTROL_BIT: ClassVar[int] = 1 << 5
     DELETE_HORIZON_BIT: ClassVar[int] = 1 << 6
+    ABORT_BIT: ClassVar[int] = 1 << 7
 
     @property
     def timestamp_type(self) -> int:
@@ -77,6 +81,22 @@ class BatchHeader:
     def is_control(self) -> bool:
         """Whether the batch holds control records, which no consumer returns."""
         return bool(self.attributes & self.CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction: records, or the marker at its end."""
+        return bool(self.attributes & self.TRANSACTIONAL_BIT) and self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def marker(self) -> ControlRecordType | None:
+        """The outcome, if the batch is the marker at the end of a transaction; else None.
+
+        A control batch that is not transactional is no marker.
+        """
+        if not (self.is_control and self.is_transactional):
+            return None
+        is_abort = self.attributes & self.ABORT_BIT
+        return ControlRecordType.ABORT if is_abort else ControlRecordType.COMMIT
 
     @property
     def has_gaps(self) -> bool:

@@ -1,3 +1,9 @@
+from .cleaner import CleanedTransactionalId as CleanedTransactionalId
+from .cleaner import TransactionCleaner as TransactionCleaner
+from .coordinator import TransactionCoordinator as TransactionCoordinator
+from .markers import put_markers as put_markers
+from .markers import transaction_markers as transaction_markers
+from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id
 from .producers import record_producer as record_producer
 from .state import Decision as Decision
@@ -7,3 +13,7 @@ from .state import TopicIdPartition as TopicIdPartition
 from .state import TransactionMetadata as TransactionMetadata
 from .state import TransactionState as TransactionState
 from .state_log import TransactionStateLog as TransactionStateLog
+from .verifier import TransactionVerifier as TransactionVerifier
+from .view import TransactionView as TransactionView
+from .view import list_transactional_ids as list_transactional_ids
+from .view import view_transaction as view_transaction

@@ -71,6 +71,7 @@ def initialize(
         used_up_through=used_up_through,
         participants={},
         decision=None,
+        start_time_us=-1,
     )
     return _record(after, "initialize")
 
@@ -229,15 +230,51 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
         InvalidTxnStateError: it is not decided.
     """
     if state.transaction == transaction and state.state.is_prepared:
-        is_committed = state.state.is_committed
-        after = (
-            TransactionState.COMPLETE_COMMIT if is_committed else TransactionState.COMPLETE_ABORT
-        )
-        return _record(replace(state, state=after), "complete")
+        return _record(completed(state), "complete")
     is_ongoing = state.transaction == transaction and state.state is TransactionState.ONGOING
     if is_ongoing or state.transaction < transaction:
         raise _invalid(state, f"transaction {transaction} is not decided; decide it first")
     return None
+
+
+def completed(state: TransactionMetadata) -> TransactionMetadata:
+    """Return a state whose transaction is decided as it is when the transaction is complete.
+
+    Whoever has put all markers, and has committed the offsets, may begin the next transaction on
+    it: that record then completes the earlier transaction too.
+    """
+    after = (
+        TransactionState.COMPLETE_COMMIT
+        if state.state.is_committed
+        else TransactionState.COMPLETE_ABORT
+    )
+    return replace(state, state=after)
+
+
+def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | None:
+    """Forget the producer ids of a transactional id that has expired: all of them are used up.
+
+    The next `initialize` takes a new producer id. The numbers of the last transaction and the last
+    micro-batch stay: a micro-batch that runs again after months is not committed twice.
+
+    Args:
+        state: the present state.
+        revision: of the state that has expired; a later one is left alone.
+    """
+    is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
+    if state.revision != revision or state.owner is None or is_open:
+        return None
+    after = replace(
+        state,
+        state=TransactionState.EMPTY,
+        owner=None,
+        producers={},
+        used_up_through=max(state.used_up_through, state.owner.producer_id, *state.producers),
+        participants={},
+        decision=None,
+        start_time_us=-1,
+    )
+    return _record(after, "forget")
 
 
 def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
@@ -262,6 +299,7 @@ def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> Transaction
         state=TransactionState.ONGOING,
         participants={},
         decision=None,
+        start_time_us=-1,
     )
 
 

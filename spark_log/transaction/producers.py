@@ -7,7 +7,8 @@ On storage: ``__transaction_state/producers/<producer id>`` holds
 ``{"type": "TransactionalProducerRecord", "version": 0, "data": {"transactionalId": …}}``. It is put
 before the first record of the state log that has the producer id, so each transactional batch has
 one. It costs one put for each producer id, which lasts for 32,767 transactions. A crash between the
-two leaves the file of a producer id that nobody uses.
+two leaves the file of a producer id that nobody uses. The files are deleted when the transactional
+id has expired: an open transaction whose producer id has no file was decided long before.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ def find_transactional_id(store: Store, producer_id: int) -> str | None:
         return None
     kinds = {TransactionalProducerRecord.__name__: TransactionalProducerRecord}
     return record_from_json(value, kinds, "transactional producer").transactional_id
+
+
+def forget_producer(store: Store, producer_id: int) -> None:
+    """Delete the record of a producer id that its transactional id has forgotten.
+
+    Raises:
+        StorageError: it may not be deleted.
+    """
+    store.delete(_path(producer_id))
 
 
 def _path(producer_id: int) -> str:

@@ -52,12 +52,14 @@ class TransactionRecord(StateRecord):
     Attributes:
         transactional_id: the ``transactional.id``, which the name of its directory may not hold.
         revision: number of the change; higher than that of the record before it.
-        change: ``initialize``, ``join``, ``register``, ``commit``, ``abort``, ``expire`` or
-            ``complete``.
+        change: ``initialize``, ``join``, ``register``, ``commit``, ``abort``, ``expire``,
+            ``complete`` or ``forget``.
         transaction: number of the newest transaction; 0 before the first one.
         state: the name of its state, as in Kafka.
         timeout_ms: ``transaction.timeout.ms``.
-        owner: the producer that decides.
+        start_time_us: when it began, by the wall clock of the process that began it; -1 if it has
+            not begun. It is shown to users, and decides nothing.
+        owner: the producer that decides; None after the id has expired.
         producers: pairs of a producer id and the epoch of its present or next transaction.
         used_up_through: the highest producer id whose epochs are used up; -1 without one.
         participants: those of the newest transaction.
@@ -71,7 +73,8 @@ class TransactionRecord(StateRecord):
     transaction: int
     state: str
     timeout_ms: int
-    owner: ProducerPart
+    start_time_us: int = -1
+    owner: ProducerPart | None = None
     producers: tuple[tuple[int, int], ...] = ()
     used_up_through: int = -1
     participants: tuple[ParticipantPart, ...] = ()

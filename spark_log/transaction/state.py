@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spark_log.errors import CorruptRecordError
@@ -81,11 +82,14 @@ class Participant:
         producer: its producer id, and its epoch in this transaction.
         partitions: those that it may have written to.
         groups: consumer groups whose offsets it may have sent.
+        part: its form in records, if there is one already. A transaction of many participants has
+            as many records, each with all of them: converting every one each time is what costs.
     """
 
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicIdPartition] = frozenset()
     groups: frozenset[str] = frozenset()
+    part: ParticipantPart | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,13 +144,15 @@ class TransactionMetadata:
         state: its state.
         timeout_ms: it is aborted when an observer has seen it ongoing for this long.
         owner: the producer that decides, with the epoch of its present or next transaction. None
-            before the first `initialize`.
+            before the first `initialize`, and when the transactional id has expired.
         producers: ids of all other producers → the epoch of their present or next transaction.
         used_up_through: the highest producer id whose epochs are used up; -1 without one. A new
             producer has a higher id, so that an id that was dropped never comes back.
         participants: by producer id, those of the newest transaction.
         decision: of the newest transaction; None before it is decided.
         batch_id: of the last committed micro-batch; -1 without one.
+        start_time_us: when the newest transaction began, by the wall clock of the process that
+            began it; -1 before. It is shown to users, and decides nothing.
     """
 
     transactional_id: str
@@ -160,6 +166,7 @@ class TransactionMetadata:
     participants: Mapping[int, Participant] = field(default_factory=dict)
     decision: Decision | None = None
     batch_id: int = -1
+    start_time_us: int = -1
 
     @property
     def needs_producer_id(self) -> bool:
@@ -175,6 +182,18 @@ class TransactionMetadata:
         """Whether this transactional id has never had a producer id."""
         return producer_id > self.used_up_through and producer_id not in _epochs(self)
 
+    def participant(self, producer: ProducerIdAndEpoch) -> Participant | None:
+        """Return the participant of the newest transaction with this identity; None without one."""
+        found = self.participants.get(producer.producer_id)
+        return found if found is not None and found.producer == producer else None
+
+    def has_passed(self, producer: ProducerIdAndEpoch) -> bool:
+        """Whether the transaction of a producer id and an epoch is decided."""
+        epoch = _epochs(self).get(producer.producer_id)
+        if epoch is None:
+            return producer.producer_id <= self.used_up_through
+        return producer.producer_epoch < epoch
+
     def replay(self, record: TransactionRecord) -> TransactionMetadata:
         """Return the state after a later record; records between the two may be left out.
 
@@ -182,7 +201,7 @@ class TransactionMetadata:
             CorruptRecordError: the record is of another transactional id, it is older, a producer
                 epoch goes back, or a decision is changed.
         """
-        after = _of_record(record, self.transactional_id)
+        after = _of_record(record, self)
         for fault in (*_faults_in(after), *_faults_between(self, after)):
             raise CorruptRecordError(
                 f"transactional id {self.transactional_id!r}: {fault} "
@@ -192,7 +211,6 @@ class TransactionMetadata:
 
     def to_record(self, change: str) -> TransactionRecord:
         """Return the record whose replay results in this state."""
-        assert self.owner is not None
         decision = self.decision
         return TransactionRecord(
             transactional_id=self.transactional_id,
@@ -202,18 +220,11 @@ class TransactionMetadata:
             transaction=self.transaction,
             state=str(self.state),
             timeout_ms=self.timeout_ms,
-            owner=_producer_part(self.owner),
+            start_time_us=self.start_time_us,
+            owner=None if self.owner is None else _producer_part(self.owner),
             producers=tuple(sorted(self.producers.items())),
             used_up_through=self.used_up_through,
-            participants=tuple(
-                ParticipantPart(
-                    producer_id=each.producer.producer_id,
-                    producer_epoch=each.producer.producer_epoch,
-                    partitions=to_partitions(each.partitions),
-                    groups=tuple(sorted(each.groups)),
-                )
-                for each in self.participants.values()
-            ),
+            participants=tuple(map(_participant_part, self.participants.values())),
             decision=None
             if decision is None
             else DecisionPart(
@@ -226,7 +237,8 @@ class TransactionMetadata:
         )
 
 
-def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionMetadata:
+def _of_record(record: TransactionRecord, before: TransactionMetadata) -> TransactionMetadata:
+    transactional_id = before.transactional_id
     if record.transactional_id != transactional_id:
         raise CorruptRecordError(
             f"the log of transactional id {transactional_id!r} holds a record of "
@@ -245,10 +257,13 @@ def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionM
         record.transaction,
         state,
         record.timeout_ms,
-        _producer(record.owner),
+        None if record.owner is None else _producer(record.owner),
         dict(record.producers),
         record.used_up_through,
-        {each.producer_id: _participant(each) for each in record.participants},
+        {
+            each.producer_id: _participant(each, before.participants.get(each.producer_id))
+            for each in record.participants
+        },
         None
         if decision is None
         else Decision(
@@ -258,6 +273,7 @@ def _of_record(record: TransactionRecord, transactional_id: str) -> TransactionM
             decision.batch_id,
         ),
         record.batch_id,
+        record.start_time_us,
     )
 
 
@@ -304,7 +320,7 @@ def _faults_within(before: TransactionMetadata, after: TransactionMetadata) -> I
         yield "a decision is changed"
     for producer_id, each in before.participants.items():
         later = after.participants.get(producer_id)
-        if later is None or not _includes(later, each):
+        if later is not each and (later is None or not _includes(later, each)):
             yield f"what producer {producer_id} registered is forgotten"
 
 
@@ -332,13 +348,29 @@ def _producer_part(producer: ProducerIdAndEpoch) -> ProducerPart:
     return ProducerPart(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
-def _participant(part: ParticipantPart) -> Participant:
+def _participant(part: ParticipantPart, before: Participant | None) -> Participant:
+    if before is not None and before.part is part:
+        return before
     return Participant(
         _producer(part),
-        frozenset(
-            TopicIdPartition(topic_id, number)
-            for topic_id, numbers in part.partitions.items()
-            for number in numbers
-        ),
+        _partitions(tuple(part.partitions.items())),
         frozenset(part.groups),
+        part,
+    )
+
+
+@lru_cache(maxsize=128)
+def _partitions(stored: tuple[tuple[str, tuple[int, ...]], ...]) -> frozenset[TopicIdPartition]:
+    """Return stored partitions as a set. Most tasks of a job have the same ones."""
+    return frozenset(
+        TopicIdPartition(topic_id, number) for topic_id, numbers in stored for number in numbers
+    )
+
+
+def _participant_part(participant: Participant) -> ParticipantPart:
+    return participant.part or ParticipantPart(
+        producer_id=participant.producer.producer_id,
+        producer_epoch=participant.producer.producer_epoch,
+        partitions=to_partitions(participant.partitions),
+        groups=tuple(sorted(participant.groups)),
     )

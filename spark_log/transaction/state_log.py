@@ -6,7 +6,7 @@ On storage: ``__transaction_state/ids/<transactional id>/`` is the directory of 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
@@ -19,8 +19,14 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAw"
 """The topic id of the logs of all transactional ids; no topic has it."""
 
 
+IDS_DIRECTORY: Final = "__transaction_state/ids"
+"""The directory of the logs of all transactional ids."""
+
+
 class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
     """Reads and changes the state of one transactional id. For one thread at a time."""
+
+    replays_first: ClassVar[bool] = False
 
     def __init__(
         self, store: Store, transactional_id: str, clock: Clock, config: TopicConfig | None = None
@@ -52,4 +58,4 @@ class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
 
 def transaction_directory(transactional_id: str) -> str:
     """Return the directory of a transactional id's log, relative to the root."""
-    return f"__transaction_state/ids/{file_name(transactional_id)}"
+    return f"{IDS_DIRECTORY}/{file_name(transactional_id)}"

@@ -9,11 +9,14 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.errors import (
+    InvalidConfigurationError,
     InvalidTimestampError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.metadata import Cluster
 from tests.metadata.support import append
 from tests.record.samples import START_US
+from tests.transactions import TransactionWriter
 
 
 class TestListOffsets:
@@ -63,3 +66,43 @@ def test_kafka_python_3s_name_gives_the_same_answer(admin, root):
     specs = {TopicPartition("a", 0): OffsetSpec.LATEST}
     assert admin.list_partition_offsets(specs) == admin.list_offsets(specs)
     assert admin.list_partition_offsets(specs)[TopicPartition("a", 0)].offset == 3
+
+
+class TestIsolationLevel:
+    @pytest.fixture
+    def held(self, admin, root):
+        """A partition with 3 records, and 2 of an open transaction that are later."""
+        admin.create_topics([NewTopic("a")])
+        append(root, "a", 3)
+        topic = Cluster(root).topic("a")
+        writer = TransactionWriter(Cluster(root).partition_log(topic, 0))
+        writer.send(b"x", b"y", timestamp=START_US + 9_000)
+        return writer
+
+    @pytest.mark.parametrize("name", ["list_offsets", "list_partition_offsets"])
+    def test_read_committed_ends_at_the_last_stable_offset(self, admin, held, name):
+        partition = TopicPartition("a", 0)
+
+        def offsets(**options):
+            specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, -3, START_US // 1000 + 9)
+            look_up = getattr(admin, name)
+            return [look_up({partition: spec}, **options)[partition].offset for spec in specs]
+
+        assert offsets() == offsets(isolation_level="read_uncommitted") == [0, 5, 3, 3]
+        assert offsets(isolation_level="read_committed") == [0, 3, -1, -1]
+        held.commit()
+        found = getattr(admin, name)(
+            {partition: OffsetSpec.LATEST}, isolation_level="read_committed"
+        )
+        assert found[partition].offset == 6
+
+    def test_the_largest_time_is_that_of_a_record(self, admin, held):
+        held.commit()
+        specs = {TopicPartition("a", 0): OffsetSpec.MAX_TIMESTAMP}
+        assert admin.list_offsets(specs)[TopicPartition("a", 0)].offset == 3
+
+    def test_another_level_is_refused(self, admin, held):
+        with pytest.raises(InvalidConfigurationError, match="'read_uncommitted' or"):
+            admin.list_offsets(
+                {TopicPartition("a", 0): OffsetSpec.LATEST}, isolation_level="serializable"
+            )

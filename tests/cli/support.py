@@ -9,7 +9,9 @@ from pathlib import Path
 
 import spark_log
 from spark_log.clock import ManualClock
+from spark_log.log import ProducerAppend
 from spark_log.metadata import Cluster
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.record.samples import record_batch, row
 
 PROJECT = Path(spark_log.__file__).parent.parent
@@ -104,3 +106,16 @@ def flip(path, position, bit=0):
     data = bytearray(path.read_bytes())
     data[position] ^= 1 << bit
     path.write_bytes(data)
+
+
+def begin_transaction(root, transactional_id, *partitions, timeout_ms=60_000):
+    """Begin a transaction with a record in each partition; return its coordinator and producer."""
+    cluster = Cluster(root)
+    coordinator = TransactionCoordinator(cluster, transactional_id)
+    producer = coordinator.initialize(timeout_ms)
+    topics = [(cluster.topic(tp.topic), tp.partition) for tp in partitions]
+    coordinator.register(producer, [TopicIdPartition(topic.topic_id, n) for topic, n in topics])
+    append = ProducerAppend(producer.producer_id, producer.producer_epoch, 0, is_transactional=True)
+    for topic, number in topics:
+        cluster.partition_log(topic, number).append(record_batch([row(b"txn")]), producer=append)
+    return coordinator, producer

@@ -6,12 +6,13 @@ import pytest
 
 from spark_log import Admin
 from spark_log.clock import SYSTEM_CLOCK, SystemClock
-from spark_log.errors import NotFoundError
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata.topics.deletion import DELETION_MARKERS
-from spark_log.types import ConfigResource
-from tests.cli.support import append, flip, partition_log, segment_files
+from spark_log.types import ConfigResource, TopicPartition
+from tests.cli.support import append, begin_transaction, flip, partition_log, segment_files
 
 TOPICS = ("flights", "weather")
 
@@ -207,3 +208,38 @@ class TestMistakes:
         assert outcome.status == 2
         assert message in outcome.err
         assert outcome.err.count("\n") == 1
+
+
+class TestTransactionalIds:
+    ORDERS = TopicPartition("flights", 0)
+
+    def test_dead_transactions_are_aborted_with_all_topics(self, shell, root):
+        coordinator, _ = begin_transaction(root, "orders", self.ORDERS, timeout_ms=1)
+        planned = shell("clean", "--all-topics", "--dry-run", "--json").document
+        assert planned["transactional_ids"] == [{"transactional_id": "orders", "action": "abort"}]
+        assert shell("clean", "flights", "--json").document["transactional_ids"] == []
+        assert coordinator.refresh().state == "Ongoing", "not its subject"
+        outcome = shell("clean", "--all-topics")
+        assert (outcome.status, outcome.lines[-1]) == (0, "Aborted the transaction of orders")
+        assert coordinator.refresh().state == "CompleteAbort"
+        assert shell("clean", "--all-topics", "--json").document["transactional_ids"] == []
+
+    def test_a_transaction_in_its_time_is_left_alone(self, shell, root):
+        begin_transaction(root, "orders", self.ORDERS)
+        assert shell("clean", "--all-topics", "--json").document["transactional_ids"] == []
+
+    def test_a_marker_that_cannot_be_put_is_told(self, shell, root, monkeypatch):
+        begin_transaction(root, "orders", self.ORDERS, timeout_ms=1)
+
+        def fail(self, markers):
+            raise StorageError("not there")
+
+        monkeypatch.setattr(PartitionLog, "append_markers", fail)
+        outcome = shell("clean", "--all-topics", "--json")
+        assert outcome.document["transactional_ids"] == [
+            {"transactional_id": "orders", "action": "abort", "error": "not there"}
+        ]
+        assert (outcome.status, outcome.err) == (
+            1,
+            "error: transactional id orders: not there\n",
+        )

@@ -19,6 +19,7 @@ from tests.cli.support import (
     spark_log_process,
 )
 from tests.record.samples import START_US, record_batch, row
+from tests.transactions import TransactionWriter
 
 MINUTE_US = 60_000_000
 
@@ -235,12 +236,12 @@ class PartitionLogThatGrows:
         self.has_grown = False
         self._root = root
 
-    def read(self, *args):
+    def read(self, *args, **options):
         from spark_log.cli.partition_reader import read_partitions
 
         append(self._root, "flights", b"too late", timestamp=START_US + 9 * MINUTE_US)
         self.has_grown = True
-        return read_partitions(*args)
+        return read_partitions(*args, **options)
 
 
 class TestText:
@@ -418,3 +419,45 @@ class TestProcess:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (130, "", processed(2))
+
+
+class TestIsolationLevel:
+    COMMITTED = ("--isolation-level", "read_committed")
+
+    @pytest.fixture
+    def writer(self, root):
+        """Of a topic with a record, an aborted one, and one of an open transaction."""
+        writer = TransactionWriter(partition_log(root, "weather"))
+        append(root, "weather", b"rain")
+        writer.send(b"snow")
+        writer.abort()
+        writer.send(b"sun")
+        append(root, "weather", b"wind")
+        return writer
+
+    @pytest.mark.parametrize("more", [[], ["--group", "g"], ["--offset", "0"]])
+    def test_read_committed_prints_committed_records(self, shell, writer, more):
+        begin = [] if "--offset" in more else ["--from-beginning"]
+        argv = ["console-consumer", "weather", *begin, *more, "--timeout-ms", "300"]
+        assert shell(*argv, *self.COMMITTED).lines == ["rain"]
+        writer.commit()
+        left = ["sun", "wind"]
+        expected = left if "--group" in more else ["rain", *left]
+        assert shell(*argv, *self.COMMITTED).lines == expected
+
+    def test_by_default_all_records_are_printed(self, shell, writer):
+        argv = ["console-consumer", "weather", "--from-beginning", "--timeout-ms", "0"]
+        assert shell(*argv).lines == ["rain", "snow", "sun", "wind"]
+        assert shell(*argv, "--isolation-level", "read_uncommitted").lines == shell(*argv).lines
+
+    def test_the_end_is_the_last_stable_offset(self, shell, clock, writer):
+        clock.steps.append(writer.commit)
+        argv = ["console-consumer", "weather", "--timeout-ms", "1000", *self.COMMITTED]
+        assert shell(*argv).lines == ["sun", "wind"]
+        window = ["--from-time", "1970-01-01", "--timeout-ms", "0", *self.COMMITTED]
+        writer.send(b"fog")
+        assert shell("console-consumer", "weather", *window).lines == ["rain", "sun", "wind"]
+
+    def test_another_level_is_refused(self, shell, root):
+        outcome = shell("console-consumer", "weather", "--isolation-level", "none")
+        assert "'read_uncommitted', 'read_committed'" in outcome.error

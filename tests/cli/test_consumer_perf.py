@@ -5,7 +5,8 @@ import re
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
-from tests.consumer.support import append
+from tests.consumer.support import append, log_of
+from tests.transactions import TransactionWriter
 
 ENDS_SOON = ("--timeout", "50")  # where fewer records come than are asked for
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
@@ -99,3 +100,16 @@ def test_a_topic_that_is_not_there_is_not_waited_for(shell, root):
     outcome = shell("consumer-perf", "--topic", "tt", "--messages", "1")
     assert outcome.status == 2
     assert "did you mean t?" in outcome.err
+
+
+@pytest.mark.parametrize("extra", [[], ["--table"]])
+def test_counts_committed_records_alone_if_asked_to(shell, root, extra):
+    writer = TransactionWriter(log_of(root, TopicPartition("weather", 0)))
+    writer.send(b"rain", b"sun")
+    writer.commit()
+    writer.send(b"snow")
+    writer.abort()
+    argv = ["consumer-perf", "--topic", "weather", "--messages", "9", "--json", *ENDS_SOON, *extra]
+    committed = ["--consumer-props", "isolation.level=read_committed"]
+    assert shell(*argv, *committed).document["data.consumed.in.nMsg"] == 2
+    assert shell(*argv).document["data.consumed.in.nMsg"] == 3

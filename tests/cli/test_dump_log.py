@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from spark_log.log import SegmentWriter
+from spark_log.log import EndTransactionMarker, SegmentWriter
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import open_store
@@ -136,6 +136,24 @@ class TestSegment:
         assert [fields(line)["sequence"] for line in outcome.lines[4:9]] == [
             str(sequence) for sequence in range(10, 15)
         ]
+
+    def test_shows_how_a_transaction_ended(self, shell, tmp_path):
+        writer = SegmentWriter(open_store(tmp_path), "any-3", topic_id="id", partition=3)
+        writer.write_markers(
+            [EndTransactionMarker(7, 1, True), EndTransactionMarker(8, 4, False)], START_US
+        )
+        name = "00000000000000000042.log"
+        open_store(tmp_path).put_if_absent(f"any-3/{name}", writer.finish().staged)
+        path = tmp_path / "any-3" / name
+        batches = [fields(line) for line in shell("dump-log", path).lines[3:]]
+        assert [each["endTxnMarker"] for each in batches] == ["COMMIT", "ABORT"]
+        assert [each["isvalid"] for each in batches] == ["true", "true"]
+        assert [(each["producerId"], each["producerEpoch"]) for each in batches] == [
+            ("7", "1"),
+            ("8", "4"),
+        ]
+        documents = shell("dump-log", path, "--json").document["batches"]
+        assert [each["end_txn_marker"] for each in documents] == ["COMMIT", "ABORT"]
 
     def test_may_be_named_from_where_it_lies(self, shell, segment, monkeypatch):
         monkeypatch.chdir(segment.parent)

@@ -10,7 +10,7 @@ import typer
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
 from spark_log.cli.commands.submit import JOBS
 from spark_log.cli.main import app
-from tests.cli.support import append
+from tests.cli.support import append, begin_transaction
 
 
 def commands(command, name="spark-log"):
@@ -37,12 +37,14 @@ EXAMPLES = [
 
 @pytest.fixture
 def root(root):
-    """The root of the examples: records in both topics, and a group that has read some."""
+    """The root of the examples: records in both topics, a group that has read some,
+    and a transaction that is open."""
     for partition in (0, 1):
         append(root, "flights", b"one", b"two", b"three", partition=partition, key=b"JFK")
     append(root, "weather", b"rain")
     offsets = {TopicPartition("flights", number): OffsetAndMetadata(1) for number in (0, 1)}
     Admin(root).alter_group_offsets("reports", offsets)
+    begin_transaction(root, "orders", TopicPartition("weather", 0))
     return root
 
 

@@ -15,7 +15,7 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics.creation import topic_records
-from tests.cli.support import COMMAND, append, environment
+from tests.cli.support import COMMAND, append, begin_transaction, environment
 
 EVIL = "\x1b[2J\r\x07\x7f\x9b31m\u202e[red]x"
 ESCAPED = r"\x1b[2J\x0d\x07\x7f\x9b31m\u202e[red]x"
@@ -38,6 +38,7 @@ def hostile(root, monkeypatch):
         [TOPIC], client_id=f"client{EVIL}", instance_id=f"instance{EVIL}"
     )
     OffsetsTable(cluster).commit(GROUP, position)
+    begin_transaction(root, f"txn{EVIL}", TopicPartition(TOPIC, 0), timeout_ms=1)
     directory = _segment(root).parent
     (directory / f"strange{EVIL}\nname").write_text("")
     return root
@@ -67,6 +68,12 @@ def commands(root):
         ("groups", "reset-offsets", f"empty{EVIL}", "--to-earliest", "--topic", TOPIC),
         ("groups", "reset-offsets", f"empty{EVIL}", "--to-committed-at", "1", "--all-topics"),
         ("groups", "repair"),
+        ("transactions", "list"),
+        ("transactions", "describe", f"txn{EVIL}"),
+        ("transactions", "describe", f"no{EVIL}"),
+        ("transactions", "describe-producers", TOPIC, "--partition", "0"),
+        ("transactions", "find-hanging"),
+        ("transactions", "abort", TOPIC, "--partition", "0", "--start-offset", "9"),
         ("clean", "--all-topics", "--dry-run"),
         ("verify", "--notes"),
         ("dump-log", str(_segment(root)), "--print-data-log"),
@@ -208,8 +215,7 @@ def test_raw_and_format_strings_replace_no_byte(root, folder):
 
 
 def _segment(root):
-    (found,) = root.glob("t\x1b*/*-0/*.log")
-    return found
+    return min(root.glob("t\x1b*/*-0/*.log"))
 
 
 def _read(descriptor):

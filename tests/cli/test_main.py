@@ -28,10 +28,17 @@ COMMANDS = [
     "reprocess",
     "top",
     "topics",
+    "transactions",
     "verify",
     "version",
 ]
-GROUPS = {"configs": "describe", "groups": "list", "offsets": "list", "topics": "list"}
+GROUPS = {
+    "configs": "describe",
+    "groups": "list",
+    "offsets": "list",
+    "topics": "list",
+    "transactions": "list",
+}
 """Groups of commands, each with one of them."""
 
 

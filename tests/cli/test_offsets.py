@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.cli.support import append
+from tests.cli.support import append, partition_log
 from tests.record.samples import START_US
+from tests.transactions import TransactionWriter
 
 START_MS = START_US // 1000
 
@@ -76,3 +77,10 @@ def test_mistakes_are_one_line(shell, argv, message):
     outcome = shell("offsets", "list", *argv)
     assert (outcome.status, outcome.out) == (2, "")
     assert message in outcome.error
+
+
+def test_the_end_by_isolation_level(shell, root):
+    TransactionWriter(partition_log(root, "weather")).send(b"sun")
+    committed = ["weather", "--isolation-level", "read_committed"]
+    assert listed(shell, *committed) == [("weather", 0, 1, None)]
+    assert listed(shell, "weather") == [("weather", 0, 2, None)]

@@ -12,6 +12,7 @@ from spark_log.log.probe_interval import LOCAL_PROBES
 from tests.cli.support import SteppingClock
 from tests.log.support import HookedStore
 from tests.record.samples import numbered, rows_of
+from tests.transactions import TransactionWriter
 
 
 @pytest.fixture
@@ -164,3 +165,28 @@ class TestFollowing:
         clock = SteppingClock()
         assert len(read(logs, {0: OffsetRange(0), 1: OffsetRange(0)}, clock, 0)) == 1
         assert clock.sleeps_ms == []
+
+
+def test_a_transaction_that_holds_a_reader_up_is_asked_for(logs):
+    writer = TransactionWriter(logs[1])
+    asked = []
+
+    def resolve(blocking, log):
+        asked.append((blocking.first_offset, log))
+        if len(asked) == 2:
+            writer.commit()
+        return len(asked) == 2
+
+    append(logs[0], "a", 0, 1)
+    writer.send(b"b")
+    fetched = read_partitions(
+        logs,
+        {0: OffsetRange(0), 1: OffsetRange(0)},
+        SteppingClock(),
+        1000,
+        isolation_level="read_committed",
+        resolve=resolve,
+    )
+    found = [each for records in fetched for each in shown(records)]
+    assert found == [(0, 0, "a:0"), (1, 0, "b")]
+    assert asked == [(0, logs[1])] * 2

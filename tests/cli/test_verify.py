@@ -5,11 +5,22 @@ import re
 
 import pytest
 
+from spark_log import TopicPartition
+from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.snapshot.snapshot import Snapshot
+from spark_log.metadata import Cluster
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
-from tests.cli.support import append, append_batches, flip, partition_log, segment_files
+from spark_log.transaction import TransactionStateLog, changes
+from tests.cli.support import (
+    append,
+    append_batches,
+    begin_transaction,
+    flip,
+    partition_log,
+    segment_files,
+)
 from tests.record.samples import numbered
 
 LONG_AGO = (1_600_000_000, 1_600_000_000)
@@ -325,3 +336,14 @@ class TestMistakes:
     def damage_metadata(self, root):
         path = root / METADATA_DIRECTORY / "00000000000000000000.log"
         flip(path, path.read_bytes().index(b"weather"))
+
+
+def test_markers_are_compared_with_decisions(shell, root):
+    _, producer = begin_transaction(root, "orders", TopicPartition("flights", 0))
+    log = TransactionStateLog(Cluster(root).store, "orders", SYSTEM_CLOCK)
+    log.commit(lambda state: changes.commit(state, producer, [producer]))
+    log.commit(lambda state: changes.complete(state, 1))
+    outcome = shell("verify")
+    assert outcome.status == 1
+    assert "is complete in its state log, and has no marker here" in outcome.lines[0]
+    assert shell("verify", "flights").status == 0, "only of a whole root"

@@ -1,5 +1,7 @@
 """docs/recipes.md: every recipe runs, and keeps its promise when it crashes at any line."""
 
+import asyncio
+import inspect
 import os
 import re
 import signal
@@ -20,11 +22,18 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
 from tests.consumer.support import append, numbered
 from tests.docs.blocks import blocks
+from tests.producer.support import committed
 
 PAGE = Path(__file__).parents[2] / "docs/recipes.md"
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 NO_WAIT = {"timeout_ms": 2}
-WITH_GROUPS = {"at_most_once", "at_least_once", "without_repeats", "with_dead_letters"}
+WITH_GROUPS = {
+    "at_most_once",
+    "at_least_once",
+    "from_topic_to_topic",
+    "without_repeats",
+    "with_dead_letters",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +93,9 @@ def run(recipe, *arguments, crash_at=None, **options):
     sys.settrace(trace)
     with suppress(Crash):
         try:
-            RECIPES[recipe](*arguments, **options)
+            running = RECIPES[recipe](*arguments, **options)
+            if inspect.iscoroutine(running):
+                asyncio.run(running)
         finally:
             sys.settrace(before)
     return lines
@@ -125,6 +136,8 @@ def new_root(tmp_path):
             [
                 NewTopic("orders", 2, topic_configs=unsynced),
                 NewTopic("orders.dead", topic_configs=unsynced),
+                NewTopic("accounts", 2, topic_configs=unsynced),
+                NewTopic("invoices", 2, topic_configs=unsynced),
             ]
         )
         return path
@@ -235,6 +248,62 @@ def few(consumer, timeout_ms):
 page.Consumer.poll_table = few
 page.RECIPES["exactly_once"](*sys.argv[1:])
 """
+
+
+@pytest.mark.parametrize("recipe", ["transfer", "transfer_with_asyncio"])
+def test_several_records_all_or_none(new_root, recipe):
+    transfers = [(b"ann", b"bob", 5), (b"bob", b"eve", 3)]
+
+    def prepare():
+        root = new_root()
+        return (root, transfers), root
+
+    def check(root, crashed):
+        amounts = [int(each) for found in committed(root, "accounts").values() for each in found]
+        assert sum(amounts) == 0
+        given = sorted(amount for *_, each in transfers for amount in (each, -each))
+        if crashed:  # the crashed run may have made the first of them
+            assert set(amounts) == set(given)
+            assert len(amounts) in (4, 6, 8)
+        else:
+            assert sorted(amounts) == given
+
+    crash_at_every_line(recipe, prepare, check)
+
+
+def results(root):
+    return sorted(each for found in committed(root, "invoices").values() for each in found)
+
+
+class TestFromTopicToTopic:
+    RECIPE = "from_topic_to_topic"
+
+    def test_at_every_line(self, new_root):
+        def prepare():
+            root = new_root()
+            append(root, numbered(0, 3), to=ORDERS[0])
+            append(root, numbered(10, 13), to=ORDERS[1])
+            return (root, bytes.upper, "tx"), root
+
+        def check(root, crashed):
+            assert results(root) == sorted([*numbered(0, 3), *numbered(10, 13)])
+
+        crash_at_every_line(self.RECIPE, prepare, check, **NO_WAIT)
+
+    def test_goes_on_after_it_has_lost_its_partitions(self, new_root):
+        root = new_root()
+        append(root, numbered(0, 3), to=ORDERS[0])
+        changed: list[bytes] = []
+
+        def change(value):
+            if not changed:
+                expire_all(root, self.RECIPE.replace("_", "-"))
+            changed.append(value)
+            return value
+
+        RECIPES[self.RECIPE](root, change, "tx", timeout_ms=500)
+        assert len(changed) > 3
+        assert results(root) == numbered(0, 3)
 
 
 def test_each_key_once_within_a_window(new_root):

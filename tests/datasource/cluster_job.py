@@ -75,7 +75,7 @@ class DyingWriter(LogBatchWriter):
             appended += 1
             mark = f"{self._directory}/{self._whom}-{number}"
             if number % 2 and appended == 1 + number and first_time(mark):
-                os.kill(os.getpid() if self._whom == "worker" else executor_pid(), signal.SIGKILL)
+                os.kill(os.getpid() if "worker" in self._whom else executor_pid(), signal.SIGKILL)
             return info
 
         with patch.object(PartitionLog, "append_segment", dying):
@@ -117,12 +117,12 @@ def dying_executor(directory):
     return run
 
 
-def slow_at_first(directory):
+def slow_at_first(directory, name="speculative"):
     """Return a function over Arrow batches: the first attempt of a task waits for a second one."""
 
     def run(batches):
         context = task()
-        mark = Path(directory, "speculative")
+        mark = Path(directory, name)
         if context.partitionId() == 0 and context.attemptNumber() > 0:
             mark.touch()
         for ordinal, batch in enumerate(batches):
@@ -155,6 +155,15 @@ def rows(spark):
     )
 
 
+def drawn(spark):
+    """Rows with other values in each attempt: the number of the row, plus a multiple of `ROWS`."""
+    value = F.col("id") + ROWS * F.floor(F.rand() * 1000)
+    return spark.range(ROWS, numPartitions=TASKS).select(
+        F.col("id").cast("string").alias("key"),
+        F.rpad(value.cast("string"), 700, ".").alias("value"),
+    )
+
+
 def main():
     master, root, directory = sys.argv[1:]
     spark = session(master)
@@ -163,6 +172,10 @@ def main():
         writing = rows(spark).write.format("spark_log_dying").mode("append")
         summary = f"{directory}/{whom}.json"
         writing.options(directory=directory, whom=whom, topic=whom, summaryPath=summary).save(root)
+    for whom in ("transactional-worker", "transactional-executor"):
+        writing = drawn(spark).write.format("spark_log_dying").mode("append")
+        writing = writing.options(directory=directory, whom=whom, topic=whom)
+        writing.option("transactional", "true").save(root)
     dying = rows(spark).mapInArrow(dying_udf(directory), rows(spark).schema)
     dying.write.format("spark_log").mode("append").option("topic", "udf").save(root)
 
@@ -174,6 +187,11 @@ def main():
     spark = session(master, **SPECULATION)
     slow = rows(spark).mapInArrow(slow_at_first(directory), rows(spark).schema)
     slow.write.format("spark_log").mode("append").option("topic", "speculative").save(root)
+    twice = drawn(spark).mapInArrow(
+        slow_at_first(directory, "transactional-speculative"), rows(spark).schema
+    )
+    writing = twice.write.format("spark_log").mode("append").option("transactional", "true")
+    writing.option("topic", "transactional-speculative").save(root)
     spark.stop()
 
 

@@ -41,16 +41,21 @@ def partition_logs(root, topic="t"):
     return [cluster.partition_log(found, number) for number in sorted(found.partitions)]
 
 
-def numbers(root, topic="t"):
+def numbers(root, topic="t", isolation_level="read_uncommitted"):
     """Return the values of every partition as numbers, in offset order."""
     return [
         [
             int(value.rstrip(b"."))
-            for batch in log.scan(0)
+            for batch in log.scan(0, isolation_level=isolation_level)
             for value in batch.records.column("value").to_pylist()
         ]
         for log in partition_logs(root, topic)
     ]
+
+
+def committed(root, topic="t"):
+    """Return the committed values of every partition as numbers, in offset order."""
+    return numbers(root, topic, "read_committed")
 
 
 def segment_sizes(root, topic="t"):
@@ -65,6 +70,7 @@ __all__ = [
     "QUERY",
     "RecordBuffers",
     "attempt",
+    "committed",
     "numbers",
     "partition_logs",
     "rows",

@@ -1,14 +1,18 @@
 """Members of a group job on a real root, without Spark."""
 
+import threading
+
 import pytest
 
 from spark_log import (
     Admin,
+    ConsumerGroupMetadata,
     LogTruncatedError,
     NewTopic,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
+    Producer,
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
@@ -92,6 +96,23 @@ class TestAMemberAlone:
         position = {TopicPartition("t", 2): OffsetAndMetadata(7)}
         OffsetsTable(Cluster(root)).commit("g", position)
         assert ranges(join().next_batch()[0])[2] == (7, 10)
+
+    def test_waits_for_a_transaction_that_commits_its_offset(self, root, join):
+        topic = TopicPartition("t", 2)
+        with Producer(root, transactional_id="tx") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                {topic: OffsetAndMetadata(7)}, ConsumerGroupMetadata("g")
+            )
+            member, batches = join(), []
+            waiting = threading.Thread(target=lambda: batches.append(member.next_batch()[0]))
+            waiting.start()
+            waiting.join(0.05)
+            assert not batches
+            producer.commit_transaction()
+            waiting.join()
+        assert ranges(batches[0])[2] == (7, 10)
 
     def test_takes_so_many_records_at_a_time(self, join):
         member = join(max_records=20)

@@ -374,6 +374,12 @@ class TestOptionsForKafka:
         with pytest.raises(UnsupportedCompressionTypeError, match="use one of none, lz4, zstd"):
             parse_write_options({"path": "/r", "compression.type": asked.lower()})
 
+    def test_the_timeout_of_transactions_is_taken_over(self):
+        given = {"path": "/r", "kafka.transaction.timeout.ms": "5000"}
+        options = parse_write_options({**given, "transactional": "true"})
+        assert (options.transaction_timeout_ms, options.ignored) == (5000, ())
+        assert parse_write_options(given).ignored == ("kafka.transaction.timeout.ms",)
+
     def test_headers_of_writes_need_no_option(self):
         options = parse_write_options({"path": "/r", "includeHeaders": "true"})
         assert options.ignored == ("includeHeaders",)
@@ -423,3 +429,18 @@ def test_every_option_is_taken_in_any_case(change):
     elsewhere = {"partition.assignment.strategy", *SUBSCRIPTION_OPTIONS}
     for name in READ_OPTIONS.keys() - elsewhere:
         assert parse(**{change(name): values.get(name, "1111")}) != parse(), name
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"transactional": "yes"}, "option 'transactional' is 'yes', expected true or false"),
+        ({"transactional": "true", "idempotent": "false"}, "contradict each other"),
+        ({"transaction.timeout.ms": "5000"}, "has no effect without 'transactional=true'"),
+        ({"transactional": "true", "transaction.timeout.ms": "0"}, "a whole number of at least 1"),
+    ],
+)
+def test_options_of_transactional_writes_that_make_no_sense_are_refused(options, expected):
+    with pytest.raises(InvalidOptionError, match=expected) as raised:
+        parse_write_options({"path": "/r", **options})
+    assert "\n" not in str(raised.value)

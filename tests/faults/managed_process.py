@@ -25,6 +25,8 @@ _PROCESSES.set_forkserver_preload(
         "tests.faults.group_producer_process",
         "tests.faults.reader_process",
         "tests.faults.rewriter",
+        "tests.faults.transactional_process",
+        "tests.faults.transform_process",
         "tests.faults.writer_process",
     ]
 )

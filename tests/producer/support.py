@@ -97,7 +97,7 @@ def run(producer, clock, *, until_ms=600_000):
         clock.advance_ms(max(0.001, due_ms - clock.monotonic_ms()))
 
 
-def rows(root, topic):
+def rows(root, topic, isolation_level="read_uncommitted"):
     """Return all rows of a topic as ``{partition: [row, …]}``, by offset."""
     cluster = Cluster(root)
     found = {}
@@ -105,13 +105,30 @@ def rows(root, topic):
     for partition in image.partitions:
         log = cluster.partition_log(image, partition)
         found[partition] = [
-            row for batch in log.scan(log.log_start_offset()) for row in batch.records.to_pylist()
+            row
+            for batch in log.scan(log.log_start_offset(), isolation_level=isolation_level)
+            for row in batch.records.to_pylist()
         ]
     return found
 
 
 def values(root, topic):
     """Return all values of a topic as ``{partition: [value, …]}``, by offset."""
-    return {
-        partition: [row["value"] for row in found] for partition, found in rows(root, topic).items()
-    }
+    return _values(rows(root, topic))
+
+
+def committed(root, topic):
+    """Return the values that a reader of committed records sees, as `values` does."""
+    return _values(rows(root, topic, "read_committed"))
+
+
+def _values(found):
+    return {partition: [row["value"] for row in found[partition]] for partition in found}
+
+
+def headers(root, topic, partition=0):
+    """Return the batch headers of a partition, in the order of the log."""
+    cluster = Cluster(root)
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    readers = [log.files.open(segment.name) for segment in log.observe().live.segments]
+    return [each for reader in readers for _, found in reader.all_headers() for each in found]

@@ -61,6 +61,18 @@ def producer_entries(root, topic, partition=0):
 
 
 class TestRetry:
+    def test_after_an_unknown_outcome_of_the_producer_id_it_is_still_idempotent(
+        self, root, clock, producer, monkeypatch
+    ):
+        ids = iter([failing(LOST), lambda *_: 7])
+        monkeypatch.setattr(
+            producer.cluster.producer_ids, "next_id", lambda: next(ids)("producer ids", None)
+        )
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        assert sent.result(0).offset == 0
+        assert list(producer_entries(root, "weather")) == [7]
+
     @pytest.mark.parametrize("error", [TIMEOUT, FULL], ids=["slow", "full"])
     def test_what_may_pass_is_tried_again_until_it_does(self, root, clock, producer, error):
         store = hooked(producer)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.record.batch_header import BatchHeader, decode_headers, encode_headers
+from spark_log.record.control_record import ControlRecordType
 
 
 def integers(bits):
@@ -148,3 +149,24 @@ class TestMeaning:
     ):
         batch = header(base_offset_delta=base, last_offset_delta=last, record_count=count)
         assert batch.has_gaps is has_gaps
+
+
+TRANSACTIONAL, CONTROL, ABORT = 1 << 4, 1 << 5, 1 << 7
+
+
+@pytest.mark.parametrize(
+    ("attributes", "producer_id", "marker"),
+    [
+        (0, 7, None),
+        (TRANSACTIONAL, 7, None),
+        (CONTROL, 7, None),
+        (CONTROL | ABORT, 7, None),
+        (TRANSACTIONAL | ABORT, 7, None),
+        (TRANSACTIONAL | CONTROL, -1, None),
+        (TRANSACTIONAL | CONTROL, 7, ControlRecordType.COMMIT),
+        (TRANSACTIONAL | CONTROL | ABORT, 7, ControlRecordType.ABORT),
+        (TRANSACTIONAL | CONTROL | ABORT | 1 << 6, 7, ControlRecordType.ABORT),
+    ],
+)
+def test_a_transactional_control_batch_of_a_producer_is_a_marker(attributes, producer_id, marker):
+    assert header(attributes=attributes, producer_id=producer_id).marker is marker

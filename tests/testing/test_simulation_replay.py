@@ -24,7 +24,7 @@ def trace(of, seed):
 seeds, subjects = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 print(json.dumps({of: {seed: trace(of, seed) for seed in seeds} for of in subjects}))
 """
-PATCHED_SEEDS = {"deletion": range(4, 8)}
+PATCHED_SEEDS = {"deletion": range(4, 8), "transactions": range(19, 20)}
 """Seeds in which two actors run the replaced code at once."""
 
 

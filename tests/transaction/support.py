@@ -1,6 +1,6 @@
 """States of a transactional id, reached by changes."""
 
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.log import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
@@ -33,3 +33,14 @@ def joined(state, producer_id, *partitions, groups=()):
 
 def completed(state):
     return after(state, changes.complete(state, state.transaction))
+
+
+def markers_in(log):
+    """The markers in a partition's log, in order."""
+    return [
+        marker
+        for segment in log.observe().live.segments
+        for _, headers in log.files.open(segment.name).all_headers()
+        for header in headers
+        if (marker := EndTransactionMarker.of_header(header)) is not None
+    ]

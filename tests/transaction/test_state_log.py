@@ -126,6 +126,22 @@ def test_a_long_log_stays_small(store, clock):
     assert late.state.owner == ProducerIdAndEpoch(1, 299)
 
 
+def test_a_change_on_an_old_state_does_not_take_a_name_that_was_freed(store, clock):
+    """A change is first tried on the state as it is known, without a look at the log."""
+    config = TopicConfig.parse({"file.delete.delay.ms": 1000})
+    slept = TransactionStateLog(store, "orders", clock, config)
+    slept.commit(lambda state: changes.initialize(state, 1000, 1))
+    other = TransactionStateLog(store, "orders", clock, config)
+    for _ in range(3 * other.trim_every):
+        other.commit(lambda state: changes.initialize(state, 1000))
+        clock.advance_ms(100)
+    assert "00000000000000000001.log" not in files(store), "the name is free"
+    with pytest.raises(ProducerFencedError):
+        slept.commit(begin)
+    assert slept.state == other.state
+    assert "00000000000000000001.log" not in files(store)
+
+
 def test_a_log_that_was_removed_is_not_begun_again(store, log, clock, memory_store):
     memory_store.delete_directory(transaction_directory("orders"))
     with pytest.raises(LogTruncatedError):

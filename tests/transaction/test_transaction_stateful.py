@@ -95,6 +95,7 @@ class TransactionMachine(RuleBasedStateMachine):
             return
         record = changes.initialize(self.state, 1000)
         owner = record.owner
+        assert owner is not None
         jump = record.model_copy(
             update={
                 "owner": owner.model_copy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -20,12 +21,21 @@ from spark_log.cli.format import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
+from spark_log.coordinator import GroupOffsets
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
-from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic
+from spark_log.metadata import CleanedPartition, Cluster, ClusterCleaner, DeletedTopic
+from spark_log.printable import printable
+from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
 
 _FAILED = 1
 """Exit status: a partition could not be cleaned."""
+
+_ENDED = {
+    "abort": "Aborted the transaction of",
+    "finish": "Finished the transaction of",
+    "expire": "Forgot the producers of",
+}
 
 _COLUMNS = {
     "expired_segments": "Expired",
@@ -51,7 +61,10 @@ def clean(
     output: Output,
     all_topics: Annotated[
         bool,
-        typer.Option("--all-topics", help="All topics of the root, and files of deleted topics."),
+        typer.Option(
+            "--all-topics",
+            help="All topics of the root, files of deleted topics, and transactions.",
+        ),
     ] = False,
     partition: Annotated[
         list[int] | None,
@@ -82,10 +95,12 @@ def clean(
 ) -> None:
     """Apply retention, merge segments and compact topics.
 
-    Files that are no longer needed are deleted. Other processes may write, read and clean at the
-    same time, and cleaning may be stopped at any time. If this machine's clock differs from the
-    storage's clock by more than max.clock.skew.ms, nothing is done. Exit status: 0 done, 1 a
-    partition could not be cleaned.
+    Files that are no longer needed are deleted. With --all-topics, transactions without a change
+    for their timeout are aborted, decided ones are finished, and old transactional ids are
+    forgotten. Other processes may write, read and clean at the same time, and cleaning may be
+    stopped at any time. If this machine's clock differs from the storage's clock by more than
+    max.clock.skew.ms, nothing is done. Exit status: 0 done, 1 a partition or a transactional id
+    could not be cleaned.
     """
     if bool(topics.given) == all_topics:
         raise InvalidConfigurationError("which topics? Give TOPIC, --topic or --all-topics")
@@ -108,50 +123,88 @@ def clean(
         on_progress=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
     )
-    cleaned, deleted, skew = _clean(cleaner)
-    failed = [each for each in cleaned if each.error is not None]
+    transactions = _transaction_cleaner(root.cluster(), dry_run) if all_topics else None
+    cleaned = _clean(cleaner, transactions)
     if output.is_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "partitions": [_document(each) for each in cleaned],
-                "deleted_topics": [
-                    {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
-                    for left in deleted
-                ],
-                **({"error": str(skew)} if skew else {}),
-            }
-        )
-    elif cleaned or skew is None:
-        rows = [_row(each) for each in cleaned if each.report is not None]
-        print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
-        for left in deleted:
-            size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
-            print_text(f"Deleted topic {left.directory}: {size}")
-    for each in cleaned:
+        print_json({"dry_run": dry_run, **_documents(cleaned)})
+    elif cleaned.partitions or cleaned.skew is None:
+        _print_done(cleaned)
+    for each in cleaned.partitions:
         if each.report is not None and each.report.future_us is not None:
             print_note(f"{each.partition}: {_future(each.report)}")
-    for each in failed:
-        print_note(f"error: {each.partition}: {each.error}")
-    if skew is not None:
-        raise skew
-    if failed:
+    failures = [f"{each.partition}: {each.error}" for each in cleaned.partitions if each.error]
+    failures += [
+        f"transactional id {printable(each.transactional_id)}: {each.error}"
+        for each in cleaned.transactional_ids
+        if each.error
+    ]
+    for failure in failures:
+        print_note(f"error: {failure}")
+    if cleaned.skew is not None:
+        raise cleaned.skew
+    if failures:
         raise typer.Exit(_FAILED)
 
 
-def _clean(
-    cleaner: ClusterCleaner,
-) -> tuple[list[CleanedPartition], list[DeletedTopic], ClockSkewError | None]:
-    """Clean until all is done, or until the clock of this machine is found to be wrong."""
-    cleaned: list[CleanedPartition] = []
+@dataclass(slots=True)
+class _Cleaned:
+    """What was cleaned, or would be; until this machine's clock was found to be wrong."""
+
+    partitions: list[CleanedPartition] = field(default_factory=list)
+    topics: list[DeletedTopic] = field(default_factory=list)
+    transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
+    skew: ClockSkewError | None = None
+
+
+def _transaction_cleaner(cluster: Cluster, dry_run: bool) -> TransactionCleaner:
+    commit_offsets = GroupOffsets(cluster).commit
+    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=commit_offsets)
+
+
+def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> _Cleaned:
+    cleaned = _Cleaned()
     with count_progress("Cleaning", len(cleaner)) as show:
         try:
+            # First: nothing behind an open transaction is compacted.
+            for ended in transactions.clean() if transactions is not None else ():
+                cleaned.transactional_ids.append(ended)
             for each in cleaner.clean():
-                cleaned.append(each)
-                show(len(cleaned))
-            return cleaned, list(cleaner.deleted_topics()), None
+                cleaned.partitions.append(each)
+                show(len(cleaned.partitions))
+            cleaned.topics += cleaner.deleted_topics()
         except ClockSkewError as error:
-            return cleaned, [], error
+            cleaned.skew = error
+    return cleaned
+
+
+def _print_done(cleaned: _Cleaned) -> None:
+    rows = [_row(each) for each in cleaned.partitions if each.report is not None]
+    print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
+    for left in cleaned.topics:
+        size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
+        print_text(f"Deleted topic {left.directory}: {size}")
+    for ended in cleaned.transactional_ids:
+        if ended.error is None:
+            print_text(f"{_ENDED[ended.action]} {printable(ended.transactional_id)}")
+
+
+def _documents(cleaned: _Cleaned) -> dict[str, object]:
+    return {
+        "partitions": [_document(each) for each in cleaned.partitions],
+        "deleted_topics": [
+            {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
+            for left in cleaned.topics
+        ],
+        "transactional_ids": [
+            {
+                "transactional_id": each.transactional_id,
+                "action": each.action,
+                **({"error": str(each.error)} if each.error else {}),
+            }
+            for each in cleaned.transactional_ids
+        ],
+        **({"error": str(cleaned.skew)} if cleaned.skew else {}),
+    }
 
 
 def _document(cleaned: CleanedPartition) -> dict[str, object]:

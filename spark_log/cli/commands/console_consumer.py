@@ -12,6 +12,7 @@ from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
 from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format import Output
+from spark_log.cli.isolation_option import IsolationLevelOption
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.partition_reader import read_partitions
 from spark_log.cli.properties import parse_pairs
@@ -23,7 +24,7 @@ from spark_log.cli.subscription_reader import read_subscription
 from spark_log.cli.time_window import TimeWindow
 from spark_log.cli.topic_options import Topic
 from spark_log.config import ConsumerConfig
-from spark_log.consumer import Consumer
+from spark_log.consumer import Consumer, resolver
 from spark_log.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
@@ -31,6 +32,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.log import IsolationLevel
 from spark_log.metadata import Cluster, TopicImage
 
 
@@ -74,6 +76,7 @@ def console_consumer(
             "--timeout-ms", min=0, help="Milliseconds without a record after which it ends."
         ),
     ] = None,
+    isolation_level: IsolationLevelOption = "read_uncommitted",
     consumer_property: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,7 +105,7 @@ def console_consumer(
         for name in start.given:
             other = "--group" if include is None else "--include"
             raise typer.BadParameter(f"{name} and {other} exclude each other")
-        config = _consumer_config(start, consumer_property or [])
+        config = _consumer_config(start, isolation_level, consumer_property or [])
         _print_subscription(
             root, topic, include, group, config, printer, timeout_ms=timeout_ms, limit=max_messages
         )
@@ -113,8 +116,15 @@ def console_consumer(
     image = cluster.topic(topic.name)
     numbers = sorted(image.partitions) if start.partition is None else [start.partition]
     logs = {number: cluster.partition_log(image, number) for number in numbers}
-    ranges = start.ranges(image.name, logs)
-    fetched = read_partitions(logs, ranges, cluster.clock, timeout_ms)
+    ranges = start.ranges(image.name, logs, isolation_level)
+    fetched = read_partitions(
+        logs,
+        ranges,
+        cluster.clock,
+        timeout_ms,
+        isolation_level=isolation_level,
+        resolve=resolver(cluster) if isolation_level == "read_committed" else None,
+    )
     try:
         found = _limited(_inside(fetched, start.window), max_messages)
         printer.print_all((image.name, records) for records in found)
@@ -123,8 +133,14 @@ def console_consumer(
         raise
 
 
-def _consumer_config(start: Start, properties: list[str]) -> dict[str, Any]:
-    config: dict[str, Any] = {"client.id": "console-consumer", "auto.offset.reset": start.reset}
+def _consumer_config(
+    start: Start, isolation_level: IsolationLevel, properties: list[str]
+) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "client.id": "console-consumer",
+        "auto.offset.reset": start.reset,
+        "isolation.level": isolation_level,
+    }
     for key, value in parse_pairs("--consumer-property", properties).items():
         config[ConsumerConfig.key_name(key)] = value
     ConsumerConfig.parse(config)  # the other arguments of `Consumer` are not for users of a shell

@@ -152,6 +152,13 @@ def _header_fields(segment: SegmentDump, header: BatchHeader) -> dict[str, objec
     }
 
 
+def _marker_fields(header: BatchHeader | None) -> dict[str, object]:
+    """Return how the transaction ended, as Kafka's dump names it; empty if it is no marker."""
+    if header is None or header.marker is None:
+        return {}
+    return {"endTxnMarker": header.marker.name}
+
+
 def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
     header = batch.header
     fields: dict[str, object] = {"position": batch.position}
@@ -162,6 +169,7 @@ def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
     if header is not None:
         fields |= {"magic": header.magic, "compresscodec": batch.compression, "crc": header.crc32c}
     fields["isvalid"] = batch.problem is None
+    fields |= _marker_fields(header)
     line = " ".join(f"{key}: {_text(value)}" for key, value in fields.items())
     return line if batch.problem is None else f"{line} ({batch.problem})"
 
@@ -172,7 +180,8 @@ def _batch_document(
     header = batch.header
     document: dict[str, object] = {}
     if header is not None:
-        document = {_snake(key): value for key, value in _header_fields(segment, header).items()}
+        named = _header_fields(segment, header) | _marker_fields(header)
+        document = {_snake(key): value for key, value in named.items()}
         document |= {
             "timestamp_type": TIMESTAMP_TYPES[header.timestamp_type],
             "max_timestamp_ms": header.max_timestamp_us // 1000,

@@ -9,6 +9,7 @@ import typer
 
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_table
+from spark_log.cli.isolation_option import IsolationLevelOption
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
@@ -49,6 +50,7 @@ def list_offsets(
             "timestamp; a time (ISO 8601 or milliseconds): the first record at or after it.",
         ),
     ] = "latest",
+    isolation_level: IsolationLevelOption = "read_uncommitted",
 ) -> None:
     """Look up the end or start of partitions, or offsets by time.
 
@@ -68,7 +70,7 @@ def list_offsets(
         raise UnknownTopicOrPartitionError(
             f"no partition {min(missing)} in {', '.join(names)}", topic=names[0]
         )
-    found = root.admin().list_offsets(dict.fromkeys(wanted, spec))
+    found = root.admin().list_offsets(dict.fromkeys(wanted, spec), isolation_level=isolation_level)
     if output.is_json:
         print_json({"offsets": [_document(*pair) for pair in found.items()]})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from spark_log.errors import InvalidPartitionsError
 from spark_log.log import Finding, Severity
 from spark_log.metadata import ClusterVerifier
 from spark_log.printable import printable
+from spark_log.transaction import TransactionVerifier
 
 _PROBLEMS = 1
 """Exit status: errors were found (with ``--strict`` also warnings) that were not repaired."""
@@ -56,7 +58,8 @@ def verify(
     """Check logs, and repair derived files.
 
     Checks names of files, the chain of segments, every checksum, indexes, snapshots and leftover
-    files. Without names it checks the whole root. It may run while others write. An error means
+    files. Without names it checks the whole root, and compares the markers in partitions with what
+    was decided. It may run while others write. An error means
     that records are damaged or missing. A warning means that a derived file is damaged, or that a
     file can be removed. Damaged or missing records cannot be repaired; a file with records of the
     log is never changed or removed. Exit status: 0 no errors, 1 errors; with --strict, 1 also for
@@ -75,8 +78,12 @@ def verify(
             done_bytes += more_bytes
             show(done_bytes)
 
+        is_whole = topics.names_or_none is None and partitions is None
+        of_transactions = TransactionVerifier(root.cluster()).findings() if is_whole else ()
         findings = (
-            finding for finding in verifier.findings(progress) if counts.add(finding) or notes
+            finding
+            for finding in chain(verifier.findings(progress), of_transactions)
+            if counts.add(finding) or notes
         )
         if output.is_json:
             documents = map(_document, findings)

@@ -47,8 +47,11 @@ class FetchBuffer:
         return not self._ready
 
     def hold_ms(self, now_ms: float) -> float:
-        """Return for how long `take` has to wait for ``fetch.min.bytes``; 0 or less: not at all."""
-        if self.waiting_bytes >= self._config.fetch_min_bytes or not self._ready:
+        """Return for how long `take` has to wait for ``fetch.min.bytes``; 0 or less: not at all.
+
+        Positions pass markers and aborted records without waiting.
+        """
+        if self.waiting_bytes >= self._config.fetch_min_bytes or not self.waiting_bytes:
             return 0.0
         if any(cursor.error is not None for cursor in self._ready):
             return 0.0
@@ -68,6 +71,10 @@ class FetchBuffer:
                 continue  # the end of a segment
             is_added = True
             cursor.offset = each.next_offset
+            last = cursor.completed[-1] if cursor.completed else None
+            if last is not None and last.batch is None and each.batch is None:
+                last.next_offset = each.next_offset  # any number of them takes the memory of one
+                continue
             cursor.completed.append(each)
             cursor.completed_bytes += each.size_bytes
             if not cursor.is_paused:
@@ -107,6 +114,8 @@ class FetchBuffer:
     def take(self, max_records: int | None) -> Fetch:
         """Return buffered rows; records before an error are returned before the error.
 
+        Positions pass what has no visible rows: control batches, aborted batches and gaps.
+
         Args:
             max_records: maximum number of rows; None: all rows that are buffered.
         """
@@ -135,6 +144,13 @@ class FetchBuffer:
             else:
                 self._ready.rotate(-1)  # the error stays until a seek
                 return Fetch([], positions, (cursor.partition, cursor.error))
+        for cursor in self._ready:
+            # A position does not stop before a marker because max_records was reached there.
+            while cursor.partition in positions and cursor.completed:
+                if cursor.completed[0].rows_left:
+                    break
+                positions[cursor.partition] = cursor.completed[0].next_offset
+                self._drop_first(cursor)
         return Fetch(rows, positions)
 
     def _unready(self) -> None:

@@ -20,7 +20,8 @@ class FetchCursor:
         partition: the partition.
         log: a handle that belongs to the fetching thread.
         offset: the next offset to fetch.
-        end_offset: the last known log end offset; -1 before the first read.
+        end_offset: the last known end of what can be read: the log end offset, or with
+            ``read_committed`` the last stable offset; -1 before the first read.
         version: incremented by each seek. A read that began for an older version is dropped.
         stream: an iterator of the batches from ``offset`` on, and the version that it belongs to.
         completed: fetched batches in offset order.

@@ -4,6 +4,10 @@ A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered
 the thread waits for a hint of the operating system that the partition's directory changed. It also
 reads from time to time without a hint: no result depends on hints.
 
+With ``isolation.level=read_committed`` the end is the last stable offset. The transaction that
+begins there is mostly ended by its producer. If the producer is gone, the thread ends it
+(`Resolve`).
+
 If the client has a quota, the thread pauses after a turn that exceeded the quota. (A Kafka broker
 answers such a fetch with no records, and with the records after the pause; the average rate is the
 same.)
@@ -25,16 +29,22 @@ from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.latency import Latency
 from spark_log.errors import SparkLogError, StorageError
-from spark_log.log import ProbeInterval
+from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
 
 _log = logging.getLogger(__name__)
 
+Resolve = Callable[[OpenTransaction, PartitionLog], bool]
+"""Ends a transaction that holds a reader up, if nobody else will. Returns whether it has ended."""
+
 _IDLE_MS: Final = 10_000.0
 _HINTED_MIN_MS: Final = 100.0
 _HINTED_PER_PARTITION_MS: Final = 15.0
 """One probe takes about 0.08 ms: all probes together use half a percent of a core."""
+
+_MAX_BATCHES: Final = 1000
+"""Batches that are published together at most, since those without visible rows have no size."""
 
 
 class FetchLoop:
@@ -58,6 +68,7 @@ class FetchLoop:
         on_hint: Callable[[], None],
         now_ms: Callable[[], float],
         random: Random,
+        resolve: Resolve | None = None,
     ) -> None:
         """Start with no partitions.
 
@@ -70,6 +81,7 @@ class FetchLoop:
             on_hint: called with the lock held.
             now_ms: returns monotonic time in milliseconds.
             random: varies the pauses between retries.
+            resolve: called at each read that a transaction holds up; None: the loop only waits.
         """
         self._config = config
         self._changed = changed
@@ -78,6 +90,7 @@ class FetchLoop:
         self._on_hint = on_hint
         self._now_ms = now_ms
         self._random = random
+        self._resolve = resolve
         self._probes = ProbeInterval.of(store)
         self._by_directory: dict[str, FetchCursor] = {}
         self._queue: deque[FetchCursor] = deque()
@@ -240,13 +253,17 @@ class FetchLoop:
             if not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
             if cursor.stream is None or cursor.stream[0] != version:
-                batches = cursor.log.read_on(offset, check_crcs=self._config.check_crcs)
+                batches = cursor.log.read_on(
+                    offset,
+                    check_crcs=self._config.check_crcs,
+                    isolation_level=self._config.isolation_level,
+                )
                 cursor.stream = version, batches
             for batch, next_offset in cursor.stream[1]:
                 visible = None if batch is None or batch.is_control else batch
                 fetched.append(CompletedFetch(cursor.partition, visible, next_offset))
                 left_bytes -= fetched[-1].size_bytes
-                if at_once or left_bytes <= 0:
+                if at_once or left_bytes <= 0 or len(fetched) >= _MAX_BATCHES:
                     goes_on = self._publish(cursor, version, fetched)
                     fetched, at_once = [], False
                     if left_bytes <= 0 or not goes_on:
@@ -254,8 +271,10 @@ class FetchLoop:
             else:
                 cursor.stream = None
                 self._publish(cursor, version, fetched)
-                self._at_end(cursor, version)
-                return
+                fetched = []
+                if not self._unblock(cursor):
+                    self._at_end(cursor, version)
+                    return
             with self._changed:
                 self.enqueue(cursor)
         except Exception as error:
@@ -289,6 +308,14 @@ class FetchLoop:
             if not self.buffer.is_empty():
                 self._changed.notify_all()
             return self._may_fetch(cursor) and self.buffer.has_room()
+
+    def _unblock(self, cursor: FetchCursor) -> bool:
+        """End the transaction that holds a partition up, if it can be; return whether it was."""
+        blocking = cursor.log.blocking_transaction
+        if blocking is None or self._resolve is None or not self._resolve(blocking, cursor.log):
+            return False
+        cursor.due_ms = 0.0
+        return True
 
     def _at_end(self, cursor: FetchCursor, version: int) -> None:
         with self._changed:

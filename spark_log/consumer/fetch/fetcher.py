@@ -11,7 +11,7 @@ from typing import Final
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
-from spark_log.consumer.fetch.fetch_loop import FetchLoop
+from spark_log.consumer.fetch.fetch_loop import FetchLoop, Resolve
 from spark_log.log import PartitionLog
 from spark_log.storage import DirectoryWatch, Store, watch_directories
 from spark_log.types import TopicPartition
@@ -34,6 +34,7 @@ class Fetcher:
         watch: DirectoryWatch | None = None,
         also_watched: str = "",
         now_ms: Callable[[], float],
+        resolve: Resolve | None = None,
     ) -> None:
         """Start with no partitions and no thread.
 
@@ -43,6 +44,7 @@ class Fetcher:
             watch: reports changed directories; None: the watch that the store offers.
             also_watched: one more directory to watch, for `consume_metadata_hint`.
             now_ms: returns monotonic time in milliseconds.
+            resolve: ends transactions that hold partitions up; called by the fetching thread.
         """
         self._config = config
         self._now_ms = now_ms
@@ -58,6 +60,7 @@ class Fetcher:
             on_hint=self._on_metadata_hint,
             now_ms=now_ms,
             random=Random(),
+            resolve=resolve,
         )
         self._buffer = self._loop.buffer
         self._is_woken = False
@@ -134,10 +137,22 @@ class Fetcher:
             self._loop.set_quota(bytes_per_second)
 
     def end_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last known log end offset, None if the partition was not read yet."""
+        """Return the offset up to which a partition can be read, as it was last known.
+
+        This is the log end offset, or with ``read_committed`` the last stable offset; None if the
+        partition was not read yet.
+        """
         with self._changed:
             cursor = self._cursors.get(partition)
             return None if cursor is None or cursor.end_offset < 0 else cursor.end_offset
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the last known log end offset, None if the partition was not read yet."""
+        with self._changed:
+            cursor = self._cursors.get(partition)
+            if cursor is None or cursor.end_offset < 0:
+                return None
+            return max(cursor.end_offset, cursor.log.files.reached_offset)
 
     def metrics(self) -> dict[str, float]:
         """Return the number of fetches and the throttle times, by Kafka's names."""

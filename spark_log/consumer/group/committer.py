@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import OffsetsTable, StandaloneCommits
+    from spark_log.coordinator import OffsetsTable, StandaloneCommits, TransactionalOffsets
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
@@ -54,6 +54,7 @@ class Committer:
         self._membership = membership
         self._subscription = subscription
         self._table: OffsetsTable | None = None
+        self._transactions: TransactionalOffsets | None = None
         self._memberless: StandaloneCommits | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
@@ -62,15 +63,21 @@ class Committer:
         self._latency = latency
         self._on_commit = on_commit
 
-    def committed(self) -> Offsets:
-        """Return all committed offsets of the group.
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return the committed offsets of the group in some partitions.
 
         Raises:
+            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
+                again.
             StorageError: the table of offsets cannot be read.
         """
+        table = self._open_table()
+        assert self._transactions is not None
+        self._transactions.settle_group(self._group_id, partitions)
         return {
             tp: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            for tp, each in self._open_table().fetch(self._group_id).items()
+            for tp, each in table.fetch(self._group_id).items()
+            if tp in partitions
         }
 
     def commit(
@@ -130,7 +137,9 @@ class Committer:
         with self._opening:
             if self._table is None:
                 # A late import: deltalake takes long to import, and many consumers never commit.
-                from spark_log.coordinator import OffsetsTable
+                from spark_log.coordinator import OffsetsTable, TransactionalOffsets
 
-                self._table = OffsetsTable(self._cluster)
+                table = OffsetsTable(self._cluster)
+                self._transactions = TransactionalOffsets(self._cluster, table)
+                self._table = table
             return self._table

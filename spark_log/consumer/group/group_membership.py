@@ -143,6 +143,8 @@ class GroupMembership:
             has not joined.
 
         Raises:
+            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
+                again.
             StorageError: the storage failed; call again.
         """
         if self._member is None:
@@ -206,12 +208,14 @@ class GroupMembership:
     def _open_member(self) -> GroupMember:
         if self._member is None:
             # A late import: deltalake takes long to import, and many consumers have no group.
-            from spark_log.coordinator import GroupMember, OffsetsTable
+            from spark_log.coordinator import GroupMember, OffsetsTable, TransactionalOffsets
 
+            table = OffsetsTable(self._cluster)
             self._member = GroupMember(
                 self._cluster,
                 self._group_id,
-                OffsetsTable(self._cluster),
+                table,
+                transactions=TransactionalOffsets(self._cluster, table),
                 config=self._config,
                 on_change=self._on_change,
             )

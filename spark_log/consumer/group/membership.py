@@ -85,6 +85,8 @@ class Membership(Protocol):
             has not joined, or has no group.
 
         Raises:
+            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
+                again.
             StorageError: the storage failed; call again.
         """
 

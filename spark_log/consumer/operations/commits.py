@@ -27,16 +27,20 @@ class CommitOperations(ConsumerAccess):
         Args:
             partition: need not be assigned.
             metadata: whether to return an `OffsetAndMetadata` instead of the offset.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+            timeout_ms: how long to wait for an object store, and for a transaction that commits an
+                offset; None: ``default.api.timeout.ms``.
 
         Raises:
             InvalidGroupIdError: the consumer has no group.
             StorageError: the table of offsets cannot be read.
-            KafkaTimeoutError: an object store did not answer within the timeout.
+            KafkaTimeoutError: an object store did not answer, or the transaction was not decided,
+                within the timeout.
+            WakeupError: `wakeup` was called meanwhile.
         """
         checked_partitions([partition])
         with self._acquire():
-            read = self._required_committer().committed
+            committer = self._required_committer()
+            read = self._stable("committed", lambda: committer.committed([partition]), timeout_ms)
             found = self._executor.run_stateless("committed", read, timeout_ms).get(partition)
             return found if found is None or metadata else found.offset
 

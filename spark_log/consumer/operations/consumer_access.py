@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory
@@ -24,8 +27,11 @@ from spark_log.consumer.record_poller import RecordPoller
 from spark_log.consumer.single_thread import SingleThread
 from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
-from spark_log.errors import IllegalStateError
+from spark_log.consumer.transaction_resolver import resolver
+from spark_log.errors import IllegalStateError, KafkaTimeoutError, UnstableOffsetCommitError
 from spark_log.metadata import METADATA_DIRECTORY, Cluster, MetadataImage
+
+_Result = TypeVar("_Result")
 
 
 class ConsumerAccess:
@@ -74,9 +80,14 @@ class ConsumerAccess:
             cluster.root, clock, config.default_api_timeout_ms, is_mapped=cluster.store.is_mapped
         )
         self._subscription = SubscriptionState()
-        self._offset_fetcher = OffsetFetcher(cluster)
+        self._offset_fetcher = OffsetFetcher(cluster, config.isolation_level)
+        reads_committed = config.isolation_level == "read_committed"
         self._fetcher = Fetcher(
-            cluster.store, config, also_watched=METADATA_DIRECTORY, now_ms=clock.monotonic_ms
+            cluster.store,
+            config,
+            also_watched=METADATA_DIRECTORY,
+            now_ms=clock.monotonic_ms,
+            resolve=resolver(cluster) if reads_committed else None,
         )
         coordinator_metrics = CoordinatorMetrics(clock.monotonic_ms)
         self._membership: Membership = StandaloneMembership()
@@ -154,6 +165,31 @@ class ConsumerAccess:
 
     def _image(self, name: str, timeout_ms: float | None = None) -> MetadataImage:
         return self._executor.run_stateless(name, self._cluster.image, timeout_ms)
+
+    def _stable(
+        self, name: str, call: Callable[[], _Result], timeout_ms: float | None
+    ) -> Callable[[], _Result]:
+        """Return a call that waits until the transactions that commit its offsets are decided.
+
+        It raises `KafkaTimeoutError` when the time is over, and `WakeupError` after a `wakeup`.
+        """
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        until_ms = self._clock.monotonic_ms() + limit_ms
+
+        def call_until_stable() -> _Result:
+            while True:
+                try:
+                    return call()
+                except UnstableOffsetCommitError as error:
+                    left_ms = until_ms - self._clock.monotonic_ms()
+                    if left_ms <= 0:
+                        raise KafkaTimeoutError(
+                            f"{name}: no committed offset within {limit_ms:g} ms: {error}"
+                        ) from error
+                    self._executor.check_wakeup()
+                    self._clock.sleep_ms(min(left_ms, self.config.retry_backoff_ms))
+
+        return call_until_stable
 
     def _stop_polling(self, name: str) -> None:
         """Wait until no call changes the positions, and drop records of an iteration."""

@@ -53,22 +53,24 @@ class PositionOperations(ConsumerAccess):
 
         Args:
             partition: an assigned partition.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+            timeout_ms: how long to wait for an object store, and for a transaction that commits an
+                offset; None: ``default.api.timeout.ms``.
 
         Raises:
             IllegalStateError: the partition is not assigned.
             NoOffsetForPartitionError: no offset is committed, and ``auto.offset.reset`` is
                 ``none``.
-            KafkaTimeoutError: an object store did not answer within the timeout.
+            KafkaTimeoutError: an object store did not answer, or the transaction was not decided,
+                within the timeout.
+            WakeupError: `wakeup` was called meanwhile.
         """
         checked_partitions([partition])
         with self._acquire():
             known = self._subscription.state(partition).position
             if known is not None:
                 return known
-            return self._executor.run(
-                "position", lambda: self._positions.position(partition), timeout_ms
-            )
+            find = self._stable("position", lambda: self._positions.position(partition), timeout_ms)
+            return self._executor.run("position", find, timeout_ms)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. They stay assigned.

@@ -37,6 +37,9 @@ class TopicOperations(ConsumerAccess):
     ) -> dict[TopicPartition, int]:
         """Return the offset of the next record that is appended to each partition.
 
+        With ``isolation.level=read_committed`` it is the last stable offset: that of the first
+        record of a transaction that is still open.
+
         Args:
             partitions: need not be assigned.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
@@ -47,10 +50,9 @@ class TopicOperations(ConsumerAccess):
         """
         checked = checked_partitions(partitions)
         with self._acquire():
-            views = self._executor.run(
-                "end_offsets", lambda: self._offset_fetcher.views(checked), timeout_ms
+            return self._executor.run(
+                "end_offsets", lambda: self._offset_fetcher.end_offsets(checked), timeout_ms
             )
-            return {tp: view.log_end_offset for tp, view in views.items()}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
@@ -83,6 +85,8 @@ class TopicOperations(ConsumerAccess):
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the number of offsets between position and current end, by partition.
 
+        The end is that of `end_offsets`: markers and records of aborted transactions count.
+
         Args:
             partitions: assigned partitions; none: all assigned partitions.
 
@@ -96,8 +100,8 @@ class TopicOperations(ConsumerAccess):
     def _lag(self, checked: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         chosen = checked or list(self._subscription.partitions)
         positions = {tp: self._positions.position(tp) for tp in chosen}
-        views = self._offset_fetcher.views(chosen)
-        return {tp: max(0, views[tp].log_end_offset - positions[tp]) for tp in chosen}
+        ends = self._offset_fetcher.end_offsets(chosen)
+        return {tp: max(0, ends[tp] - positions[tp]) for tp in chosen}
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the log end offset that the fetcher read last, None before its first read.
@@ -108,7 +112,7 @@ class TopicOperations(ConsumerAccess):
         checked_partitions([partition])
         with self._acquire():
             self._subscription.state(partition)
-            return self._fetcher.end_offset(partition)
+            return self._fetcher.high_watermark(partition)
 
     def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
         """Return the partition numbers of a topic; an empty set if the topic does not exist.

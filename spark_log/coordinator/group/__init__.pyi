@@ -1,10 +1,13 @@
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import GROUP_STATES as GROUP_STATES
 from .group import Member as Member
+from .group import PendingOffsets as PendingOffsets
 from .group_log import group_directory as group_directory
+from .group_offsets import GroupOffsets as GroupOffsets
 from .member import GroupMember as GroupMember
 from .standalone_commits import StandaloneCommits as StandaloneCommits
 from .status import GroupStatus as GroupStatus
+from .transactional_offsets import TransactionalOffsets as TransactionalOffsets
 from .view import GroupView as GroupView
 from .view import list_group_ids as list_group_ids
 from .view import view_group as view_group

@@ -7,15 +7,16 @@ first. Called again after its record was appended, it returns None.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from spark_log.config import ClusterConfig
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
-from spark_log.coordinator.group.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
+    CommitFailedError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
@@ -67,7 +68,7 @@ def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) ->
             members = _reconcile(
                 members, {each.member_id: each.target for each in members.values()}
             )
-            after = replace(group, generation=group.generation + 1, members=members)
+            after = group.next_generation(members=members)
             return after.to_record("join", (member.member_id, before.member_id), "")
         return _reassign(group, "join", members, topics, [member, before])
     if len(group.members) >= config.group_max_size:
@@ -100,11 +101,8 @@ def release(
         member_id: replace(member, revoking=member.revoking.difference(partitions)),
     }
     members = _reconcile(members, {each.member_id: each.target for each in members.values()})
-    after = replace(
-        group,
-        generation=group.generation + 1,
-        members=members,
-        topics=_topics_in_use(group, members, group.topics),
+    after = group.next_generation(
+        members=members, topics=_topics_in_use(group, members, group.topics)
     )
     return after.to_record("release", (member_id,), "")
 
@@ -120,7 +118,63 @@ def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
     """Raise the generation to at least a value: after the log was lost, but not the commits."""
     if group.generation >= at_least:
         return None
-    return replace(group, generation=at_least).to_record("fence", (), "")
+    return replace(group, generation=at_least, revision=0).to_record("fence", (), "")
+
+
+def send_offsets(
+    group: Group,
+    sent: PendingOffsets,
+    instance_id: str | None = None,
+    is_over: Callable[[PendingOffsets], bool] = lambda _: False,
+) -> GroupRecord | None:
+    """Add the pending offsets of a transaction.
+
+    Args:
+        group: the present group.
+        sent: the pending offsets. Without membership its generation is the least that it may get.
+        instance_id: ``group.instance.id`` of the member, if it is a static one.
+        is_over: whether the transaction of other pending offsets is known to be complete: they are
+            dropped.
+
+    Raises:
+        CommitFailedError: the member has left or was replaced, its generation has passed, or it
+            does not have one of the partitions; or it is no member, and the group has members.
+    """
+    known = [each for each in group.pending_offsets if each.producer == sent.producer]
+    if any(
+        sent.partitions <= each.partitions
+        and sent.committed_us <= each.committed_us
+        and sent.member_id == each.member_id
+        and (sent.generation == each.generation or not sent.member_id)
+        for each in known
+    ):
+        return None
+    _check_may_send(group, sent, instance_id)
+    if not sent.member_id:
+        sent = replace(sent, generation=max(sent.generation, group.generation + 1))
+    pending = []
+    for each in group.pending_offsets:
+        if each.producer == sent.producer:  # what it sends again counts from now on
+            left = each.partitions - sent.partitions
+            pending += [replace(each, partitions=left)] if left else []
+        elif not is_over(each):
+            pending.append(each)
+    pending.append(sent)
+    if sent.member_id:
+        after = replace(group, revision=group.revision + 1)
+    else:
+        after = replace(group, generation=sent.generation, revision=0)
+    after = replace(after, pending_offsets=tuple(pending))
+    return after.to_record("send-offsets", tuple(filter(None, [sent.member_id])), "")
+
+
+def settle_offsets(group: Group, settled: Collection[PendingOffsets]) -> GroupRecord | None:
+    """Drop pending offsets of transactions that are complete."""
+    left = tuple(each for each in group.pending_offsets if each not in settled)
+    if left == group.pending_offsets:
+        return None
+    after = replace(group, revision=group.revision + 1, pending_offsets=left)
+    return after.to_record("settle-offsets", (), "")
 
 
 def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
@@ -173,7 +227,7 @@ def _reassign(
         # racks come with the topics, and `client.rack` takes effect.
         target = assignor(protocol).assign(counts, subscriptions)
         members = _reconcile(members, target)
-    after = Group(group.group_id, group.generation + 1, protocol, relevant, members)
+    after = group.next_generation(protocol=protocol, topics=relevant, members=members)
     return after.to_record(change, tuple(member.member_id for member in about), "")
 
 
@@ -227,6 +281,28 @@ def _vote(members: Iterable[Member]) -> str | None:
     common = common_assignors(members)
     votes = [next(name for name in each.assignors if name in common) for each in members if common]
     return max(common, key=votes.count, default=None)
+
+
+def _check_may_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
+    member = group.members.get(sent.member_id)
+    if not sent.member_id:
+        if not group.members:
+            return
+        reason = "it has members, and this consumer is none of them: subscribe instead of assigning"
+    elif member is None:
+        reason = f"{sent.member_id!r} is not a member any more"
+        if instance_id is not None and instance_id in group.instances:
+            reason += f"; another process has taken its group.instance.id {instance_id!r}"
+    elif sent.generation != group.generation:
+        reason = f"generation {sent.generation} has passed: {group.generation} has started"
+    elif lost := sent.partitions - member.held:
+        reason = f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
+    else:
+        return
+    raise CommitFailedError(
+        f"offsets of group {group.group_id!r} cannot be sent to the transaction of "
+        f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read again"
+    )
 
 
 def _check_assignors(members: Iterable[Member], member: Member) -> None:

@@ -8,17 +8,20 @@ each partition has at most one owner in every generation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from spark_log.coordinator.group.records import (
     GroupRecord,
     MemberPart,
+    PendingOffsetsPart,
     TopicPart,
     of_partitions,
 )
 from spark_log.errors import CorruptRecordError
+from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import to_partitions
 from spark_log.types import TopicPartition
 
@@ -81,16 +84,49 @@ class Member:
         return self.owned | self.pending
 
 
+@dataclass(frozen=True, slots=True)
+class PendingOffsets:
+    """Partitions whose offsets a transaction commits when it is committed (KIP-447).
+
+    The offsets themselves are in the transaction's decision.
+
+    Attributes:
+        transactional_id: the ``transactional.id`` of the transaction.
+        producer: the participant that sent them. It takes part in one transaction only.
+        generation: generation of the group in which they were sent.
+        member_id: the member that sent them; empty without membership.
+        partitions: the partitions, which the member had.
+        committed_us: timestamp of the group's newest commit before them, in microseconds. Later
+            commits have a higher one.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    generation: int
+    member_id: str
+    partitions: frozenset[TopicPartition]
+    committed_us: int
+
+    def is_superseded_by(self, generation: int, commit_timestamp_us: int) -> bool:
+        """Return whether a commit of one of the partitions came after these offsets were sent."""
+        if not self.member_id and generation < self.generation:
+            return False  # sending raised the generation: the commit was decided before
+        return commit_timestamp_us > self.committed_us
+
+
 @dataclass(frozen=True)
 class Group:
     """A group after a prefix of its log.
 
     Attributes:
         group_id: the group's id.
-        generation: number of the last change; 0 before the first one.
+        generation: number of the last change of members or partitions; 0 before the first one.
         protocol: the assignor; None without members.
         topics: existing topics that a member subscribes to or still has partitions of.
         members: in the order in which they joined.
+        pending_offsets: of transactions that may not be complete, in the order in which they were
+            sent.
+        revision: number of changes of pending offsets in this generation.
     """
 
     group_id: str
@@ -98,6 +134,8 @@ class Group:
     protocol: str | None = None
     topics: Mapping[str, GroupTopic] = field(default_factory=dict)
     members: Mapping[str, Member] = field(default_factory=dict)
+    pending_offsets: tuple[PendingOffsets, ...] = ()
+    revision: int = 0
 
     @property
     def state(self) -> str:
@@ -132,20 +170,31 @@ class Group:
                 if TopicPartition(name, number) not in self.owners:
                     yield TopicPartition(name, number)
 
+    def next_generation(self, **changed: Any) -> Group:
+        """Return the group in its next generation, with changed attributes."""
+        return replace(self, generation=self.generation + 1, revision=0, **changed)
+
+    def pending(self, partitions: Collection[TopicPartition]) -> tuple[PendingOffsets, ...]:
+        """Return the pending offsets of some partitions."""
+        return tuple(
+            each for each in self.pending_offsets if not each.partitions.isdisjoint(partitions)
+        )
+
     def replay(self, record: GroupRecord) -> Group:
         """Return the group after one more record.
 
         Raises:
-            CorruptRecordError: the record is of another group, its generation is not higher than
-                the one before, or it gives a partition two owners.
+            CorruptRecordError: the record is of another group, it does not follow the one before,
+                or it gives a partition two owners.
         """
         if record.group_id != self.group_id:
             raise CorruptRecordError(
                 f"the log of group {self.group_id!r} holds a record of group {record.group_id!r}"
             )
-        if record.generation <= self.generation:
+        if (record.generation, record.revision) <= (self.generation, self.revision):
             raise CorruptRecordError(
-                f"group {self.group_id!r}: generation {record.generation} follows {self.generation}"
+                f"group {self.group_id!r}: generation {record.generation} follows "
+                f"{self.generation}, and its revision {record.revision} follows {self.revision}"
             )
         members = {part.member_id: _member(part) for part in record.members}
         group = Group(
@@ -154,6 +203,8 @@ class Group:
             record.protocol,
             {name: GroupTopic(t.topic_id, t.partitions) for name, t in record.topics.items()},
             members,
+            tuple(map(_pending_offsets, record.pending_offsets)),
+            record.revision,
         )
         if len(group.owners) != sum(len(member.held) for member in members.values()):
             raise CorruptRecordError(
@@ -169,6 +220,7 @@ class Group:
         return GroupRecord(
             group_id=self.group_id,
             generation=self.generation,
+            revision=self.revision,
             change_id=change_id,
             change=change,
             changed_members=changed_members,
@@ -178,6 +230,7 @@ class Group:
                 for name, topic in sorted(self.topics.items())
             },
             members=tuple(map(_part, self.members.values())),
+            pending_offsets=tuple(map(_pending_offsets_part, self.pending_offsets)),
         )
 
 
@@ -193,3 +246,26 @@ def _part(member: Member) -> MemberPart:
     for name in ("owned", "revoking", "pending"):
         values[name] = to_partitions(values[name])
     return MemberPart(**values)
+
+
+def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:
+    return PendingOffsets(
+        part.transactional_id,
+        ProducerIdAndEpoch(part.producer_id, part.producer_epoch),
+        part.generation,
+        part.member_id,
+        of_partitions(part.partitions),
+        part.committed_us,
+    )
+
+
+def _pending_offsets_part(pending: PendingOffsets) -> PendingOffsetsPart:
+    return PendingOffsetsPart(
+        transactional_id=pending.transactional_id,
+        producer_id=pending.producer.producer_id,
+        producer_epoch=pending.producer.producer_epoch,
+        generation=pending.generation,
+        member_id=pending.member_id,
+        partitions=to_partitions(pending.partitions),
+        committed_us=pending.committed_us,
+    )

@@ -20,6 +20,7 @@ from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.coordinator.group.status import GroupStatus
+from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log import ProbeInterval
 from spark_log.storage import watch_directories
@@ -43,6 +44,7 @@ class GroupMember:
         group_id: str,
         table: FencedOffsets[Any] | None = None,
         *,
+        transactions: TransactionalOffsets | None = None,
         config: ConsumerConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -52,6 +54,7 @@ class GroupMember:
             cluster: the opened root.
             group_id: any string.
             table: the offsets table; None if `begin` and `commit` are not used.
+            transactions: settles offsets that transactions commit, before a partition begins.
             config: config of the consumer.
             on_change: called on the member's thread when `poll` would return a new status or raise.
         """
@@ -66,7 +69,15 @@ class GroupMember:
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
         self._commits = (
-            MemberCommits(table, group_id, self._current_status, self._refresh) if table else None
+            MemberCommits(
+                table,
+                group_id,
+                self._current_status,
+                self._refresh,
+                transactions.settle if transactions else None,
+            )
+            if table
+            else None
         )
         self._status: GroupStatus | None = None
         self._failure: SparkLogError | None = None
@@ -190,6 +201,8 @@ class GroupMember:
         Raises:
             UnknownMemberIdError: this is not a member any more; join again.
             CommitFailedError: the group changes too often.
+            UnstableOffsetCommitError: a transaction that commits one of the partitions is not
+                decided; call again.
             StorageError: the storage does not answer; call again.
         """
         assert self._commits is not None

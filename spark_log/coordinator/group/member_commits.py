@@ -17,12 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from spark_log.coordinator.group.group import PendingOffsets
 from spark_log.coordinator.group.status import GroupStatus
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _Position_co = TypeVar("_Position_co", covariant=True)
 _Position = TypeVar("_Position")
+
+Settle = Callable[[str, Collection[PendingOffsets]], None]
+"""Settles pending offsets of a group, as `TransactionalOffsets.settle` does."""
 
 _MAX_GENERATIONS = 20
 """Number of new generations during one commit after which it fails."""
@@ -68,6 +72,7 @@ class MemberCommits(Generic[_Position]):
         group_id: str,
         status: Callable[[], GroupStatus],
         refresh: Callable[[], GroupStatus],
+        settle: Settle | None = None,
     ) -> None:
         """Return the commits of a member.
 
@@ -76,11 +81,14 @@ class MemberCommits(Generic[_Position]):
             group_id: the group's id.
             status: returns the member's last known status.
             refresh: reads the group's log, and returns the member's present status.
+            settle: rolls pending offsets forward, or raises `UnstableOffsetCommitError`; None if no
+                transaction commits offsets of the group.
         """
         self._table = table
         self._group_id = group_id
         self._status = status
         self._refresh = refresh
+        self._settle = settle
 
     def begin(
         self, partitions: Collection[TopicPartition]
@@ -93,6 +101,8 @@ class MemberCommits(Generic[_Position]):
 
         Raises:
             UnknownMemberIdError: it is not a member any more.
+            UnstableOffsetCommitError: a transaction that commits one of the partitions is not
+                decided; call again.
             StorageError: the storage does not answer; call again.
         """
         status = self._status()
@@ -103,6 +113,12 @@ class MemberCommits(Generic[_Position]):
                 status = self._refreshed(status)
                 continue
             wanted = status.assigned.intersection(partitions)
+            # Earlier owners sent their offsets before they lost the partitions: all are here.
+            pending = [
+                each for each in status.pending_offsets if not wanted.isdisjoint(each.partitions)
+            ]
+            if pending and self._settle is not None:
+                self._settle(self._group_id, pending)
             found = self._table.fetch(self._group_id)
             return {tp: found.get(tp) for tp in wanted}
         raise CommitFailedError(

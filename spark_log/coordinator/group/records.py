@@ -8,6 +8,7 @@ records may be deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -40,26 +41,50 @@ class MemberPart(RecordFields):
     pending: Partitions = Field(default={})
 
 
+class PendingOffsetsPart(RecordFields):
+    """Offsets that a transaction may commit: `spark_log.coordinator.group.group.PendingOffsets`."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    member_id: str = ""
+    partitions: Partitions
+    committed_us: int
+
+
 class GroupRecord(StateRecord):
-    """A group after a change.
+    """A group after a change. Version 1 has pending offsets.
 
     Attributes:
         group_id: the group's id, which the name of its directory may not hold.
-        generation: higher than that of the record before it.
-        change: ``join``, ``leave``, ``expire``, ``release``, ``topics`` or ``fence``.
+        generation: not lower than that of the record before it.
+        revision: number of the change within the generation; 0 for the one that began it.
+        change: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``fence``,
+            ``send-offsets`` or ``settle-offsets``. The last two change pending offsets alone.
         changed_members: ids of the members that joined, left, expired or released.
         protocol: name of the assignor; None without members.
         topics: by name, those that a member subscribes to or still has partitions of.
         members: in the order in which they joined.
+        pending_offsets: of transactions that may not be complete.
     """
+
+    version: ClassVar[int] = 1
 
     group_id: str
     generation: int
+    revision: int = 0
     change: str
     changed_members: tuple[str, ...] = ()
     protocol: str | None = None
     topics: dict[str, TopicPart] = Field(default={})
     members: tuple[MemberPart, ...] = ()
+    pending_offsets: tuple[PendingOffsetsPart, ...] = ()
+
+    @property
+    def stored_version(self) -> int:
+        """1 with pending offsets, which a program that does not know them would drop; else 0."""
+        return 1 if self.pending_offsets else 0
 
 
 def from_json(value: bytes) -> GroupRecord:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from spark_log.coordinator.group.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.types import TopicPartition
 
@@ -21,6 +21,8 @@ class GroupStatus:
         revoking: partitions that it has to stop reading, commit, and `release`.
         topics: id and number of partitions of each topic in the assignment.
         is_settled: no partition is moving from one member to another.
+        pending_offsets: of transactions that may not be complete. They change without notice:
+            a status with others is the same status.
     """
 
     member_id: str
@@ -30,6 +32,7 @@ class GroupStatus:
     revoking: frozenset[TopicPartition]
     topics: dict[str, GroupTopic]
     is_settled: bool
+    pending_offsets: tuple[PendingOffsets, ...] = field(default=(), compare=False)
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -47,6 +50,7 @@ class GroupStatus:
             member.revoking,
             dict(group.topics),
             group.state == "Stable",
+            group.pending_offsets,
         )
 
 

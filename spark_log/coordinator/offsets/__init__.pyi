@@ -7,4 +7,5 @@ from .rows import PartitionKey as PartitionKey
 from .rows import Row as Row
 from .rows import check_metadata as check_metadata
 from .rows import check_offset as check_offset
+from .table import LastCommit as LastCommit
 from .table import OffsetsTable as OffsetsTable

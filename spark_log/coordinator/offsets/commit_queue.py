@@ -58,6 +58,7 @@ class CommitRequest:
             commit. Without rows only the fence is raised.
         deadline_ms: the commit fails if other commits came first until this monotonic time.
         needs_positions: ``decide`` uses the offsets; if not, it is called with none.
+        is_fenced: it is refused if a higher generation has started. Without it the fence stays.
         is_done: it has an outcome.
         error: why it failed; None if it did not.
     """
@@ -68,6 +69,7 @@ class CommitRequest:
     decide: Callable[[GroupPositions], Iterable[Row]]
     deadline_ms: float
     needs_positions: bool = False
+    is_fenced: bool = True
     is_done: bool = False
     error: SparkLogError | None = None
 
@@ -177,7 +179,8 @@ class CommitQueue:
                 (group, row, request.generation, request.member_id, timestamp_us) for row in wanted
             ]
             updated_ms = -(-timestamp_us // 1000) if wanted else fence.last_updated_ms
-            transactions[group] = Transaction(fence.app_id, request.generation, updated_ms)
+            generation = max(request.generation, fence.version)
+            transactions[group] = Transaction(fence.app_id, generation, updated_ms)
             accepted.append(request)
         batch[:] = accepted + [each for each in batch if each.is_done]
         if not accepted:
@@ -242,7 +245,7 @@ class CommitQueue:
 
 
 def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
-    if request.generation >= fence.version:
+    if request.generation >= fence.version or not request.is_fenced:
         return True
     request.end(
         IllegalGenerationError(

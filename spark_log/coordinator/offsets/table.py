@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -36,16 +37,31 @@ from spark_log.coordinator.offsets.rows import (
 )
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
 from spark_log.errors import (
+    CommitFailedError,
     InvalidGroupIdError,
     UnknownTopicOrPartitionError,
     check_unicode,
 )
 from spark_log.metadata import Cluster
+from spark_log.storage import is_listing_valid, listing_validity_ms
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
 
 _COMMIT_TIMEOUT_S = 60
+
+
+class LastCommit(NamedTuple):
+    """A group's newest commit; zeros if there is none.
+
+    Attributes:
+        generation: the fence: the highest generation with a commit or a fence.
+        timestamp_us: not earlier than the timestamp of any row of the group, in microseconds. Rows
+            of later commits have a later one.
+    """
+
+    generation: int
+    timestamp_us: int
 
 
 class OffsetsTable:
@@ -150,6 +166,66 @@ class OffsetsTable:
 
         self._submit(group, generation, "", rows, needs_positions=True)
 
+    def roll_forward(
+        self,
+        group: str,
+        rows: Sequence[Row],
+        is_superseded: Callable[[CommittedOffset], bool],
+        *,
+        generation: int,
+        member_id: str,
+        decided_ms: float,
+    ) -> None:
+        """Commit the offsets of a committed transaction; those that were committed are left out.
+
+        The fence does not refuse them. They may be committed by anybody, at any time and repeatedly
+        (docs/adr/0022).
+
+        Args:
+            group: the group's id.
+            rows: the offsets.
+            is_superseded: whether the newest commit of a partition came after the offsets were
+                sent. A row that was committed by this method is such a commit.
+            generation: generation of the group in which they were sent.
+            member_id: the member that sent them.
+            decided_ms: monotonic time; the group's log still had them as pending then or later.
+
+        Raises:
+            CommitFailedError: other commits kept coming first, or the group's log was read too long
+                ago; nothing was committed.
+            UnknownOutcomeError: the answer was lost; it is safe to call again.
+            StorageError: the table cannot be read or written, is damaged, or was lost; nothing was
+                committed.
+        """
+        table = self._shared().table
+        valid_ms = listing_validity_ms(table.log.free_delay_ms)
+
+        def decide(positions: GroupPositions) -> Iterable[Row]:
+            if not is_listing_valid(table.clock, decided_ms, valid_ms):
+                # A deletion that came meanwhile may have been compacted away.
+                raise CommitFailedError(
+                    f"offsets of group {group!r} were not committed: the process stood still; its "
+                    f"transaction is looked up again by the next try"
+                )
+            for row in rows:
+                newest = positions.latest.get(row.key)
+                if newest is None or not is_superseded(newest):
+                    yield row
+
+        self._submit(group, generation, member_id, decide, needs_positions=True, is_fenced=False)
+
+    def last_commit(self, group: str) -> LastCommit:
+        """Return the generation and the timestamp of a group's newest commit.
+
+        Raises:
+            StorageError: the table cannot be read, is damaged, or was lost.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            found = table.transaction(group)
+            return LastCommit(max(0, found.version), found.last_updated_ms * 1000)
+
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group.
 
@@ -221,10 +297,7 @@ class OffsetsTable:
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
         """
-        table = self._shared().table
-        with table.lock:
-            table.refresh()
-            return max(0, table.transaction(group).version)
+        return self.last_commit(group).generation
 
     def groups(self) -> list[str]:
         """Return the ids of all groups that ever committed, sorted; some have no offset any more.
@@ -300,12 +373,15 @@ class OffsetsTable:
         timeout_s: float | None = None,
         *,
         needs_positions: bool = False,
+        is_fenced: bool = True,
     ) -> None:
         check_unicode("the group id", group, InvalidGroupIdError)
         timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
         self._shared().commits.submit(
-            CommitRequest(group, generation, member_id, decide, deadline_ms, needs_positions)
+            CommitRequest(
+                group, generation, member_id, decide, deadline_ms, needs_positions, is_fenced
+            )
         )
 
     def _rows(

@@ -92,7 +92,10 @@ READ_TRANSLATION: Final = OptionTranslation(
     ),
 )
 WRITE_TRANSLATION: Final = OptionTranslation(
-    renamed={"kafka.compression.type": "compression.type"},
+    renamed={
+        "kafka.compression.type": "compression.type",
+        "kafka.transaction.timeout.ms": "transaction.timeout.ms",
+    },
     unsupported={
         "kafka.key.serializer": "keys are written as bytes; cast or encode the column key with "
         "DataFrame operations",

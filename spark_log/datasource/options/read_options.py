@@ -60,7 +60,8 @@ READ_OPTIONS: Final = (
         "partition.assignment.strategy": "with group.id: range, roundrobin, sticky or "
         "cooperative-sticky. Each task is then a member that owns whole partitions; minPartitions "
         "sets the number of members, by default one for each partition",
-        "isolation.level": "read_uncommitted or read_committed (default read_uncommitted)",
+        "isolation.level": "read_uncommitted, or read_committed to leave out records of aborted "
+        "transactions, and to end before the first one that is open (default read_uncommitted)",
         "check.crcs": "whether to verify the checksum of every record batch (default true)",
     }
     | STREAM_OPTIONS
@@ -92,7 +93,7 @@ class ReadOptions:
         checkpoint_location: checkpoint of a streaming query; empty if it was not given.
         group_id: consumer group to which progress is reported; None for none.
         assignor: name of the assignor if tasks own whole partitions; None if they read splits.
-        isolation_level: whether records of open transactions are read.
+        isolation_level: whether records of open and of aborted transactions are read.
         include_headers: add the column ``headers``.
         check_crcs: verify the checksum of every record batch.
         ignored: options that were given and have no effect.
@@ -119,6 +120,11 @@ class ReadOptions:
     include_headers: bool
     check_crcs: bool
     ignored: tuple[str, ...]
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether records of open and of aborted transactions are left out."""
+        return self.isolation_level == "read_committed"
 
 
 def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = None) -> ReadOptions:

@@ -13,6 +13,8 @@ from spark_log.errors import InvalidOptionError
 from spark_log.types import NewTopic
 
 CREATE_TOPIC: Final = "createTopic"
+TRANSACTIONAL: Final = "transactional"
+_TIMEOUT: Final = "transaction.timeout.ms"
 _PARTITIONS: Final = "createTopic.partitions"
 _CONFIG: Final = "createTopic.config."
 WRITE_OPTIONS: Final = {
@@ -25,6 +27,10 @@ WRITE_OPTIONS: Final = {
     "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
     "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
     "true)",
+    TRANSACTIONAL: "whether each micro-batch, or a batch write, is one transaction: readers with "
+    "isolation.level=read_committed see all of it or nothing (default false)",
+    _TIMEOUT: "milliseconds after which others abort a transaction that is not committed (default "
+    "900000, or the cluster's transaction.max.timeout.ms if that is less)",
     "txnAppId": "with txnVersion: identifies a batch write, like Delta's options of the same "
     "names. If the write runs again, also by another program, no record is appended twice",
     "txnVersion": "a number that increases with each write of one txnAppId",
@@ -44,6 +50,8 @@ class WriteOptions:
         compression: codec for topics whose ``compression.type`` is ``producer``.
         new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
         idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
+        transactional: commit each micro-batch, or the batch write, as one transaction.
+        transaction_timeout_ms: ``transaction.timeout.ms``; None for the default.
         transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
         summary_path: file for the summary of a batch write; None for none.
         ignored: options that were given and have no effect.
@@ -56,6 +64,8 @@ class WriteOptions:
     compression: str
     new_topic: NewTopic | None = None
     idempotent: bool = True
+    transactional: bool = False
+    transaction_timeout_ms: int | None = None
     transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
@@ -77,18 +87,43 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         else instead[0]
     )
     topic = parser.get("topic").strip() or None
+    idempotent, transactional = _guarantees(parser, options)
+    ignored = set(parser.ignored)
+    if not transactional:
+        ignored |= {name for name in options if name.lower() == f"kafka.{_TIMEOUT}"}
     return WriteOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
         topic=topic,
         compression=compression,
         new_topic=_new_topic(parser, topic),
-        idempotent=parser.boolean("idempotent", default=True),
+        idempotent=idempotent,
+        transactional=transactional,
+        transaction_timeout_ms=parser.integer(_TIMEOUT, minimum=1, maximum=2**31 - 1),
         transaction=_transaction(parser),
         summary_path=parser.get("summaryPath") or None,
-        ignored=parser.ignored,
+        ignored=tuple(sorted(ignored)),
         warnings=() if instead is None else (instead[1],),
     )
+
+
+def _guarantees(parser: OptionParser, options: Mapping[str, str]) -> tuple[bool, bool]:
+    """Return whether the write is idempotent, and whether it is transactional."""
+    idempotent = parser.boolean("idempotent", default=True)
+    transactional = parser.boolean(TRANSACTIONAL, default=False)
+    if transactional and not idempotent:
+        raise InvalidOptionError(
+            f"options '{TRANSACTIONAL}=true' and 'idempotent=false' contradict each other: a "
+            f"transaction is written once; leave one of the two out",
+            key="idempotent",
+        )
+    if not transactional and _TIMEOUT in {name.lower() for name in options}:
+        raise InvalidOptionError(
+            f"option {_TIMEOUT!r} has no effect without '{TRANSACTIONAL}=true'; set this option "
+            f"too, or leave {_TIMEOUT!r} out",
+            key=_TIMEOUT,
+        )
+    return idempotent, transactional
 
 
 def _new_topic(parser: OptionParser, topic: str | None) -> NewTopic | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from spark_log.log import LogView, PartitionLog, TailView
+from spark_log.log import LogView, PartitionLog, TailView, TransactionIndex
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.consumer import Resolve
 
 _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
@@ -26,6 +29,8 @@ class OffsetReader:
     `partitions`, `earliest` and `latest` read the storage on each call; nothing is cached that
     could change an answer. After the first call, `latest` costs one request for the next segment's
     name per partition. Callers that poll set their own interval (`LogPoller`). Not thread-safe.
+
+    With ``isolation.level=read_committed`` the end of a partition is its last stable offset.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -43,6 +48,8 @@ class OffsetReader:
         self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
         self._views: dict[TopicPartition, LogView] = {}
         self._tails: dict[TopicPartition, TailView] = {}
+        self._transactions: dict[TopicPartition, TransactionIndex] = {}
+        self._resolve_blocking: Resolve | None = None
 
     @property
     def is_local(self) -> bool:
@@ -94,6 +101,7 @@ class OffsetReader:
             self._logs[tp] = topic.topic_id, log
             self._views.pop(tp, None)
             self._tails.pop(tp, None)
+            self._transactions.pop(tp, None)
         return log
 
     # --- offsets ---------------------------------------------------------------------------------
@@ -107,11 +115,19 @@ class OffsetReader:
         return {tp: view.log_start_offset for tp, view in views.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the current log end offsets; costs one request for a name per partition.
+        """Return the current ends of partitions; costs one request for a name per partition.
+
+        With ``read_committed`` new records cost a listing and a read of their headers as well. A
+        transaction that holds a partition up for a while is ended if its producer is gone.
 
         Partitions that do not exist are left out.
         """
-        return self._map(self._log_end, self._existing(partitions))
+        ends = self._map(self._latest, self._existing(partitions))
+        if self.options.reads_committed:
+            for tp in ends:
+                if self._end_blocking_transaction(tp):
+                    ends[tp] = self._latest(tp)
+        return ends
 
     def starting_offsets(self, *, is_batch: bool) -> dict[TopicPartition, int]:
         """Return the offset at which the read of each partition starts; never -1 or -2.
@@ -162,6 +178,27 @@ class OffsetReader:
         """Return a `view` of each partition, up to the given offset."""
         return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
 
+    def end_offsets(self, views: Mapping[TopicPartition, LogView]) -> dict[TopicPartition, int]:
+        """Return the end of each view: its log end offset, or its last stable offset."""
+        return self._map(lambda tp: self._end_of(tp, views[tp]), views)
+
+    def transactions(self, tp: TopicPartition, end_offset: int) -> TransactionIndex:
+        """Return the transactions that a read up to an offset has to know, if it is committed.
+
+        Args:
+            tp: the partition.
+            end_offset: the offset after the last one to read. Some transactions before it may be
+                open: then `TransactionIndex.last_stable_offset` is lower.
+
+        Raises:
+            UnknownTopicOrPartitionError: the partition does not exist.
+        """
+        self.log(tp)  # drops the transactions of a topic that was deleted and created again
+        known = self._transactions.get(tp)
+        if known is None or known.last_stable_offset < end_offset:
+            self._end_of(tp, self._observe(tp))
+        return self._transactions[tp]
+
     # --- internals -------------------------------------------------------------------------------
 
     def _topics(self, image: MetadataImage) -> Iterable[TopicImage]:
@@ -184,18 +221,41 @@ class OffsetReader:
         view = self._views[tp] = self.log(tp).observe()
         return view
 
-    def _log_end(self, tp: TopicPartition) -> int:
-        """Return the log end offset from the next segment's name, or at times from a listing."""
+    def _latest(self, tp: TopicPartition) -> int:
+        """Return the end by the next segment's name, or at times by a listing."""
         log = self.log(tp)
         tail = self._tails.get(tp)
         if tail is not None:
-            while tail.is_valid and tail.open_at(tail.log_end_offset) is not None:
-                pass
-            if tail.is_valid:
-                return tail.log_end_offset
+            found = None
+            while tail.is_valid:
+                found = tail.open_at(tail.log_end_offset)
+                if found is None or self.options.reads_committed:
+                    break
+            if tail.is_valid and found is None:
+                return self._stable(tp, tail.log_end_offset)
         view = self._observe(tp)
         self._tails[tp] = TailView(log.files, view)
-        return view.log_end_offset
+        return self._end_of(tp, view)
+
+    def _end_of(self, tp: TopicPartition, view: LogView) -> int:
+        if self.options.reads_committed:
+            self._transactions[tp] = self.log(tp).transactions(view)
+        return self._stable(tp, view.log_end_offset)
+
+    def _stable(self, tp: TopicPartition, log_end_offset: int) -> int:
+        known = self._transactions.get(tp)
+        return log_end_offset if known is None else min(known.last_stable_offset, log_end_offset)
+
+    def _end_blocking_transaction(self, tp: TopicPartition) -> bool:
+        """End the transaction that holds a partition up, if it can be; return whether it was."""
+        blocking = self._transactions[tp].first_open
+        if blocking is None:
+            return False
+        if self._resolve_blocking is None:
+            from spark_log.consumer import resolver  # tasks need none of it
+
+            self._resolve_blocking = resolver(self._cluster)
+        return self._resolve_blocking(blocking, self.log(tp))
 
     def _resolve(
         self, limit: OffsetLimit, *, latest_if_no_match: bool
@@ -213,21 +273,21 @@ class OffsetReader:
             )
         open_ends = [tp for tp in partitions if by_partition[tp] < 0]
         views = self._map(self.view, open_ends)
-        ends = {EARLIEST: "log_start_offset", LATEST: "log_end_offset"}
-        return {
-            tp: by_partition[tp] if tp not in views else getattr(views[tp], ends[by_partition[tp]])
-            for tp in partitions
-        }
+        ends = self.end_offsets({tp: views[tp] for tp in views if by_partition[tp] == LATEST})
+        starts = {tp: views[tp].log_start_offset for tp in views if by_partition[tp] == EARLIEST}
+        return {tp: by_partition[tp] for tp in partitions} | starts | ends
 
     def _offset_for_time(
         self, tp: TopicPartition, timestamp_ms: int, option: str, *, latest_if_no_match: bool
     ) -> int:
         view = self.view(tp)
-        found = self.log(tp).offset_for_time(timestamp_ms * 1000, view)
+        found = self.log(tp).offset_for_time(
+            timestamp_ms * 1000, view, isolation_level=self.options.isolation_level
+        )
         if found is not None:
             return min(found[0], view.log_end_offset)
         if latest_if_no_match:
-            return view.log_end_offset
+            return self._end_of(tp, view)
         raise InvalidOptionError(
             f"option {option!r}: {tp} has no record at or after {timestamp_ms} (milliseconds "
             f"since the epoch); give an earlier time, or set "

@@ -12,7 +12,14 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
-from spark_log.log import LogBatch, LogView, PartitionLog, SegmentReader
+from spark_log.log import (
+    LogBatch,
+    LogView,
+    PartitionLog,
+    SegmentReader,
+    TransactionIndex,
+    list_aborted,
+)
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
 from spark_log.storage import open_store
 
@@ -36,7 +43,7 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 def read_split(
     split: LogSplit, columns: Sequence[str], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a split's records in offset order, without control batches.
+    """Yield a split's records in offset order, without control batches and aborted records.
 
     Args:
         split: the split.
@@ -97,11 +104,20 @@ def _read_batches(
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset):
                 stop = min(end_offset, reader.end_offset)
+                if split.transactions is not None:
+                    list_aborted(log.files, split.transactions, reader, begin, stop)
                 for low, high in _offset_ranges_in_time(reader, begin, stop, split.times_us, log):
                     for batch in _batches(
-                        log, reader, view, low, high, columns, check_crcs=options.check_crcs
+                        log,
+                        reader,
+                        view,
+                        low,
+                        high,
+                        columns,
+                        check_crcs=options.check_crcs,
+                        transactions=split.transactions,
                     ):
-                        if not batch.is_control:
+                        if not (batch.is_control or batch.is_aborted):
                             yield batch
                         offset = batch.end_offset
                 offset = stop
@@ -120,6 +136,7 @@ def _batches(
     columns: list[str] | None,
     *,
     check_crcs: bool,
+    transactions: TransactionIndex | None,
 ) -> Iterator[LogBatch]:
     """Yield a segment's batches between two offsets.
 
@@ -127,7 +144,13 @@ def _batches(
         NotFoundError: on an object store, the segment was or may have been deleted during the read.
     """
     try:
-        for batch in reader.read(low, high, columns=columns, check_crcs=check_crcs):
+        for batch in reader.read(
+            low,
+            high,
+            columns=columns,
+            check_crcs=check_crcs,
+            is_aborted=None if transactions is None else transactions.is_aborted,
+        ):
             log.files.check_unchanged(reader, view.observed_ms)
             yield batch
     except CorruptRecordError:

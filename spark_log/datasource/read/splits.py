@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
@@ -13,7 +14,7 @@ from spark_log.datasource.read.offset_ranges import OffsetRange, SegmentMark, sp
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
-from spark_log.log import LogView
+from spark_log.log import LogView, TransactionIndex
 from spark_log.types import TopicPartition
 
 _MAX_SEGMENTS_TO_OPEN: Final = 16
@@ -37,6 +38,9 @@ class LogSplit(InputPartition):
         start_offset: first offset.
         end_offset: offset after the last.
         times_us: bounds of the records' timestamps, in microseconds since the epoch.
+        transactions: the aborted transactions of the range. The driver has them, since it found the
+            last stable offset; a task would have to read the newest snapshot and all headers behind
+            it. None for a read of uncommitted records.
     """
 
     topic: str
@@ -46,6 +50,7 @@ class LogSplit(InputPartition):
     start_offset: int
     end_offset: int
     times_us: Bounds = ANY
+    transactions: TransactionIndex | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset}"
@@ -64,18 +69,21 @@ def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[
         UnknownTopicOrPartitionError: a topic does not exist.
         InvalidOptionError: the offsets do not name exactly the partitions of the topics, or end
             before they start.
-        OffsetOutOfRangeError: offsets to read are not retained, and ``failOnDataLoss`` is true.
+        OffsetOutOfRangeError: offsets to read are not retained, or with ``read_committed`` a
+            transaction before the end is open, and ``failOnDataLoss`` is true.
     """
     reader = OffsetReader(options)
     start = reader.starting_offsets(is_batch=True)
     end = reader.ending_offsets()
     _check_order(start, end)
     views = reader.views(dict.fromkeys(start, 0))
+    last = reader.end_offsets(views)
     for tp, view in views.items():
         if options.fail_on_data_loss:
             _check_retained(view, tp, start[tp], end[tp])
+            _check_stable(tp, end[tp], last[tp])
         else:
-            end[tp] = min(end[tp], view.log_end_offset)
+            end[tp] = min(end[tp], last[tp])
             start[tp] = min(max(start[tp], view.log_start_offset), end[tp])
     return splits_between(reader, start, end, where)
 
@@ -120,7 +128,8 @@ def splits_between(
         min_partitions=min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )
-    return [_split(reader, piece, where) for piece in pieces]
+    splits = [_split(reader, piece, where) for piece in pieces]
+    return _with_transactions(reader, splits) if options.reads_committed else splits
 
 
 def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> LogSplit:
@@ -128,6 +137,27 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
     return LogSplit(
         *piece.topic_partition, files.topic_id, files.path, piece.start, piece.end, where.times_us
     )
+
+
+def _with_transactions(reader: OffsetReader, splits: list[LogSplit]) -> list[LogSplit]:
+    """Return the splits, in order, each with the aborted transactions of its range."""
+    found: list[LogSplit] = []
+    for tp, those in groupby(
+        splits, key=lambda split: TopicPartition(split.topic, split.partition)
+    ):
+        of_partition = list(those)
+        index = reader.transactions(tp, of_partition[-1].end_offset)
+        aborted = index.aborted
+        for split in of_partition:
+            start, end = split.start_offset, split.end_offset
+            overlapping = [
+                each for each in aborted if each.first_offset < end and each.marker_offset >= start
+            ]
+            known = TransactionIndex(
+                end, aborted=overlapping, unlisted=index.unlisted_in(start, end)
+            )
+            found.append(replace(split, transactions=known))
+    return found
 
 
 def _must_cut(min_pieces: int | None, max_offsets: int | None, ranges: list[OffsetRange]) -> bool:
@@ -183,6 +213,17 @@ def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartitio
                 f"start; lower the start or raise the end",
                 key="endingOffsets",
             )
+
+
+def _check_stable(tp: TopicPartition, end: int, last_stable_offset: int) -> None:
+    if end > last_stable_offset:
+        raise OffsetOutOfRangeError(
+            f"{tp}: the range ends at offset {end}, but a transaction is open since offset "
+            f"{last_stable_offset}, the last stable offset; read again when it has ended, end at "
+            f"latest, or set failOnDataLoss=false to read up to there",
+            offset=end,
+            log_end_offset=last_stable_offset,
+        )
 
 
 def _check_retained(view: LogView, tp: TopicPartition, start: int, end: int) -> None:

@@ -166,7 +166,7 @@ class MicroBatchPlanner:
                     tp.topic,
                 )
             else:
-                starts[tp], stops[tp] = self._retained(tp, begin, stop), stop
+                starts[tp], stops[tp] = self._retained(tp, begin, stop), self._stable(tp, stop)
         splits = splits_between(self._reader, starts, stops)
         if self._owners is None:
             return splits
@@ -215,7 +215,8 @@ class MicroBatchPlanner:
             starts = self._starts(start, ends, log_ends)
         ends = {tp: end for tp, end in ends.items() if tp in starts}
         for tp, begin in starts.items():
-            if begin > ends[tp] and self._target is None:
+            is_missing = begin > ends[tp] and not self._is_undecided(tp, begin)
+            if is_missing and self._target is None:
                 self._history.report_loss(
                     f"{tp} ends at offset {ends[tp]}, but it was read up to offset {begin}; "
                     f"records may have been missed",
@@ -285,6 +286,31 @@ class MicroBatchPlanner:
                 tp.topic,
             )
         return min(max(begin, earliest), end)
+
+    def _stable(self, tp: TopicPartition, end: int) -> int:
+        """Return the end of the batch, or the last stable offset if it is lower.
+
+        It is lower only if the batch was planned by a run that read uncommitted records.
+
+        Raises:
+            DataLossError: a transaction before the end is open.
+        """
+        if not self._options.reads_committed:
+            return end
+        stable = self._reader.transactions(tp, end).last_stable_offset
+        if stable < end:
+            self._history.report_loss(
+                f"{tp}: the batch ends at offset {end}, but a transaction is open since offset "
+                f"{stable}: a run with another isolation.level planned it. Start the query again "
+                f"when the transaction has ended",
+                tp.topic,
+            )
+        return min(stable, end)
+
+    def _is_undecided(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether an offset behind the end is in the log: a run read uncommitted records there."""
+        is_read = self._options.reads_committed
+        return is_read and offset <= self._reader.view(tp, offset).log_end_offset
 
     def _first_batch_start(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
         """Return the start of a query's first batch.

@@ -18,17 +18,21 @@ from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
 from spark_log.errors import InvalidOptionError
+from spark_log.metadata import Cluster
 
 
 class LogBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame to topics.
 
-    The driver commits nothing: as with Spark's Kafka connector, records are visible when their task
-    ends. A task that runs again, or twice at the same time, appends its records once (ADR 8): the
-    driver creates the writer, and the writer carries the write's identity to all tasks.
+    With ``transactional=true`` the write is one transaction, which the driver commits after the
+    last task (docs/spark.md). Without it the driver commits nothing: as with Spark's Kafka
+    connector, records are visible when their task ends. A task that runs again, or twice at the
+    same time, appends its records once (ADR 8): the driver creates the writer, and the writer
+    carries the write's identity to all tasks.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -69,13 +73,25 @@ class LogBatchWriter(DataSourceArrowWriter):
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the summary, if the option ``summaryPath`` is set."""
+        """Commit the transaction, and write the summary, if the options say so."""
+        if self._options.transactional:
+            commit_transaction(self._cluster(), messages, self._number)
         if self._options.summary_path is not None:
             written = [message for message in messages if isinstance(message, TaskCommitMessage)]
             _write_atomically(
                 Path(self._options.summary_path), json.dumps(summary_of(written)) + "\n"
             )
+
+    @without_traceback
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Abort the transaction; without one, appended records stay."""
+        if self._options.transactional:
+            abort_transaction(self._cluster(), messages)
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._options.root, self._options.storage_options)
 
 
 def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:

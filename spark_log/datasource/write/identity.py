@@ -33,6 +33,14 @@ class WriteIdentity:
     task: int
     is_stream: bool
 
+    def transactional_id(self, topic: str | None) -> str:
+        """Return the ``transactional.id`` of a transactional write.
+
+        Args:
+            topic: the option ``topic``; None if a column contains the topics.
+        """
+        return f"spark-{self.write}-{topic or '*'}"
+
     def producer_id(self, topic_id: str, partition: int) -> int:
         """Return the producer id for a partition: from 2**62 to 2**63 - 1.
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
+from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -66,11 +67,17 @@ class PartitionWriter:
 
     Nothing is visible before `append`. With a producer, another writer with the same records and
     the same producer may append again, at the same time or after any crash: it detects the records
-    that are in the log, and appends only the others.
+    that are in the log, and appends only the others. In a transaction each attempt appends all of
+    its records, and the driver commits one attempt of each task.
     """
 
     def __init__(
-        self, log: PartitionLog, *, compression: str, producer: tuple[int, int] | None
+        self,
+        log: PartitionLog,
+        *,
+        compression: str,
+        producer: tuple[int, int] | None = None,
+        transaction: TaskTransaction | None = None,
     ) -> None:
         """Start without a record.
 
@@ -78,11 +85,13 @@ class PartitionWriter:
             log: the partition's log.
             compression: codec if the topic's ``compression.type`` is ``producer``.
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
-                not idempotent.
+                not idempotent, or has a transaction.
+            transaction: of the task attempt; None without one.
         """
         self._log = log
         self._compression = compression
         self._producer = producer
+        self._transaction = transaction
         self._segment_bytes = log.config.segment_bytes
         self._batches_written = 0
         self._writer: SegmentWriter | None = None
@@ -110,7 +119,8 @@ class PartitionWriter:
             StorageFullError: the storage is full; nothing is visible.
         """
         for piece in _pieces(records, min(_MAX_BATCH_BYTES, self._segment_bytes // 2)):
-            if self._producer and self._record_count + piece.num_rows > _MAX_RECORDS:
+            has_sequence = self._producer or self._transaction
+            if has_sequence and self._record_count + piece.num_rows > _MAX_RECORDS:
                 raise InvalidRecordError(
                     f"{self._log.directory}: a task has more than {_MAX_RECORDS} records for one "
                     f"partition; repartition into more tasks, or set idempotent=false"
@@ -160,9 +170,11 @@ class PartitionWriter:
     # --- writing ---------------------------------------------------------------------------------
 
     def _new_segment(self, base_sequence: int) -> SegmentWriter:
-        producer = (
-            None if self._producer is None else ProducerAppend(*self._producer, base_sequence)
-        )
+        producer = None
+        if self._transaction is not None:
+            producer = self._transaction.producer_append(base_sequence)
+        elif self._producer is not None:
+            producer = ProducerAppend(*self._producer, base_sequence)
         return self._log.segment_writer(self._compression, producer)
 
     def _is_full(self, writer: SegmentWriter, piece: pa.RecordBatch) -> bool:
@@ -173,6 +185,9 @@ class PartitionWriter:
     # --- appending -------------------------------------------------------------------------------
 
     def _append(self, segment: StagedSegment) -> None:
+        if self._producer is None:  # nobody else has its records
+            self._appended.append(self._log.append_segment(segment))
+            return
         try:
             placed = self._log.append_segment(segment)
         except OutOfOrderSequenceError as error:
@@ -183,7 +198,7 @@ class PartitionWriter:
                 self._append(self._drop_first(segment, count))
             return
         self._appended.append(placed)
-        if segment.producer is not None and not self._is_own_append(segment, placed):
+        if not self._is_own_append(segment, placed):
             self._check_same_records()
             self._repeated += segment.record_count
 

@@ -13,9 +13,11 @@ from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidOptionError
+from spark_log.metadata import Cluster
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -27,6 +29,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     Records are visible when their task ends. If a micro-batch runs again after a crash of a task or
     of the driver, in any process, its records are detected by the query's id and the micro-batch's
     number; both are in the checkpoint. All output modes are accepted, and all of them append.
+
+    With ``transactional=true`` a micro-batch is one transaction, which the driver commits after the
+    last task (docs/spark.md): readers with ``read_committed`` see all of it or nothing.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -67,11 +72,24 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         with TaskWriter(self._options, identity) as writer:
             return writer.write(iterator)
 
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the tasks have already appended the records."""
+        """Commit the transaction; without one do nothing: the tasks have appended the records."""
+        if self._options.transactional:
+            commit_transaction(self._cluster(), messages, batchId)
 
+    @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: appended records stay, and are detected when the micro-batch runs again."""
+        """Abort the transaction; without one do nothing.
+
+        Appended records of an idempotent write stay, and are detected when the micro-batch runs
+        again.
+        """
+        if self._options.transactional:
+            abort_transaction(self._cluster(), messages)
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._options.root, self._options.storage_options)
 
 
 def _identity() -> WriteIdentity:

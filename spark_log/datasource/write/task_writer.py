@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +22,28 @@ from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.partition_chooser import PartitionChooser
 from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
 from spark_log.datasource.write.record_buffers import RecordBuffers
+from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster, TopicImage
+from spark_log.transaction import TopicIdPartition
 from spark_log.types import TopicPartition
+
+_TIMEOUT_MS: Final = 900_000
+"""The default of ``transaction.timeout.ms``, if the cluster allows it."""
 
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """Results of a task by partition, which Spark passes to the driver."""
+    """What a task attempt tells the driver, through Spark.
+
+    Attributes:
+        results: by partition.
+        joined: its part in the transaction; None if it has appended nothing, or the write is not
+            transactional.
+    """
 
     results: dict[TopicPartition, WriteResult]
+    joined: JoinedTransaction | None = None
 
 
 class TaskWriter:
@@ -47,8 +60,8 @@ class TaskWriter:
 
         Args:
             options: parsed options of the write.
-            identity: identity by which repeated records are detected; ignored if the write is not
-                idempotent.
+            identity: identity by which repeated records, or the transaction, are detected; ignored
+                if the write is neither idempotent nor transactional.
             buffers: buffers with other limits than the default ones.
         """
         self._options = options
@@ -59,6 +72,11 @@ class TaskWriter:
         self._topics: dict[str, _TopicRouter] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._buffers = buffers or RecordBuffers()
+        self._transaction: TaskTransaction | None = None
+        if options.transactional:
+            most_ms = self._image.cluster_config().transaction_max_timeout_ms
+            timeout_ms = options.transaction_timeout_ms or min(_TIMEOUT_MS, most_ms)
+            self._transaction = TaskTransaction(self._cluster, identity, options.topic, timeout_ms)
 
     def __enter__(self) -> TaskWriter:
         return self
@@ -69,7 +87,11 @@ class TaskWriter:
             writer.discard()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
-        """Write all rows of a task; the records are visible on return."""
+        """Write all rows of a task; the records are in the log on return.
+
+        All rows are read, also those of a micro-batch that is committed already: what computes them
+        may have a state of its own.
+        """
         for batch in batches:
             self.add(batch)
         return self.commit()
@@ -82,11 +104,12 @@ class TaskWriter:
 
         Raises:
             InvalidRecordError: a row has no topic, or its topic refuses it.
+            TransactionAbortableError: others have aborted the transaction.
             InvalidPartitionsError: a row names a partition that its topic does not have.
             UnknownTopicOrPartitionError: a row names a topic that does not exist.
             StorageFullError: the storage is full.
         """
-        if not batch.num_rows:
+        if not batch.num_rows or (self._transaction and self._transaction.is_committed):
             return
         records = to_records(batch, self._now_us)
         explicit = batch.column("partition") if "partition" in batch.schema.names else None
@@ -107,32 +130,41 @@ class TaskWriter:
     def commit(self) -> TaskCommitMessage:
         """Append the staged records, and return the results.
 
-        If an error is raised, records appended before it stay, and are detected when the task runs
-        again.
+        If an error is raised, records appended before it stay. They are detected when the task runs
+        again, or their transaction is aborted.
 
         Raises:
+            TransactionAbortableError: others have aborted the transaction.
             NotRepeatableError: an earlier attempt has appended other records.
             InvalidProducerEpochError: a later micro-batch of the query has written.
             UnknownOutcomeError: it is unknown whether all records are in the log.
             StorageError: some records were not appended.
         """
         self._buffers.finish()
-        return TaskCommitMessage(
-            {name: self._writers[name].append() for name in sorted(self._writers)}
-        )
+        if self._transaction is None:
+            return TaskCommitMessage(self._append())
+        self._transaction.register()
+        with self._transaction.explained():
+            return TaskCommitMessage(self._append(), self._transaction.joined)
+
+    def _append(self) -> dict[TopicPartition, WriteResult]:
+        return {name: self._writers[name].append() for name in sorted(self._writers)}
 
     def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:
         """Return the task's writer for a partition."""
         name = TopicPartition(topic.name, partition)
         if name not in self._writers:
             producer = None
-            if self._options.idempotent:
+            if self._transaction is not None:
+                self._transaction.add(TopicIdPartition(topic.topic_id, partition))
+            elif self._options.idempotent:
                 producer_id = self._identity.producer_id(topic.topic_id, partition)
                 producer = (producer_id, self._identity.producer_epoch)
             self._writers[name] = PartitionWriter(
                 self._cluster.partition_log(topic, partition),
                 compression=self._options.compression,
                 producer=producer,
+                transaction=self._transaction,
             )
         return self._writers[name]
 

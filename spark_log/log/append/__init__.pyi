@@ -1,5 +1,7 @@
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
+from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
+from .end_transaction_marker import marker_records as marker_records
 from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerAppend as ProducerAppend
@@ -8,6 +10,9 @@ from .producer_state import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .producer_state import ProducerState as ProducerState
 from .producer_state import SequenceRun as SequenceRun
 from .producer_state import sequence_after as sequence_after
+from .transaction_index import AbortedTransaction as AbortedTransaction
+from .transaction_index import OpenTransaction as OpenTransaction
+from .transaction_index import TransactionIndex as TransactionIndex
 from .validator import LogValidator as LogValidator
 from .validator import largest_above as largest_above
 from .validator import record_sizes as record_sizes

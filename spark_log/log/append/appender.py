@@ -7,13 +7,15 @@ docs/protocol.md, "Appending".
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
+    InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
     OutOfOrderSequenceError,
@@ -23,6 +25,7 @@ from spark_log.errors import (
 )
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.derived_files import DerivedFiles
+from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.lost_append import check_may_retry, stands_at
 from spark_log.log.file_names import SegmentName
@@ -32,6 +35,10 @@ from spark_log.log.snapshot import Snapshots
 
 _MAX_RACES = 10_000
 """Names that one append tries before it fails: far more than any number of writers causes."""
+
+
+class _MarkerInLogError(Exception):
+    """A marker of the segment to append is in the log: a segment of fewer markers must be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +86,60 @@ class Appender:
                 appended.
             InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
                 appended.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it; nothing was appended.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        # Offsets of puts whose answers were lost: the segment may be there, or appear there later.
+        with self._lost_answers() as unknown:
+            return self._append(segment, expected_leo, unknown)
+
+    def append_markers(
+        self,
+        markers: Sequence[EndTransactionMarker],
+        stage: Callable[[Sequence[EndTransactionMarker]], StagedSegment],
+    ) -> LogAppendInfo | None:
+        """Append those transaction markers that are not in the log yet, as one segment.
+
+        A marker is in the log if its producer has its epoch, or a later one, there.
+
+        Args:
+            markers: of different producers.
+            stage: makes a segment of some of the markers. If others put some of them meanwhile, it
+                is called again for the rest.
+
+        Returns:
+            None if nothing was left to append: all markers are in the log, and durable. Also if
+            this call put them, and the answer was lost.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the markers are in the log.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+        with self._lost_answers() as unknown:
+            missing = markers
+            while missing:
+                segment = stage(missing)
+                try:
+                    return self._append(segment, None, unknown)
+                except _MarkerInLogError:
+                    missing = self._state.missing_markers(missing)
+                finally:
+                    segment.staged.discard()
+            self._make_durable()  # another process may have put them, and died before it synced
+            return None
+
+    @contextmanager
+    def _lost_answers(self) -> Iterator[set[int]]:
+        """Yield a set for the offsets of puts whose answers are lost.
+
+        The segment may be at these offsets, or appear there later. An error leaves the log's end
+        unknown; with such an offset, the outcome too.
+        """
         unknown: set[int] = set()
         try:
-            return self._append(segment, expected_leo, unknown)
+            yield unknown
         except UnknownOutcomeError:
             self._state.reset()
             raise
@@ -139,7 +193,7 @@ class Appender:
             found, tail = self._find_lost(segment, unknown)
             if found is not None:
                 return self._acknowledge_duplicate(_append_info(segment, found))
-            if segment.producer is not None:  # the search may have been too late to find it
+            if segment.needs_producers:  # the search may have been too late to find it
                 self._check_may_retry(lost_answers, began_ms)
             # A segment that is not live below the log's end never will be.
             unknown -= {offset for offset in unknown if offset < tail.log_end_offset}
@@ -159,16 +213,21 @@ class Appender:
             The offsets of the segment if it is in the log already, else None; and the log's end.
 
         Raises:
-            LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError: it may
-                not be put.
+            LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError,
+                InvalidTxnStateError: it may not be put.
+            _MarkerInLogError: it has a marker that is in the log already.
         """
         tail = self._state.load_producers(segment, tail)
+        if segment.markers:
+            if len(self._state.missing_markers(segment.markers)) < len(segment.markers):
+                raise _MarkerInLogError
+            return None, tail
         duplicate = self._find_duplicate(segment)
         if duplicate is None:
             try:
                 self._check_expected_leo(expected_leo, tail)
                 self._state.check_producer(segment)
-            except (LogEndOffsetMismatchError, OutOfOrderSequenceError):
+            except (LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidTxnStateError):
                 # Other processes may have appended the segments that it follows.
                 tail = self._state.observe(segment)
                 duplicate = self._find_duplicate(segment)
@@ -278,6 +337,8 @@ class Appender:
                 the segment at the offset was merged or deleted.
             StorageError: the storage does not answer.
         """
+        if segment.markers:
+            return None, self._state.observe(segment)  # the next check finds them
         if segment.producer is not None:
             tail = self._state.observe(segment)
             offset = self._state.duplicate_offset(segment)

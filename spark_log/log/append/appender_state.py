@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
 from spark_log.log.append.derived_files import DerivedFiles
+from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail
 from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
 from spark_log.log.file_names import SegmentName
@@ -56,7 +59,7 @@ class AppenderState:
         return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
 
     def observe(self, segment: StagedSegment) -> LogTail:
-        """List the log; load its producer state too if the segment has a producer.
+        """List the log; load its producer state too if the segment needs it.
 
         Raises:
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
@@ -64,7 +67,7 @@ class AppenderState:
             StorageError: the storage does not answer.
         """
         view = self._directory.observe()
-        if segment.producer is not None:
+        if segment.needs_producers:
             self._producers, view = self._snapshots.producers(view, self._producers)
         return self.update_tail(view)
 
@@ -75,6 +78,7 @@ class AppenderState:
         self._storage_us = max(self._storage_us, view.live.newest_us)
         if self._producers is not None:
             self._producers.set_append_times(view.live.appeared_us, view.live.newest_us)
+            self._producers.transactions.forget_aborted()
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
@@ -120,15 +124,15 @@ class AppenderState:
         self.tail = LogTail(end_offset, tried_ms, SegmentName(base_offset))
         self._derived.on_own_append(segment, base_offset, before.observed_ms)
         summary = SegmentSummary.of_staged(segment, base_offset)
-        self._snapshots.summaries.on_appended(summary, (segment.header,))
+        self._snapshots.summaries.on_appended(summary, segment.headers)
         if self._producers is not None and self._producers.offset == base_offset:
-            self._producers.replay(base_offset, (segment.header,), NOT_LISTED_US)
+            self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
 
     # --- producers -------------------------------------------------------------------------------
 
     def load_producers(self, segment: StagedSegment, tail: LogTail) -> LogTail:
-        """Load the producer state at the log's end if the segment has a producer."""
-        if segment.producer is None or self._producers is not None:
+        """Load the producer state at the log's end if the segment needs it."""
+        if not segment.needs_producers or self._producers is not None:
             return tail
         return self.observe(segment)
 
@@ -144,12 +148,22 @@ class AppenderState:
         assert segment.producer is not None
         return self._producers.is_fenced(segment.producer)
 
+    def missing_markers(
+        self, markers: Sequence[EndTransactionMarker]
+    ) -> tuple[EndTransactionMarker, ...]:
+        """Return the transaction markers that are not in the log."""
+        producers = self._producers
+        assert producers is not None
+        return tuple(marker for marker in markers if not producers.has_marker(marker))
+
     def check_producer(self, segment: StagedSegment) -> None:
         """Check an idempotent append against the producer state of all records before it.
 
         Raises:
             OutOfOrderSequenceError: the producer's append before this one is missing.
             InvalidProducerEpochError: a newer epoch of the producer has written.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it.
         """
         if segment.producer is None:
             return

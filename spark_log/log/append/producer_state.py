@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from spark_log.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+)
+from spark_log.log.append.transaction_index import TransactionIndex
 from spark_log.record import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+
+if TYPE_CHECKING:
+    from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 
 MAX_RUNS: Final = 5
 """Runs kept of one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
@@ -56,11 +64,14 @@ class ProducerAppend:
         producer_id: of the idempotent producer, from `metadata.producer_ids`.
         producer_epoch: of the producer; a newer epoch fences all older ones.
         base_sequence: sequence number of the first record in this partition and epoch, from 0.
+        is_transactional: whether the records belong to the producer's transaction, which a marker
+            ends (`EndTransactionMarker`).
     """
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    is_transactional: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value does not fit the batch header."""
@@ -141,11 +152,14 @@ class ProducerEntry:
         appended_us: when its last batch was appended, or later, by the storage's clock;
             `NOT_LISTED_US` until a listing shows it. Kafka takes the records' timestamps instead,
             which may be of last year.
+        first_transaction_offset: first offset of its open transaction (``currentTxnFirstOffset``);
+            None if no transaction is open. An entry with an open transaction never expires.
     """
 
     epoch: int
     runs: tuple[SequenceRun, ...]
     appended_us: int
+    first_transaction_offset: int | None = None
 
     def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
         """Return the entry with one more run of this epoch."""
@@ -155,7 +169,8 @@ class ProducerEntry:
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
         runs = (*runs, run)[-MAX_RUNS:]
-        return ProducerEntry(self.epoch, runs, max(appended_us, self.appended_us))
+        appended_us = max(appended_us, self.appended_us)
+        return ProducerEntry(self.epoch, runs, appended_us, self.first_transaction_offset)
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
         """Return the offset of an append that ends where the last run ends; None without one.
@@ -176,6 +191,16 @@ class ProducerEntry:
                 return None
         return base_offset if base_offset >= 0 else None
 
+    def is_expired(self, now_us: int, expiration_ms: int) -> bool:
+        """Return whether the producer may be forgotten (KIP-854).
+
+        Args:
+            now_us: the storage's time, or earlier.
+            expiration_ms: ``producer.id.expiration.ms``.
+        """
+        is_old = now_us - self.appended_us >= expiration_ms * 1000
+        return is_old and self.first_transaction_offset is None
+
     @property
     def next_sequence(self) -> int:
         """The next sequence number; 0 in an epoch without a run."""
@@ -186,12 +211,48 @@ class ProducerState:
     """The state of a partition's producers after all records before `offset`.
 
     Attributes:
-        offset: the offset after the last replayed record.
+        transactions: the transactions that they have open, and those that were aborted.
     """
 
-    def __init__(self, offset: int = 0, entries: Iterable[tuple[int, ProducerEntry]] = ()) -> None:
-        self.offset = offset
+    def __init__(
+        self,
+        offset: int = 0,
+        entries: Iterable[tuple[int, ProducerEntry]] = (),
+        transactions: TransactionIndex | None = None,
+    ) -> None:
+        """Start with the state at an offset.
+
+        Args:
+            offset: the offset after the last replayed record.
+            entries: of the producers.
+            transactions: at this offset; None without one.
+        """
+        self.transactions = TransactionIndex(offset) if transactions is None else transactions
         self._entries = dict(entries)
+        self._mark_open()
+
+    @property
+    def offset(self) -> int:
+        """The offset after the last replayed record."""
+        return self.transactions.offset
+
+    @offset.setter
+    def offset(self, offset: int) -> None:
+        self.transactions.offset = offset
+
+    def complete(self, replayed: ProducerState) -> None:
+        """Take the transactions from a state of the same offset that has all of them."""
+        self.transactions = replayed.transactions
+        self._entries = {**replayed._entries, **self._entries}
+        self._mark_open()
+
+    def _mark_open(self) -> None:
+        """Set the open transactions of the entries."""
+        for each in self.transactions.open:
+            entry = self._entries.get(each.producer_id)
+            if entry is not None and entry.first_transaction_offset is None:
+                entry = replace(entry, first_transaction_offset=each.first_offset)
+                self._entries[each.producer_id] = entry
 
     def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yield each producer id and its state, in the order of ids."""
@@ -237,6 +298,15 @@ class ProducerState:
         entry = self._entries.get(append.producer_id)
         return entry is not None and append.producer_epoch < entry.epoch
 
+    def has_marker(self, marker: EndTransactionMarker) -> bool:
+        """Return whether a marker, or a later epoch of its producer, is in the log.
+
+        The records of the marker's transaction have an older epoch than the marker, and the next
+        transaction begins in the marker's epoch, after the marker.
+        """
+        entry = self._entries.get(marker.producer_id)
+        return entry is not None and entry.epoch >= marker.producer_epoch
+
     def check(self, append: ProducerAppend, *, now_us: int, expiration_ms: int, where: str) -> None:
         """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
@@ -251,11 +321,13 @@ class ProducerState:
 
         Raises:
             InvalidProducerEpochError: a newer epoch of the producer has written.
+            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
+                to it.
             OutOfOrderSequenceError: the append does not continue the producer's last one, or a new
                 epoch does not begin with sequence number 0.
         """
         entry = self._entries.get(append.producer_id)
-        if entry is None or now_us - entry.appended_us >= expiration_ms * 1000:
+        if entry is None or entry.is_expired(now_us, expiration_ms):
             return
         producer_id, epoch = append.producer_id, append.producer_epoch
         if self.is_fenced(append):
@@ -265,6 +337,14 @@ class ProducerState:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 current_epoch=entry.epoch,
+            )
+        is_open = entry.first_transaction_offset is not None
+        if is_open and not (append.is_transactional and epoch == entry.epoch):
+            kind = "transactional" if append.is_transactional else "not transactional"
+            raise InvalidTxnStateError(
+                f"{where}: producer {producer_id}, epoch {epoch} appends a batch that is {kind}, "
+                f"but its transaction of epoch {entry.epoch} is open since offset "
+                f"{entry.first_transaction_offset}. Put the marker of this transaction first"
             )
         expected = entry.next_sequence if epoch == entry.epoch else 0
         if append.base_sequence != expected:
@@ -285,9 +365,10 @@ class ProducerState:
                 appends may still be retried.
             expiration_ms: ``producer.id.expiration.ms``.
         """
-        oldest_us = now_us - expiration_ms * 1000
-        kept = (pair for pair in self._entries.items() if pair[1].appended_us > oldest_us)
-        return ProducerState(self.offset, kept)
+        kept = (
+            pair for pair in self._entries.items() if not pair[1].is_expired(now_us, expiration_ms)
+        )
+        return ProducerState(self.offset, kept, self.transactions.copy())
 
     def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
         """Set the times of appends that are `NOT_LISTED_US`, by a listing that began after them.
@@ -304,19 +385,20 @@ class ProducerState:
     def _replay_batch(
         self, header: BatchHeader, base_offset: int, end_offset: int, appended_us: int
     ) -> None:
-        run = None
-        if header.base_sequence != NO_SEQUENCE and not header.is_control:
-            run = SequenceRun(header.base_sequence, base_offset, end_offset - base_offset)
-        self._add(header.producer_id, header.producer_epoch, run, appended_us)
-
-    def _add(self, producer_id: int, epoch: int, run: SequenceRun | None, appended_us: int) -> None:
+        producer_id, epoch = header.producer_id, header.producer_epoch
         entry = self._entries.get(producer_id)
+        first_offset = None if entry is None else entry.first_transaction_offset
         if entry is None or entry.epoch != epoch:
             # The epoch may also be an older one: it may write when the newer entry has expired.
-            entry = ProducerEntry(epoch, (), appended_us)
-        entry = (
-            replace(entry, appended_us=max(appended_us, entry.appended_us))
-            if run is None
-            else entry.with_run(run, appended_us)
-        )
+            entry = ProducerEntry(epoch, (), appended_us, first_offset)
+        if header.base_sequence != NO_SEQUENCE and not header.is_control:
+            run = SequenceRun(header.base_sequence, base_offset, end_offset - base_offset)
+            entry = entry.with_run(run, appended_us)
+        else:
+            entry = replace(entry, appended_us=max(appended_us, entry.appended_us))
+        if header.is_transactional:
+            self.transactions.on_batch(header, base_offset)
+            opened = self.transactions.open_of(producer_id)
+            first_offset = None if opened is None else opened.first_offset
+            entry = replace(entry, first_transaction_offset=first_offset)
         self._entries[producer_id] = entry

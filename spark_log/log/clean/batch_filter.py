@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.clean.cleaned_transaction_metadata import RetainedMarkers
 from spark_log.log.clean.offset_map import OffsetMap
+from spark_log.log.clean.retained_markers import RetainedMarkers
 from spark_log.record import NO_TIMESTAMP, BatchHeader, batch_crc32c, bool_array, times_us_of
 
 
@@ -96,8 +96,7 @@ class BatchFilter:
         tombstones = self._tombstones(records)
         removable = []
         for header, start, end in zip(headers, starts, ends, strict=True):
-            rows = records.slice(start, end - start) if header.is_control else records
-            removable.append(not self._markers.must_retain(header, rows))
+            removable.append(not self._markers.must_retain(header))
             if header.is_control:
                 kept[start:end] = not (removable[-1] and self._is_past_horizon(header, base_offset))
             elif tombstones is not None and self._is_past_horizon(header, base_offset):

@@ -28,11 +28,8 @@ from itertools import groupby
 import pyarrow as pa
 
 from spark_log.errors import NotFoundError
+from spark_log.log.append import OpenTransaction, TransactionIndex
 from spark_log.log.clean.batch_filter import BatchFilter
-from spark_log.log.clean.cleaned_transaction_metadata import (
-    CleanedTransactionMetadata,
-    read_transactions,
-)
 from spark_log.log.clean.compacted_segment import (
     CompactedSegment,
     OnProgress,
@@ -43,6 +40,7 @@ from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.merger import live_batches
 from spark_log.log.clean.offset_map import OffsetMap
+from spark_log.log.clean.retained_markers import read_transactions
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.record import BatchHeader
@@ -125,7 +123,7 @@ def compact(
         for segment in view.live.segments[len(readers) :]
     )
     transactions, row_counts = read_transactions(readers, following)
-    readers = _decided(readers, transactions.first_unstable_offset)
+    readers = _decided(readers, transactions.first_open)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
     if end_offset <= found.first_dirty_offset:
@@ -189,16 +187,16 @@ def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[OpenSegment
     return readers
 
 
-def _decided(readers: list[OpenSegment], undecided_offset: int | None) -> list[OpenSegment]:
+def _decided(readers: list[OpenSegment], undecided: OpenTransaction | None) -> list[OpenSegment]:
     """Return the segments before the one in which the first undecided transaction begins."""
-    if undecided_offset is None:
+    if undecided is None:
         return readers
-    return [each for each in readers if each[1].end_offset <= undecided_offset]
+    return [each for each in readers if each[1].end_offset <= undecided.first_offset]
 
 
 def _add_keys(
     offset_map: OffsetMap,
-    transactions: CleanedTransactionMetadata,
+    transactions: TransactionIndex,
     segment_base_offset: int,
     headers: tuple[BatchHeader, ...],
     records: pa.RecordBatch,

@@ -1,6 +1,7 @@
 from .identities import SegmentIdentities as SegmentIdentities
 from .index_builder import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .index_builder import IndexBuilder as IndexBuilder
+from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
 from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .offset_index import OffsetIndex as OffsetIndex

@@ -51,6 +51,11 @@ class SegmentFile(ABC):
     schema: pa.Schema
     size_bytes: int
 
+    @property
+    @abstractmethod
+    def is_in_memory(self) -> bool:
+        """Whether no request will be made: the file is mapped, or small and was read whole."""
+
     @abstractmethod
     def message(self, ordinal: int) -> memoryview:
         """Return the Arrow message of a batch: the bytes in front of its body."""
@@ -109,6 +114,10 @@ class _MappedFile(SegmentFile):
         arrow_ipc.check_blocks(self.blocks, self.size_bytes - footer)
         self._reader = ipc.open_file(buffer, options=ipc.IpcReadOptions(use_threads=False))
         self.schema = self._reader.schema
+
+    @property
+    def is_in_memory(self) -> bool:
+        return True
 
     def forget(self) -> None:
         self._store.release_memory(self._buffer)
@@ -174,6 +183,10 @@ class _RangedFile(SegmentFile):
         self.size_bytes = size_bytes
         self._tail = _Range(self.size_bytes - int(tail.size), tail)
         self._recent = _NOTHING
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self._tail.start == 0
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]

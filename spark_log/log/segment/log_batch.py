@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -10,6 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of
+
+IsAborted = Callable[[BatchHeader, int], bool]
+"""Tells of a batch header and the batch's base offset whether its transaction was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class LogBatch:
         is_control: whether the rows are control records, which users never get.
         segment_base_offset: base of the column ``offset_delta``.
         stored_bytes: stored size of the Arrow batch that contains the records.
+        is_aborted: whether the rows belong to aborted transactions, if the read asked for this.
     """
 
     base_offset: int
@@ -34,6 +38,7 @@ class LogBatch:
     is_control: bool
     segment_base_offset: int
     stored_bytes: int
+    is_aborted: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -60,10 +65,12 @@ def cut_batches(
     start_offset: int,
     end_offset: int | None,
     stored_bytes: int,
+    is_aborted: IsAborted | None = None,
 ) -> Iterator[LogBatch]:
     """Yield the records of an Arrow batch between two offsets.
 
-    Each `LogBatch` covers consecutive headers of the same leader epoch and attributes.
+    Each `LogBatch` covers consecutive headers of the same leader epoch and attributes, which are
+    aborted or not.
 
     Args:
         headers: all headers of the Arrow batch.
@@ -72,9 +79,10 @@ def cut_batches(
         start_offset: records before it are left out.
         end_offset: records at and after it are left out; None leaves out none.
         stored_bytes: stored size of the Arrow batch.
+        is_aborted: tells whether a batch was aborted; None does not ask.
     """
     row = 0
-    for run in _runs(headers):
+    for run, aborted in _runs(headers, segment_base_offset, is_aborted):
         count = sum(header.record_count for header in run)
         batch = LogBatch(
             segment_base_offset + run[0].base_offset_delta,
@@ -84,6 +92,7 @@ def cut_batches(
             run[0].is_control,
             segment_base_offset,
             stored_bytes,
+            aborted,
         )
         row += count
         end = segment_base_offset + run[-1].last_offset_delta + 1
@@ -93,12 +102,23 @@ def cut_batches(
             yield batch
 
 
-def _runs(headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
-    if len(headers) == 1:
-        yield headers
+def _runs(
+    headers: Sequence[BatchHeader], segment_base_offset: int, is_aborted: IsAborted | None
+) -> Iterator[tuple[Sequence[BatchHeader], bool]]:
+    """Yield runs of headers that are read alike, and whether they were aborted."""
+    if is_aborted is None:
+        if len(headers) == 1:
+            yield headers, False
+            return
+        for _, run in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
+            yield list(run), False
         return
-    for _, run in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
-        yield list(run)
+    aborted = [is_aborted(each, segment_base_offset + each.base_offset_delta) for each in headers]
+    for (_, _, was_aborted), pairs in groupby(
+        zip(headers, aborted, strict=True),
+        key=lambda pair: (pair[0].attributes, pair[0].leader_epoch, pair[1]),
+    ):
+        yield [header for header, _ in pairs], was_aborted
 
 
 def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pyarrow.compute as pc
 
-from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
@@ -34,11 +34,17 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
     while True:
         summaries, view = log.segments(view)
         found = None
-        with suppress(OffsetOutOfRangeError):
+        with suppress(OffsetOutOfRangeError, NotFoundError):
             largest_us = _largest_us(log, view, summaries)
+            if largest_us is not None:
+                found = log.offset_for_time(largest_us, view)
+            if found is None and largest_us is not None:
+                # It may be the timestamp of a transaction's marker.
+                largest_us = _largest_of_records(log, view, summaries)
+                if largest_us is not None:
+                    found = log.offset_for_time(largest_us, view)
             if largest_us is None:
                 return None
-            found = log.offset_for_time(largest_us, view)
         if found is not None:
             return found
         before, view = view, log.observe()
@@ -68,6 +74,36 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
             known = () if largest_us is None else (largest_us,)
             largest_us = max((*known, *times_us), default=None)
     return largest_us
+
+
+def _largest_of_records(
+    log: PartitionLog, view: LogView, summaries: list[SegmentSummary]
+) -> int | None:
+    """Return the largest timestamp of a view (µs since the epoch) without that of markers.
+
+    Opens segments in the order of their largest timestamps, until none can have a later record.
+
+    Raises:
+        NotFoundError: a segment was deleted meanwhile.
+    """
+    times = [each.max_timestamp_us for each in summaries]
+    found_us: list[int] = []
+    for at in sorted(range(len(times)), key=times.__getitem__, reverse=True):
+        if found_us and times[at] <= max(found_us):
+            break
+        segment = view.live.segments[at]
+        if segment.start_offset > segment.name.base_offset:
+            found_us += _times_us(log, segment.start_offset, summaries[at].end_offset)
+            continue
+        reader = log.files.open_listed(segment, view.observed_ms)
+        found_us += [
+            header.max_timestamp_us
+            for _, headers in reader.all_headers()
+            for header in headers
+            if header.record_count and not header.is_control
+        ]
+        log.files.check_unchanged(reader, view.observed_ms)
+    return max(found_us, default=None)
 
 
 def _parts(view: LogView) -> set[tuple[SegmentName, int]]:

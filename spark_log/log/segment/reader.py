@@ -21,7 +21,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.headers import SegmentHeaders, corrupt_segment
 from spark_log.log.segment.indexes import SegmentIndexes
-from spark_log.log.segment.log_batch import LogBatch, cut_batches
+from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.log.segment.records import SegmentRecords
 from spark_log.log.segment.search import BatchSearch
 from spark_log.record import (
@@ -130,6 +130,11 @@ class SegmentReader:
         """Size of the file."""
         return self._file.size_bytes
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether reading it makes no request: it is mapped, or small and was read when opened."""
+        return self._file.is_in_memory
+
     @cached_property
     def end_offset(self) -> int:
         """The offset after the last one that the segment contains or, if rewritten, covers.
@@ -228,6 +233,7 @@ class SegmentReader:
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
+        is_aborted: IsAborted | None = None,
     ) -> Iterator[LogBatch]:
         """Yield the records from ``start_offset`` to before ``end_offset``, batch by batch.
 
@@ -244,6 +250,8 @@ class SegmentReader:
             columns: of `RECORD_SCHEMA`, in this order; None for all. If the file has no checksums
                 of single columns, all columns are decoded to check that of the batch.
             check_crcs: whether to check checksums.
+            is_aborted: tells of a batch header and its base offset whether the batch was aborted;
+                None sets `LogBatch.is_aborted` nowhere.
 
         Raises:
             CorruptRecordError: a batch is damaged; has file and position. Records yielded before
@@ -265,7 +273,7 @@ class SegmentReader:
                 return
             previous = headers[-1]
             batch = records(ordinal)
-            yield from self._cut(ordinal, headers, batch, start_offset, end_offset)
+            yield from self._cut(ordinal, headers, batch, start_offset, end_offset, is_aborted)
         # The search decided where to end, by headers. In a file of an earlier version nothing has
         # checked them.
         if behind < self.batch_count and not self._headers.read(behind - 1).are_checked:
@@ -312,6 +320,7 @@ class SegmentReader:
         records: pa.RecordBatch,
         start_offset: int,
         end_offset: int | None,
+        is_aborted: IsAborted | None = None,
     ) -> Iterator[LogBatch]:
         return cut_batches(
             headers,
@@ -320,6 +329,7 @@ class SegmentReader:
             start_offset=start_offset,
             end_offset=end_offset,
             stored_bytes=self._blocks[ordinal].body_bytes,
+            is_aborted=is_aborted,
         )
 
     def _check_identity(self, topic_id: str, partition: int) -> None:

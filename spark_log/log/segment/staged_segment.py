@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from spark_log.log.append import ProducerAppend
+from spark_log.log.append import EndTransactionMarker, ProducerAppend
 from spark_log.log.file_names import SegmentName
 from spark_log.record import NO_SEQUENCE, BatchHeader
 from spark_log.storage import StagedFile
@@ -21,6 +21,7 @@ class StagedSegment:
         record_count: number of records, and so of offsets that the segment will take.
         last_header: header of its last batch.
         producer: of an idempotent append; None for another.
+        markers: the transaction markers, if these are what the segment has; else empty.
         min_timestamp_us: smallest timestamp of its records, microseconds since the epoch.
         max_timestamp_us: largest timestamp of its records, microseconds since the epoch.
     """
@@ -31,6 +32,7 @@ class StagedSegment:
         append_id: str,
         record_count: int,
         last_header: BatchHeader,
+        control_headers: Sequence[BatchHeader],
         index_bytes: bytes,
         time_index_bytes: bytes,
         *,
@@ -46,12 +48,17 @@ class StagedSegment:
         self.append_id = append_id
         self.record_count = record_count
         self.last_header = last_header
+        self._control_headers = tuple(control_headers)
+        markers = map(EndTransactionMarker.of_header, control_headers)
+        self.markers = tuple(marker for marker in markers if marker is not None)
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
     @property
-    def header(self) -> BatchHeader:
-        """One batch header for all records of the segment, for the producer state."""
-        return replace(
+    def headers(self) -> tuple[BatchHeader, ...]:
+        """The batch headers for the producer state: one for all records; all of markers."""
+        if self._control_headers:
+            return self._control_headers
+        header = replace(
             self.last_header,
             base_offset_delta=0,
             last_offset_delta=self.record_count - 1,
@@ -59,6 +66,12 @@ class StagedSegment:
             max_timestamp_us=self.max_timestamp_us,
             record_count=self.record_count,
         )
+        return (header,)
+
+    @property
+    def needs_producers(self) -> bool:
+        """Whether the producer state of the log before it decides whether it may be appended."""
+        return self.producer is not None or bool(self.markers)
 
     def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the index files. A small segment has none."""

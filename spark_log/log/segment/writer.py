@@ -12,7 +12,13 @@ from spark_log.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from spark_log.log.append import LogValidator, ProducerAppend, sequence_after
+from spark_log.log.append import (
+    EndTransactionMarker,
+    LogValidator,
+    ProducerAppend,
+    marker_records,
+    sequence_after,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_segment import StagedSegment
@@ -109,6 +115,7 @@ class SegmentWriter:
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
+        self._control_headers: tuple[BatchHeader, ...] = ()
 
     @property
     def record_count(self) -> int:
@@ -170,9 +177,44 @@ class SegmentWriter:
                 producer_epoch=self._producer.producer_epoch,
                 base_sequence=sequence_after(self._producer.base_sequence, self._next_delta),
             )
+            if self._producer.is_transactional:
+                transactional = header.attributes | BatchHeader.TRANSACTIONAL_BIT
+                header = replace(header, attributes=transactional)
         header = replace(header, crc32c=batch_crc32c(header, records))
         self._write(records, [header], int(times_us.min()))
         return header
+
+    def write_markers(self, markers: Sequence[EndTransactionMarker], timestamp_us: int) -> None:
+        """Write transaction markers, each as a control batch, in one Arrow batch.
+
+        They are all that the segment may have.
+
+        Args:
+            markers: at least one.
+            timestamp_us: of the control records, microseconds since the epoch.
+
+        Raises:
+            StorageFullError: no part of the segment will be visible.
+        """
+        records = marker_records(markers, timestamp_us)
+        headers = []
+        for row, marker in enumerate(markers):
+            header = BatchHeader(
+                base_offset_delta=row,
+                last_offset_delta=row,
+                leader_epoch=self._leader_epoch,
+                attributes=marker.attributes,
+                crc32c=0,
+                base_timestamp_us=timestamp_us,
+                max_timestamp_us=timestamp_us,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                base_sequence=NO_SEQUENCE,
+                record_count=1,
+            )
+            headers.append(replace(header, crc32c=batch_crc32c(header, records.slice(row, 1))))
+        self._write(records, headers, timestamp_us)
+        self._control_headers = tuple(headers)
 
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
         """Write batches of the log as one Arrow batch that keeps their headers.
@@ -226,6 +268,7 @@ class SegmentWriter:
             append_id,
             self._next_delta,
             self._last_header,
+            self._control_headers,
             *self._indexes.files(append_id),
             producer=self._producer,
             # A compacted segment may have no records:

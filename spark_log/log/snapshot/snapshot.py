@@ -11,15 +11,24 @@ producers whose records were deleted is in the newest snapshot alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google_crc32c import extend
 from pyarrow import ipc
 
-from spark_log.log.append import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.append import (
+    AbortedTransaction,
+    OpenTransaction,
+    ProducerEntry,
+    ProducerState,
+    SequenceRun,
+    TransactionIndex,
+)
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.record import (
@@ -28,8 +37,10 @@ from spark_log.record import (
     TIMESTAMP_TYPE,
     BatchHeader,
     array_crc32c,
+    int_array,
     ints_of,
     latest_timestamp_us,
+    nullable_int_array,
 )
 
 _SEGMENT_TYPE = pa.struct(
@@ -72,6 +83,10 @@ _IDS_KEY = b"spark_log.append_ids"
 """Key of the append ids in the batch's custom metadata. They are not a column, since earlier
 versions require exactly the columns above: they would take the snapshot for damaged and lose the
 producer state in it."""
+
+_TRANSACTIONS_KEY = b"spark_log.transactions"
+"""Key of the transactions, beside the append ids for the same reason. A snapshot without it says
+nothing of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +167,11 @@ class Snapshot:
 
     def to_buffer(self, *, topic_id: str, partition: int) -> pa.Buffer:
         """Return the content of the snapshot file."""
-        producers = [_producer_row(*pair) for pair in self.producers.entries()]
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array([self.offset], pa.int64()),
+                int_array([self.offset], pa.int64()),
                 _in_one_row(_segment_column(self.segments)),
-                _in_one_row(pa.array(producers, _PRODUCER_TYPE)),
+                _in_one_row(_producer_column(tuple(self.producers.entries()))),
             ],
             schema=SNAPSHOT_SCHEMA,
         )
@@ -172,9 +186,17 @@ class Snapshot:
         with ipc.new_file(sink, schema) as writer:
             writer.write_batch(
                 batch.replace_schema_metadata(metadata),
-                custom_metadata={_IDS_KEY: _encode_ids(self.segments)},
+                custom_metadata=self._custom_metadata(),
             )
         return sink.getvalue()
+
+    def _custom_metadata(self) -> dict[bytes, bytes]:
+        ids = ",".join(each.append_id for each in self.segments)
+        metadata = {_IDS_KEY: _with_checksum(ids)}
+        transactions = self.producers.transactions
+        if transactions.is_complete:
+            metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(transactions))
+        return metadata
 
     @classmethod
     def from_buffer(cls, data: pa.Buffer, *, topic_id: str, partition: int) -> Snapshot:
@@ -206,18 +228,60 @@ class Snapshot:
         (offset,) = batch.column("offset").to_pylist()
         (producers,) = batch.column("producers").to_pylist()
         segments = batch.column("segments").flatten()
-        ids = _decode_ids((custom_metadata or {}).get(_IDS_KEY), len(segments))
+        custom_metadata = custom_metadata or {}
+        ids = _decode_ids(custom_metadata.get(_IDS_KEY), len(segments))
+        transactions = _decode_transactions(custom_metadata.get(_TRANSACTIONS_KEY), offset)
         return cls(
             offset,
             tuple(_segments(segments, ids)),
-            ProducerState(offset, map(_producer, producers)),
+            ProducerState(offset, map(_producer, producers), transactions),
         )
 
 
-def _encode_ids(segments: Sequence[SegmentSummary]) -> bytes:
-    """Return a checksum, a colon, and the segments' append ids in order, separated by commas."""
-    ids = ",".join(each.append_id for each in segments).encode()
-    return b"%08x:" % extend(0, ids) + ids
+def _with_checksum(text: str) -> bytes:
+    """Return the CRC-32C of a text in hexadecimal digits, a colon, and the text."""
+    data = text.encode()
+    return b"%08x:" % extend(0, data) + data
+
+
+def _checked(value: bytes, what: str) -> str:
+    """Return the text behind a checksum.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    crc32c, _, data = value.partition(b":")
+    if crc32c != b"%08x" % extend(0, data):
+        raise ValueError(f"the checksum of its {what} does not fit")
+    return data.decode()
+
+
+def _encode_transactions(transactions: TransactionIndex) -> str:
+    open_ones = [
+        [each.producer_id, each.producer_epoch, each.first_offset] for each in transactions.open
+    ]
+    aborted = [
+        [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
+    ]
+    content = {"open": open_ones, "aborted": aborted, "unlisted": transactions.unlisted}
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _decode_transactions(value: bytes | None, offset: int) -> TransactionIndex:
+    """Return the transactions at an offset; an incomplete index if there is no value.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    if value is None:
+        return TransactionIndex(offset, is_complete=False)
+    content = json.loads(_checked(value, "transactions"))
+    return TransactionIndex(
+        offset,
+        open_transactions=(OpenTransaction(*each) for each in content["open"]),
+        aborted=(AbortedTransaction(*each) for each in content["aborted"]),
+        unlisted=((start, end) for start, end in content["unlisted"]),
+    )
 
 
 def _decode_ids(value: bytes | None, count: int) -> list[str]:
@@ -228,10 +292,9 @@ def _decode_ids(value: bytes | None, count: int) -> list[str]:
     """
     if value is None:
         return [""] * count
-    crc32c, _, joined = value.partition(b":")
-    ids = joined.decode("utf-8", "replace").split(",") if count else []
-    if crc32c != b"%08x" % extend(0, joined) or len(ids) != count:
-        raise ValueError("the checksum of its append ids does not fit")
+    ids = _checked(value, "append ids").split(",") if count else []
+    if len(ids) != count:
+        raise ValueError(f"it has {len(ids)} append ids for {count} segments")
     return ids
 
 
@@ -258,11 +321,11 @@ def _readable(schema: pa.Schema) -> pa.Schema:
 
 
 def _in_one_row(items: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+    return pa.ListArray.from_arrays(int_array([0, len(items)], pa.int32()), items)
 
 
 def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
-    columns = {
+    columns: dict[str, list[int] | list[int | None]] = {
         "base_offset": [summary.name.base_offset for summary in summaries],
         "last_offset": [summary.name.last_offset for summary in summaries],
         "generation": [summary.name.generation for summary in summaries],
@@ -272,9 +335,7 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
         "min_timestamp": [summary.min_timestamp_us for summary in summaries],
         "max_timestamp": [summary.max_timestamp_us for summary in summaries],
     }
-    fields = _SEGMENT_TYPE.fields
-    arrays = [pa.array(columns[field.name], field.type) for field in fields]
-    return pa.StructArray.from_arrays(arrays, fields=fields)
+    return _struct_array(_SEGMENT_TYPE, columns)
 
 
 def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[SegmentSummary]:
@@ -294,20 +355,39 @@ def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, .
     return zip(*values, strict=True)
 
 
-def _producer_row(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
-    return {
-        "producer_id": producer_id,
-        "producer_epoch": entry.epoch,
-        "appended": entry.appended_us,
-        "runs": [
-            {
-                "base_sequence": run.base_sequence,
-                "base_offset": run.base_offset,
-                "record_count": run.record_count,
-            }
-            for run in entry.runs
-        ],
+def _producer_column(entries: tuple[tuple[int, ProducerEntry], ...]) -> pa.StructArray:
+    runs = [run for _, entry in entries for run in entry.runs]
+    ends = np.cumsum([0, *(len(entry.runs) for _, entry in entries)])
+    run_columns = {
+        "base_sequence": [run.base_sequence for run in runs],
+        "base_offset": [run.base_offset for run in runs],
+        "record_count": [run.record_count for run in runs],
     }
+    columns = {
+        "producer_id": [producer_id for producer_id, _ in entries],
+        "producer_epoch": [entry.epoch for _, entry in entries],
+        "appended": [entry.appended_us for _, entry in entries],
+    }
+    lists = pa.ListArray.from_arrays(
+        int_array(ends, pa.int32()), _struct_array(_RUN_TYPE, run_columns)
+    )
+    return _struct_array(_PRODUCER_TYPE, columns, {"runs": lists})
+
+
+def _struct_array(
+    of_type: pa.StructType,
+    columns: Mapping[str, list[int] | list[int | None]],
+    others: Mapping[str, pa.Array] | None = None,
+) -> pa.StructArray:
+    """Return a struct array from columns of numbers, and other columns that are arrays already."""
+    arrays = dict(others or {})
+    for name, values in columns.items():
+        kind = of_type.field(name).type
+        is_time = pa.types.is_timestamp(kind)
+        array = nullable_int_array(values, pa.int64() if is_time else kind)
+        arrays[name] = array.view(kind) if is_time else array
+    fields = of_type.fields
+    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
 
 
 def _producer(row: dict[str, Any]) -> tuple[int, ProducerEntry]:

@@ -159,6 +159,30 @@ class Snapshots:
                     ahead_of = view.log_end_offset
             view = self._directory.observe()
 
+    def transactions(
+        self, view: LogView, state: ProducerState | None = None
+    ) -> tuple[ProducerState, LogView]:
+        """Return the state of `producers` with all transactions at the end of a view.
+
+        The newest snapshot may be of a version that knew no transactions. Then the headers of all
+        segments are read.
+
+        Args:
+            view: of the log.
+            state: an earlier state, which is updated; None begins with the newest snapshot.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        state, view = self.producers(view, state)
+        while not state.transactions.is_complete:
+            replayed, view = self.producers(view, ProducerState(view.log_start_offset))
+            state, view = self.producers(view, state)
+            if state.offset == replayed.offset and replayed.transactions.is_complete:
+                state.complete(replayed)
+        state.transactions.log_start_offset = view.log_start_offset
+        return state, view
+
     # --- writing ---------------------------------------------------------------------------------
 
     def segments_until_due(self, view: LogView) -> int:
@@ -194,7 +218,7 @@ class Snapshots:
             StorageError: the snapshot was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        state, view = self.producers(view or self._directory.observe(), self._state)
+        state, view = self.transactions(view or self._directory.observe(), self._state)
         self._state = None
         summaries, view = self.segments(view)
         return self._write(state, summaries, view)
@@ -225,6 +249,8 @@ class Snapshots:
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
     ) -> Snapshot:
         directory = self._directory
+        ends = [each.end_offset for each in summaries if each.end_offset <= state.offset]
+        state.transactions.compact([view.log_start_offset, *ends])
         snapshot = Snapshot(
             state.offset,
             tuple(summary for summary in summaries if summary.end_offset <= state.offset),
@@ -305,7 +331,8 @@ class Snapshots:
                 continue
             state = ProducerState(start)
             if snapshot is not None and (covers_start or not start):
-                state = ProducerState(snapshot.offset, snapshot.producers.entries())
+                known = snapshot.producers
+                state = ProducerState(snapshot.offset, known.entries(), known.transactions.copy())
             elif start:
                 self._warn_of_unknown_producers(start)
         return state, view

@@ -114,6 +114,8 @@ class ProducerCheck:
 
     def _check_runs(self, segment: LiveSegment, header: BatchHeader, start: int, end: int) -> None:
         """Check the runs of sequence numbers at a batch's offsets."""
+        if header.producer_id == NO_PRODUCER_ID and not header.record_count:
+            return  # it stands at the end of a compacted segment, for batches that were removed
         for run, producer_id in self._runs_over(start, end):
             entry = self._said[producer_id]
             said = (
@@ -141,8 +143,9 @@ class ProducerCheck:
         """Check that each producer has a header. Only if the log has all headers from offset 0."""
         for producer_id, entry in self._said.items():
             is_expired_or_compacted = self._may_expire(entry.appended_us, self._rewritten_us) or (
-                # A compaction removed its batches: it has later ones, after the snapshot.
-                bool(entry.runs) and entry.runs[-1].end_offset <= self._compacted_to
+                # A compaction removed its batches, or its marker: later ones are in the log.
+                self._compacted_to > 0
+                and all(run.end_offset <= self._compacted_to for run in entry.runs[-1:])
             )
             if (producer_id, entry.epoch) not in self._seen and not is_expired_or_compacted:
                 self._add_problem(producer_id, f"has no records of epoch {entry.epoch}")

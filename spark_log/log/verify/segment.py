@@ -25,7 +25,7 @@ from spark_log.log.segment import (
 )
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.record import NO_TIMESTAMP, BatchHeader
+from spark_log.record import NO_TIMESTAMP, BatchHeader, ControlRecordType
 
 _FILE_BEGIN = b"ARROW1\0\0"
 
@@ -164,6 +164,8 @@ class SegmentCheck:
                 self._record_batch(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
                 previous = headers[-1]
+                problem = _marker_problem(headers, records)
+                finding = None if problem is None else self._damaged(problem)
             except CorruptRecordError as error:
                 finding, previous = self._damaged(error.message), None
             yield finding, reader.block(ordinal).end
@@ -288,3 +290,24 @@ class SegmentCheck:
         self.is_sound = False
         reason = message.removeprefix(self._path).lstrip(", :")
         return Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, reason)
+
+
+def _marker_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -> str | None:
+    """Return what is wrong with the transaction markers of an Arrow batch; None if all are right.
+
+    Header and key say how the transaction ended. A marker without a record was compacted.
+    """
+    row = 0
+    for header in headers:
+        if header.marker is not None and header.record_count:
+            keys = records.column("key").slice(row, header.record_count)
+            types = [ControlRecordType.of_key(key.as_py()) for key in keys]
+            if types != [header.marker]:
+                names = ", ".join("no marker" if each is None else each.name for each in types)
+                return (
+                    f"the header of the control batch {header.base_offset_delta} offsets into the "
+                    f"segment says {header.marker.name}, its record says {names}. Restore the file "
+                    f"from a copy"
+                )
+        row += header.record_count
+    return None

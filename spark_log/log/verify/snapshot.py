@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
+from spark_log.log.append import TransactionIndex
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.producers import ProducerCheck
+from spark_log.log.verify.transactions import transactions_problem
 from spark_log.record import BatchHeader
 from spark_log.storage import FileInfo
 
@@ -61,6 +63,9 @@ class SnapshotCheck:
             first_offset=log_start_offset,
             expiration_ms=log.config.producer_id_expiration_ms,
         )
+        self._transactions = TransactionIndex(log_start_offset)
+        self._compacted_until = log_start_offset
+        self._has_all_headers = False
 
     @property
     def offset(self) -> int:
@@ -81,19 +86,33 @@ class SnapshotCheck:
     ) -> None:
         """Replay headers of a live segment, in offset order."""
         if self._damage is None:
+            headers = list(headers)
             self._producers.replay(segment, base_offset, headers)
+            if segment.name.is_compacted and segment.end_offset is not None:
+                self._compacted_until = max(self._compacted_until, segment.end_offset)
+            if segment.start_offset < self._offset:
+                # Batches before it are in the compacted segment that comes first, or were removed.
+                replayed_to = max(self._transactions.offset, segment.start_offset)
+                self._transactions.offset = replayed_to
+                before = self._offset - base_offset
+                known = [each for each in headers if each.last_offset_delta < before]
+                self._transactions.replay(base_offset, known)
 
     def findings(
         self,
         summaries: Mapping[SegmentName, SegmentSummary],
         log_end_offset: int | None,
+        *,
+        has_all_headers: bool,
     ) -> Iterator[Finding]:
         """Yield what is wrong, after all headers were replayed.
 
         Args:
             summaries: the true summaries of the sound segments.
             log_end_offset: the log end offset, read after the snapshot; None if it is not known.
+            has_all_headers: whether every segment of the log is sound.
         """
+        self._has_all_headers = has_all_headers
         if not self._is_unchanged():
             return
         if self._damage is not None:
@@ -114,6 +133,8 @@ class SnapshotCheck:
         ]
         problems = sorted(self._producers.problems().items())
         wrong += [f"its producer {producer_id}: {problem}" for producer_id, problem in problems]
+        if self._transactions_problem is not None:
+            wrong.append(f"its transactions: {self._transactions_problem}")
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             message = f"{wrong[0]}{more}"
@@ -149,6 +170,11 @@ class SnapshotCheck:
             ),
             self._producers.corrected(),
         )
+        transactions = self._snapshot.producers.transactions
+        if self._transactions_problem is not None:
+            # It says nothing of transactions then: readers find them in the headers.
+            transactions = TransactionIndex(self._offset, is_complete=False)
+        snapshot.producers.transactions = transactions
         files = self._log.files
         data = snapshot.to_buffer(topic_id=files.topic_id, partition=files.partition)
         try:
@@ -186,6 +212,15 @@ class SnapshotCheck:
                 f"before a repair"
             )
         return self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
+
+    @property
+    def _transactions_problem(self) -> str | None:
+        """What is wrong with the snapshot's transactions; None also if this cannot be known."""
+        said = self._snapshot.producers.transactions
+        is_known = self._has_all_headers and self._transactions.offset == self._offset
+        if not (is_known and said.is_complete):
+            return None
+        return transactions_problem(said, self._transactions, self._compacted_until)
 
     @property
     def _had_deleted_producers(self) -> bool:

@@ -23,6 +23,7 @@ from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.segment import SegmentCheck
 from spark_log.log.verify.snapshot import SnapshotCheck
 from spark_log.log.verify.stray_files import StrayFiles
+from spark_log.log.verify.transactions import LateBatches
 from spark_log.record import BatchHeader
 from spark_log.storage import FileInfo
 
@@ -59,6 +60,8 @@ class Verifier:
         self._ends: dict[SegmentName, int | None] = {}
         self._summaries: dict[SegmentName, SegmentSummary] = {}
         self._owners: dict[str, SegmentName] = {}
+        self._late = LateBatches()
+        self._late_problems: list[str] = []
         self.segments = 0
         self.records = 0
         self.size_bytes = 0
@@ -86,7 +89,9 @@ class Verifier:
         found = [
             (snapshot, finding)
             for snapshot in self._snapshots
-            for finding in snapshot.findings(self._summaries, end_offset)
+            for finding in snapshot.findings(
+                self._summaries, end_offset, has_all_headers=not has_errors
+            )
         ]
         has_all_producers = any(snapshot.has_all_producers for snapshot in self._snapshots)
         # A snapshot that tells of a lost end is evidence, and no repair brings the segments back.
@@ -141,6 +146,11 @@ class Verifier:
         except NotFoundError:
             return  # rewritten and freed meanwhile; if not, `_chain` reports a gap
         yield from found
+        for problem in self._late_problems:
+            yield Finding(
+                self._directory.file_path(name.log), FindingKind.LATE_BATCH, Severity.ERROR, problem
+            )
+        self._late_problems = []
         self._ends[name] = check.end_offset
         summary = check.summary()
         if summary is not None:
@@ -170,6 +180,7 @@ class Verifier:
         """Pass the headers of a live segment to the snapshots; segments are read in order."""
         segment = self._live.get(name)
         if segment is not None:
+            self._late_problems += self._late.replay(name.base_offset, headers)
             for snapshot in self._snapshots:
                 snapshot.replay(segment, name.base_offset, headers)
 

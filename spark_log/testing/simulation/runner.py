@@ -28,6 +28,8 @@ from spark_log.testing.simulation.log.simulation import (
 from spark_log.testing.simulation.offsets.rules import OFFSETS_RULES
 from spark_log.testing.simulation.offsets.simulation import simulate_offsets
 from spark_log.testing.simulation.offsets.world import OFFSETS_SOUND
+from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
+from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
 _CHUNK = 50
 """Number of seeds that a process runs before it reports."""
@@ -77,9 +79,12 @@ SUBJECTS: Final = {
     "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
     "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
     "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
+    "transactions": Subject(
+        simulate_transactions, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
+    ),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics."""
+the deletion of topics, transactions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tests.log.support import (
     segment_bytes,
 )
 from tests.record.samples import numbered, row
+from tests.transactions import TransactionWriter
 
 HALF_DELAY_MS = 30_000
 
@@ -34,7 +35,7 @@ HALF_DELAY_MS = 30_000
 class Fetching:
     """A loop with one partition, on a clock that advances by the loop's waits."""
 
-    def __init__(self, store, clock, *, offset=0, **settings):
+    def __init__(self, store, clock, *, offset=0, resolve=None, **settings):
         self.watch = ClockWatch(clock)
         self.cursor = FetchCursor(T0, open_log(store, clock=clock), offset)
         self.loop = FetchLoop(
@@ -46,6 +47,7 @@ class Fetching:
             on_hint=lambda: None,
             now_ms=clock.monotonic_ms,
             random=Random(0),
+            resolve=resolve,
         )
         self.loop.add(self.cursor)
 
@@ -226,3 +228,82 @@ class TestWaiting:
         fetching.watch.waits_ms.clear()
         fetching.turn()
         assert sum(fetching.watch.waits_ms) < longest_ms / 2
+
+
+class TestTransactions:
+    """Turns with ``isolation.level=read_committed``."""
+
+    @pytest.fixture
+    def writer(self, others):
+        return TransactionWriter(others)
+
+    def open(self, store, clock, **given):
+        return Fetching(store, clock, isolation_level="read_committed", **given)
+
+    def test_what_was_read_ahead_is_not_read_again(self, store, clock, others, writer):
+        fetching = self.open(store, clock)
+        assert fetching.fetched() == []
+        writer.send(b"a")
+        append(others, "b")
+        store.calls.clear()
+        assert fetching.fetched() == []
+        writer.commit()
+        assert fetching.fetched() == ["a", "b:0"]
+        opened = [path for path in store.called("open_buffer") if path.endswith(".log")]
+        ends = [f"{DIRECTORY}/{SegmentName(offset).log}" for offset in (0, 1, 2, 2, 3)]
+        assert opened == ends  # 2 while it was missing, and 3 which is
+
+    def test_a_full_take_passes_the_marker_behind_it(self, store, clock, writer):
+        writer.send(b"a", b"b")
+        writer.commit()
+        fetching = self.open(store, clock)
+        fetching.turn()
+        fetch = fetching.loop.buffer.take(1)
+        assert fetch.positions == {T0: 1}
+        fetch = fetching.loop.buffer.take(1)
+        assert fetch.positions == {T0: 3}
+
+    def test_any_number_of_aborted_batches_takes_the_memory_of_one(self, store, clock, writer):
+        for _ in range(5):
+            writer.send(b"a")
+            writer.abort()
+        fetching = self.open(store, clock)
+        fetching.turn()
+        assert len(fetching.cursor.completed) == 1
+        assert fetching.loop.buffer.take(None).positions == {T0: 10}
+
+    def test_a_read_that_is_held_up_asks_for_the_end_of_the_transaction(
+        self, store, clock, others, writer
+    ):
+        asked = []
+
+        def resolve(blocking, log):
+            asked.append(blocking.first_offset)
+            if len(asked) == 3:
+                writer.commit()
+                return True
+            return False
+
+        fetching = self.open(store, clock, resolve=resolve)
+        append(others, "a")
+        assert fetching.fetched() == ["a:0"]
+        assert asked == []
+        writer.send(b"b")
+        assert fetching.fetched() == []
+        assert fetching.fetched() == []
+        waited = len(fetching.watch.waits_ms)
+        assert fetching.fetched() == []
+        assert fetching.fetched() == ["b"]
+        assert len(fetching.watch.waits_ms) == waited + 1  # the last turn follows at once
+        assert asked == [1, 1, 1]
+
+    def test_an_error_of_the_question_returns_no_record_twice(self, store, clock, others, writer):
+        def resolve(blocking, log):
+            raise StorageUnavailableError("down")
+
+        append(others, "a")
+        writer.send(b"b")
+        fetching = self.open(store, clock, resolve=resolve)
+        assert fetching.fetched() == ["a:0"]
+        writer.commit()
+        assert fetching.fetched() == ["b"]

@@ -214,7 +214,9 @@ class TestReplay:
 
     def test_generations_rise(self):
         group = members(member("a"))
-        with pytest.raises(CorruptRecordError, match="generation 1 follows 1"):
+        with pytest.raises(
+            CorruptRecordError, match="generation 1 follows 1, and its revision 0 follows 0"
+        ):
             group.replay(group.to_record("x", (), ""))
 
     def test_another_groups_record_is_refused(self):
@@ -231,7 +233,7 @@ class TestReplay:
 
     def test_a_newer_version_asks_for_an_upgrade(self):
         with pytest.raises(CorruptRecordError, match="upgrade"):
-            from_json(b'{"type":"GroupRecord","version":1,"data":{}}')
+            from_json(b'{"type":"GroupRecord","version":2,"data":{}}')
 
 
 def test_the_generation_can_be_raised_and_not_lowered():

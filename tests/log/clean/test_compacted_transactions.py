@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.log.clean.cleaned_transaction_metadata import is_transactional
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.file_names import SegmentName
@@ -51,10 +50,12 @@ class TransactionalLog:
         """Append records outside of any transaction."""
         self._put([(key, b"plain") for key in keys])
 
-    def mark(self, producer_id, epoch, key):
+    def mark(self, producer_id, epoch, key, *, attributes=BatchHeader.TRANSACTIONAL_BIT):
+        if key == ControlRecordType.ABORT.key:
+            attributes |= BatchHeader.ABORT_BIT
         self._put(
             [(key, b"\0\0\0\0\0\0")],
-            attributes=BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT,
+            attributes=attributes | BatchHeader.CONTROL_BIT,
             producer_id=producer_id,
             producer_epoch=epoch,
         )
@@ -71,9 +72,12 @@ class TransactionalLog:
         self.plain(FILLER)  # the last segment is never compacted
         self.log = open_log(self.store, clock=self.clock, cleanup_policy="compact")
         done = compact(self.log, now_us=self.clock.time_us())
+        self.verify()
+        return done
+
+    def verify(self):
         found = [each for each in Verifier(self.log).findings() if each.is_problem]
         assert all(each.kind == FindingKind.SPENT_SEGMENT for each in found), found
-        return done
 
     def clean_in_two_passes(self):
         """Compact twice: the first one sets delete horizons, which have passed at the second."""
@@ -98,7 +102,7 @@ class TransactionalLog:
                         deltas = rows.column("offset_delta").to_pylist()
                         offsets = [reader.base_offset + delta for delta in deltas]
                     last = reader.base_offset + header.last_offset_delta
-                    is_filler = not is_transactional(header) and (not keys or FILLER in keys)
+                    is_filler = not header.is_transactional and (not keys or FILLER in keys)
                     if not is_filler:
                         found.append((last, offsets, keys, header))
         return found
@@ -363,7 +367,7 @@ class TestUndecided:
 
     def test_a_control_batch_that_is_not_a_marker_decides_nothing(self, log):
         log.send(1, b"1")
-        log.mark(1, 0, b"\0\0\0\2")
+        log.mark(1, 0, b"\0\0\0\2", attributes=0)
         assert log.clean().segments_written == 0
         log.abort(1)
         log.clean()
@@ -384,3 +388,41 @@ def test_the_last_sequence_number_of_an_aborted_transaction_is_kept(log):
     log.clean()
     assert 2 not in log.last_offsets()
     assert log.keys() == [b"1", b"5"]
+
+
+class TestSnapshotsOfBefore:
+    """A snapshot may tell of what a compaction has removed since; that is no problem."""
+
+    def test_tell_of_a_transaction_that_was_open_then(self, log):
+        log.send(1, b"1")
+        log.plain(b"2")
+        log.log.write_snapshot()
+        log.abort(1, epoch=1)
+        log.clean()
+        assert log.keys() == [b"2"]
+
+    def test_tell_of_a_producer_whose_batches_are_gone(self, log):
+        log.send(1, b"1")
+        log.log.write_snapshot()
+        log.abort(1, epoch=1)  # the last segment
+        log.clock.advance_ms(SETTLED_MS)
+        log.log = open_log(log.store, clock=log.clock, cleanup_policy="compact")
+        compact(log.log, now_us=log.clock.time_us())
+        assert log.keys() == []
+        log.verify()
+
+    def test_tell_of_a_marker_that_is_gone(self, log):
+        log.send(1, b"1")
+        log.abort(1, epoch=1)
+        log.plain(b"2")
+        log.log.write_snapshot()
+        log.send(1, b"3", epoch=1)
+        log.abort(1, epoch=2)
+        for _ in range(3):
+            log.clock.advance_ms(SETTLED_MS)
+            log.plain(FILLER)
+            settings = {"cleanup_policy": "compact", "delete_retention_ms": 1000}
+            log.log = open_log(log.store, clock=log.clock, **settings)
+            compact(log.log, now_us=log.clock.time_us())
+        assert 1 not in log.offsets()
+        log.verify()

@@ -19,7 +19,7 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_log.clock import ManualClock
-from spark_log.datasource.read.record_filter import Bounds
+from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import CorruptRecordError
@@ -220,9 +220,9 @@ def by_spark(columns, low=None, high=None, **options):
     """Read these columns as a Spark task does; with bounds, the records between two times."""
 
     def ask(sample, log):
-        bounds = {} if low is None else {"times_us": Bounds(START_US + low, START_US + high)}
+        times_us = ANY if low is None else Bounds(START_US + low, START_US + high)
         end_offset = log.log_end_offset()
-        split = LogSplit("t", 0, TOPIC_ID, DIRECTORY, 0, end_offset, **bounds)
+        split = LogSplit("t", 0, TOPIC_ID, DIRECTORY, 0, end_offset, times_us)
         batches = read_split(split, columns, options_of(sample.store.url, **options))
         return [[array_crc32c(column) for column in batch.columns] for batch in batches]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spark_log.clock import ManualClock
 from spark_log.errors import CorruptRecordError
+from spark_log.log import EndTransactionMarker, ProducerAppend, SegmentReader
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.storage.memory import MemoryStore
@@ -52,6 +53,19 @@ def test_what_is_deleted_does_not_count(log):
     assert largest(log) is None
 
 
+def test_a_marker_is_no_record_and_does_not_count(memory_store):
+    log = open_log(memory_store, clock=ManualClock(START_US + 100))
+    producer = ProducerAppend(1, 0, 0, is_transactional=True)
+    log.append(record_batch([row(timestamp=START_US + time) for time in (5, 9, 2)]))
+    log.append(record_batch([row(timestamp=START_US + 3)]), producer=producer)
+    log.append_markers([EndTransactionMarker(1, 1, is_committed=True)])
+    assert largest(log) == (1, 9)
+    move_log_start(log, 2)
+    assert largest(log) == (3, 3)
+    move_log_start(log, 4)
+    assert largest(log) is None
+
+
 def test_a_start_that_moves_meanwhile_moves_the_answer(memory_store):
     store = HookedStore(memory_store)
     log = open_log(memory_store)
@@ -71,16 +85,17 @@ def test_a_start_that_moves_meanwhile_moves_the_answer(memory_store):
 
 
 def test_a_header_that_tells_of_more_than_there_is_ends_in_an_error(memory_store, monkeypatch):
-    part = Part([row(timestamp=START_US)], base_delta=0)
-    data = segment_bytes([[part]])
-    put_bytes(memory_store, data)
+    put_bytes(memory_store, segment_bytes([[Part([row(timestamp=START_US)], base_delta=0)]]))
     log = open_log(memory_store)
-    view = log.observe()
-    summaries, rest = log.segments(view)
-    later = [replace(each, max_timestamp_us=each.max_timestamp_us + 1) for each in summaries]
-    monkeypatch.setattr(log, "segments", lambda view: (later, rest))
+    read = SegmentReader.all_headers
+
+    def later(reader):
+        for ordinal, headers in read(reader):
+            yield ordinal, [replace(each, max_timestamp_us=START_US + 1) for each in headers]
+
+    monkeypatch.setattr(SegmentReader, "all_headers", later)
     with pytest.raises(CorruptRecordError, match="later timestamp than any record has"):
-        offset_of_max_timestamp(log, view)
+        largest(log)
 
 
 @given(

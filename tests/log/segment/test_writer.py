@@ -142,7 +142,7 @@ class TestOneHeaderForAll:
             reader = segment_reader(memory_store)
             in_file, in_one = ProducerState(), ProducerState()
             in_file.replay(0, [each for _, found in reader.all_headers() for each in found], 1)
-            in_one.replay(0, (segment.header,), 1)
+            in_one.replay(0, segment.headers, 1)
             assert list(in_file.entries()) == list(in_one.entries())
             assert in_file.offset == in_one.offset == 6
             assert bool(list(in_one.entries())) == (producer is not None)

@@ -13,8 +13,10 @@ from spark_log.errors import (
     FencedInstanceIdError,
     StorageError,
     UnknownMemberIdError,
+    UnstableOffsetCommitError,
 )
 from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS
+from spark_log.testing.simulation.groups.transactions import SimulatedTransactions
 from spark_log.testing.simulation.groups.true_group import GROUP_ID, Place
 from spark_log.testing.simulation.groups.world import GroupWorld
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -46,6 +48,7 @@ class SimulatedMember:
         self._is_back = False
         self._coordinator: GroupCoordinator
         self._commits: MemberCommits[int]
+        self._transactions: SimulatedTransactions | None = None
 
     def run(self) -> None:
         """Work until the simulation is over; called again after each crash."""
@@ -57,8 +60,15 @@ class SimulatedMember:
             return
         self._is_back = True
         self._coordinator = world.open_coordinator()
+        self._transactions = (
+            SimulatedTransactions(world, self.name) if world.profile.transactions else None
+        )
         self._commits = world.commits_class(
-            world.offsets, GROUP_ID, self._coordinator.status, self._refreshed
+            world.offsets,
+            GROUP_ID,
+            self._coordinator.status,
+            self._refreshed,
+            self._transactions.offsets.settle if self._transactions else None,
         )
         while not world.is_over:
             try:
@@ -73,7 +83,7 @@ class SimulatedMember:
             except UnknownMemberIdError:
                 world.scheduler.note("is not a member any more")
                 self._lose_all()
-            except (StorageError, CommitFailedError) as error:
+            except (StorageError, CommitFailedError, UnstableOffsetCommitError) as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
     def _live(self) -> None:
@@ -167,6 +177,10 @@ class SimulatedMember:
             return
         offsets = {named: OffsetAndMetadata(at) for (_, named), at in self.reading.items()}
         topic_ids = {named.topic: topic_id for topic_id, named in self.reading}
+        random = self._world.scheduler.random
+        if self._transactions and random.random() < self._world.profile.transactions:
+            self._transactions.commit(self._coordinator.status(), self.reading)
+            return
         self._commits.commit(offsets, topic_ids)
 
     @staticmethod

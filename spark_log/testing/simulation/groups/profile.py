@@ -32,6 +32,7 @@ class GroupProfile:
         trim_every: number of records after which the group's log is trimmed.
         steps: number of steps before the faults end.
         wrong_clocks: share of processes whose wall clock is wrong.
+        transactions: share of the commits that transactions make.
     """
 
     faults: Profile
@@ -50,6 +51,7 @@ class GroupProfile:
     trim_every: int
     steps: int
     wrong_clocks: float = 0.0
+    transactions: float = 0.0
 
     def __str__(self) -> str:
         own = (
@@ -57,7 +59,8 @@ class GroupProfile:
             f"assignors={','.join(self.assignors)} poll_ms={self.poll_ms:g} commit={self.commit:g} "
             f"slow_offsets={self.slow_offsets:g} leave={self.leave:g} "
             f"die={self.die:g} topics_change_ms={self.topics_change_ms:g} "
-            f"trim_every={self.trim_every} steps={self.steps} wrong_clocks={self.wrong_clocks:g}"
+            f"trim_every={self.trim_every} steps={self.steps} wrong_clocks={self.wrong_clocks:g} "
+            f"transactions={self.transactions:g}"
         )
         faults = self.faults
         names = (
@@ -97,4 +100,5 @@ def draw_group_profile(random: Random) -> GroupProfile:
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((300, 600, 1200)),
         wrong_clocks=random.choice((0.0, 0.0, 0.5, 0.9)),
+        transactions=random.choice((0.0, 0.0, 0.5, 0.9)),
     )

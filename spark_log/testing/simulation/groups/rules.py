@@ -8,12 +8,14 @@ from typing import Any
 
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group import GroupTopic, Member
+from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
+from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import FileInfo
+from spark_log.testing.simulation.groups.transactions import NeverWaits
 from spark_log.testing.simulation.groups.world import SimulatedOffsets
 from spark_log.testing.simulation.patches import Patch
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -28,6 +30,7 @@ class GroupVariant:
         coordinator: the coordinator of each member.
         commits: the fenced commits of each member.
         offsets: the offsets table.
+        transactions: the offsets that transactions commit.
         patches: what else is replaced.
     """
 
@@ -35,6 +38,7 @@ class GroupVariant:
     coordinator: type[GroupCoordinator] = GroupCoordinator
     commits: type[MemberCommits[int]] = MemberCommits
     offsets: type[SimulatedOffsets] = SimulatedOffsets
+    transactions: type[TransactionalOffsets] = TransactionalOffsets
     patches: tuple[Patch, ...] = ()
 
 
@@ -148,6 +152,14 @@ def _give_at_once(
     }
 
 
+def _lets_all_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
+    """Let every producer send offsets, whoever has the partitions."""
+
+
+def _is_never_superseded(pending: PendingOffsets, generation: int, timestamp_us: int) -> bool:
+    return False
+
+
 def _keeps_recreated(before: GroupTopic | None, topic: GroupTopic) -> bool:
     return before is not None
 
@@ -164,6 +176,13 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
         patches=((group_changes, "_reconcile", _give_at_once),)
+    ),
+    "a transaction's offsets are sent by the owner": GroupVariant(
+        patches=((group_changes, "_check_may_send", _lets_all_send),)
+    ),
+    "who begins waits for transactions": GroupVariant(transactions=NeverWaits),
+    "a transaction's offsets never replace newer ones": GroupVariant(
+        patches=((PendingOffsets, "is_superseded_by", _is_never_superseded),)
     ),
     "a commit in a deleted topic is none in its successor": GroupVariant(commits=_IgnoresTopicIds),
 }

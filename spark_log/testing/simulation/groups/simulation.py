@@ -44,7 +44,8 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     storage_clock = SimulatedClock(scheduler)
     disk = SimulatedDisk(storage_clock)
-    disk.delete_directory(GROUPS_DIRECTORY)
+    for directory in (GROUPS_DIRECTORY, "__transaction_state"):
+        disk.delete_directory(directory)
     truth = TrueGroup(disk, storage_clock)
     store = SimulatedStore(disk, scheduler, cast(TrueLog, truth), profile.faults)
     world = GroupWorld(
@@ -57,6 +58,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
         variant.log,
         variant.coordinator,
         variant.commits,
+        variant.transactions,
     )
     with patched(*variant.patches), report_failures(seed, profile, scheduler):
         _run(world, _spawn_all(world))

@@ -32,6 +32,7 @@ class TrueGroup:
         topics: the current topics; each change makes a new version.
         fence: the highest generation in the offsets table.
         positions: the committed offsets.
+        promised: the offset up to which committed transactions have committed each partition.
         begun_in: the generation in which a member last began to read each partition.
         handled: the offset up to which members have handled the records of each partition.
     """
@@ -52,6 +53,7 @@ class TrueGroup:
         self.fence = 0
         self.positions: dict[Place, int] = {}
         self.handled: dict[Place, int] = {}
+        self.promised: dict[Place, int] = {}
         self.begun_in: dict[Place, int] = {}
 
     # --- the group's log -------------------------------------------------------------------------
@@ -89,12 +91,16 @@ class TrueGroup:
     def _replay(self, value: bytes) -> None:
         before = self.group
         record = from_json(value)
-        if record.generation != before.generation + 1:
+        is_next = record.generation == before.generation + 1 and not record.revision
+        is_same = record.generation == before.generation
+        if not (is_next or (is_same and record.revision == before.revision + 1)):
             raise ViolationError(f"generation {record.generation} follows {before.generation}")
         try:
             after = before.replay(record)
         except CorruptRecordError as error:
             raise ViolationError(str(error)) from error
+        if is_same and (after.members, after.topics) != (before.members, before.topics):
+            raise ViolationError(f"members changed within generation {record.generation}")
         self._check_members(before, after)
         self._check_moves(before, after)
         self._check_topics(before, after)
@@ -152,6 +158,19 @@ class TrueGroup:
                 f"generation {self.fence} had begun"
             )
         self.fence = generation
+        self._check_rows(generation, member_id, rows)
+
+    def on_rolled_forward(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
+        """Check offsets of a transaction at the moment when they take effect."""
+        self.fence = max(self.fence, generation)
+        self._check_rows(generation, member_id, rows)
+
+    def promise(self, rows: Mapping[Place, int]) -> None:
+        """Remember that a transaction with these offsets was acknowledged."""
+        for place, offset in rows.items():
+            self.promised[place] = max(offset, self.promised.get(place, 0))
+
+    def _check_rows(self, generation: int, member_id: str, rows: Mapping[Place, int]) -> None:
         group = self.groups[generation]
         for (topic_id, partition), offset in rows.items():
             if group.owners.get(partition) != member_id:
@@ -198,6 +217,11 @@ class TrueGroup:
         if not is_owner or not self._exists(place):
             return
         self.begun_in[place] = generation
+        if position < self.promised.get(place, 0):
+            raise ViolationError(
+                f"{member_id} begins {place[1]} at {position}, but a transaction has committed "
+                f"{self.promised[place]}"
+            )
         if position != self.positions.get(place, 0):
             raise ViolationError(
                 f"{member_id} begins {place[1]} at {position}, but "

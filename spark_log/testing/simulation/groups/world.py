@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -10,6 +10,8 @@ from spark_log.config import TopicConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
+from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+from spark_log.coordinator.offsets import CommittedOffset, LastCommit, Row
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
@@ -21,6 +23,13 @@ from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedCl
 from spark_log.testing.simulation.store import SimulatedStore
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
+_LOG_CONFIG = TopicConfig.parse(
+    {
+        "file.delete.delay.ms": DELETE_DELAY_MS,
+        "flush.on.append": False,
+        "snapshot.interval.segments": 5,
+    }
+)
 _SLOW_MS = 3 * SESSION_TIMEOUT_MS
 _NO_LEAST_TIMEOUT = ConfigRecord(
     resource_type="broker", resource_name="", name="group.min.session.timeout.ms", value="0"
@@ -38,7 +47,7 @@ class GroupWorld:
         truth: the model that results are checked against.
         profile: the conditions.
         offsets: the offsets table.
-        log_class, coordinator_class, commits_class: the classes under test.
+        log_class, coordinator_class, commits_class, transactions_class: the classes under test.
         is_ending: faults have ended, and actors begin no new work.
         is_over: all members end.
         suppressed: counts failures that members survive.
@@ -53,36 +62,41 @@ class GroupWorld:
     log_class: type[GroupLog]
     coordinator_class: type[GroupCoordinator]
     commits_class: type[MemberCommits[int]]
+    transactions_class: type[TransactionalOffsets]
     is_ending: bool = False
     is_over: bool = False
     ids: count[int] = field(default_factory=count)
+    producer_ids: count[int] = field(default_factory=count)
     suppressed: SuppressedErrors = field(default_factory=SuppressedErrors)
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def open_coordinator(self) -> GroupCoordinator:
         """Return a new handle, as a new process has it."""
-        profile, log_class = self.profile, self.log_class
-
-        class Log(log_class):  # type: ignore[misc, valid-type]
-            trim_every = profile.trim_every
+        log = self._log_class()
 
         class Coordinator(self.coordinator_class):  # type: ignore[misc, name-defined]
-            log_class = Log
+            log_class = log
 
         coordinator: GroupCoordinator = Coordinator(
             self,
             GROUP_ID,
             heartbeat_interval_ms=60,
-            log_config=TopicConfig.parse(
-                {
-                    "file.delete.delay.ms": DELETE_DELAY_MS,
-                    "flush.on.append": False,
-                    "snapshot.interval.segments": 5,
-                }
-            ),
+            log_config=_LOG_CONFIG,
             new_id=lambda: f"{next(self.ids):03d}",
         )
         return coordinator
+
+    def open_log(self, group_id: str) -> GroupLog:
+        """Return a new handle of the group's log."""
+        return self._log_class()(self.store, group_id, self.clock, _LOG_CONFIG)
+
+    def _log_class(self) -> type[GroupLog]:
+        profile, log_class = self.profile, self.log_class
+
+        class Log(log_class):  # type: ignore[misc, valid-type]
+            trim_every = profile.trim_every
+
+        return Log
 
     def image(self) -> MetadataImage:
         """Return the metadata of some moment during the call."""
@@ -125,6 +139,7 @@ class SimulatedOffsets:
         self.store = store
         self.version = 0
         self.fences = [0]
+        self._newest: dict[Place, CommittedOffset] = {}
 
     def fence(self, group: str, generation: int) -> None:
         """Begin a generation: commits of older ones fail from then on."""
@@ -156,16 +171,66 @@ class SimulatedOffsets:
         rows: dict[Place, int] = {
             (topic_ids[named.topic], named): position.offset for named, position in offsets.items()
         }
-        self._commit(generation, lambda: self.truth.on_committed(generation, member_id, rows))
+
+        def take_effect() -> None:
+            self.truth.on_committed(generation, member_id, rows)
+            self._note_newest(rows, generation, member_id)
+
+        self._commit(generation, take_effect)
         self.truth.check_acknowledged(rows)
 
-    def _commit(self, generation: int, effect: Callable[[], None], is_done: bool = False) -> None:
+    def last_commit(self, group: str) -> LastCommit:
+        """Return the fence, and the newest version in place of its timestamp."""
+        self._pass_time()
+        self._fail("last commit")
+        found = LastCommit(self.fences[-1], self.version)
+        self._pass_time()
+        return found
+
+    def roll_forward(
+        self,
+        group: str,
+        rows: Sequence[Row],
+        is_superseded: Callable[[CommittedOffset], bool],
+        *,
+        generation: int,
+        member_id: str,
+        decided_ms: float,
+    ) -> None:
+        """Commit the offsets of a committed transaction; those that were committed are left out."""
+
+        def take_effect() -> None:
+            due: dict[Place, int] = {}
+            for row in rows:
+                named = TopicPartition(row.key.topic, row.key.partition)
+                newest = self._newest.get((row.key.topic_id, named))
+                if newest is None or not is_superseded(newest):
+                    due[row.key.topic_id, named] = row.offset
+            self.truth.on_rolled_forward(generation, member_id, due)
+            self._note_newest(due, generation, member_id)
+
+        self._commit(generation, take_effect, is_fenced=False)
+
+    def _note_newest(self, rows: Mapping[Place, int], generation: int, member_id: str) -> None:
+        for place, offset in rows.items():
+            self._newest[place] = CommittedOffset(
+                offset, "", -1, place[0], generation, member_id, self.version
+            )
+
+    def _commit(
+        self,
+        generation: int,
+        effect: Callable[[], None],
+        is_done: bool = False,
+        *,
+        is_fenced: bool = True,
+    ) -> None:
         chance, faults = self.scheduler.random.random, self.store.profile
         while True:
             self._pass_time()
             self._fail("commit")
             version, fence = self.version, self.fences[-1]
-            if self._is_fenced(generation, fence):
+            if is_fenced and self._is_fenced(generation, fence):
                 raise IllegalGenerationError(
                     f"generation {fence} has begun", generation=generation, current=fence
                 )

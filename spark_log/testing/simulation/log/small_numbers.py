@@ -41,13 +41,13 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         (segment_file, "RANGE_BYTES", range_bytes),
         (segment_file, "_FIRST_RANGE_BYTES", range_bytes),
         (segment_file, "_PROBE_BYTES", range_bytes // 2),
-        (segment_file, "ThreadPoolExecutor", _SameThread),
-        (segment_opener, "ThreadPoolExecutor", _SameThread),
-        (file_deletion, "ThreadPoolExecutor", _SameThread),
+        (segment_file, "ThreadPoolExecutor", SameThread),
+        (segment_opener, "ThreadPoolExecutor", SameThread),
+        (file_deletion, "ThreadPoolExecutor", SameThread),
     )
 
 
-class _SameThread(Executor):
+class SameThread(Executor):
     """Runs calls at once: with threads, the order of steps would not depend on the seed alone."""
 
     def __init__(self, *_: Any) -> None:

@@ -1,0 +1,54 @@
+"""Offsets of consumer groups in transactions, for callers that may never have any."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.metadata import Cluster
+from spark_log.transaction import TransactionMetadata
+from spark_log.types import ConsumerGroupMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+
+
+class GroupOffsets:
+    """Opens the offsets of groups when they are first used. Safe to use from any thread."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Return it; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+        """
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._transactions: TransactionalOffsets | None = None
+
+    def send(
+        self,
+        state: TransactionMetadata,
+        producer: ProducerIdAndEpoch,
+        group: ConsumerGroupMetadata,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        """Tell a group of offsets that the transaction may commit: `TransactionalOffsets.send`."""
+        self._open().send(state, producer, group, partitions)
+
+    def commit(self, state: TransactionMetadata) -> None:
+        """Commit the offsets of a decided transaction: `TransactionalOffsets.commit_offsets`."""
+        self._open().commit_offsets(state)
+
+    def _open(self) -> TransactionalOffsets:
+        with self._lock:
+            if self._transactions is None:
+                # A late import: many transactions have no offsets.
+                from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+                from spark_log.coordinator.offsets import OffsetsTable
+
+                table = OffsetsTable(self._cluster)
+                self._transactions = TransactionalOffsets(self._cluster, table)
+            return self._transactions

@@ -1,0 +1,331 @@
+"""Offsets of consumer groups in transactions (KIP-447): sent, rolled forward, waited for.
+
+Three logs take part: the state log of the transaction, the group's log, and the offsets table.
+docs/protocol.md, *Offsets of a group in a transaction*, has the rules, and docs/adr/0022 why they
+are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_log.coordinator.group.changes import send_offsets, settle_offsets
+from spark_log.coordinator.group.group import Group, PendingOffsets
+from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.records import GroupRecord
+from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
+from spark_log.errors import SparkLogError, UnstableOffsetCommitError
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.metadata import Cluster
+from spark_log.transaction import (
+    GroupOffset,
+    TransactionCoordinator,
+    TransactionMetadata,
+    TransactionState,
+)
+from spark_log.types import ConsumerGroupMetadata, TopicPartition
+
+
+class RolledForwardOffsets(Protocol):
+    """The part of the offsets table that transactions use."""
+
+    def last_commit(self, group: str) -> LastCommit:
+        """Return the generation and the timestamp of a group's newest commit."""
+
+    def roll_forward(
+        self,
+        group: str,
+        rows: Sequence[Row],
+        is_superseded: Callable[[CommittedOffset], bool],
+        *,
+        generation: int,
+        member_id: str,
+        decided_ms: float,
+    ) -> None:
+        """Commit the offsets of a committed transaction; those that were committed are left out."""
+
+
+class TransactionalOffsets:
+    """The groups' part in the transactions of one root. Safe to use from any thread."""
+
+    def __init__(self, cluster: Cluster, table: RolledForwardOffsets) -> None:
+        """Return it; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+            table: its offsets table.
+        """
+        self._cluster = cluster
+        self._table = table
+        self._lock = threading.RLock()
+        self._logs: dict[str, GroupLog] = {}
+        self._settling = threading.Lock()
+        self._undecided: dict[ProducerIdAndEpoch, _Undecided] = {}
+
+    # --- a producer ------------------------------------------------------------------------------
+
+    def send(
+        self,
+        state: TransactionMetadata,
+        producer: ProducerIdAndEpoch,
+        group: ConsumerGroupMetadata,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        """Add pending offsets to a group, after the group was registered in the transaction.
+
+        Costs one lookup of the offsets table, and one lookup and one append of the group's log.
+
+        Args:
+            state: the transaction.
+            producer: the participant.
+            group: the member, as `Consumer.group_metadata` returns it.
+            partitions: their offsets are in the decision, if the transaction is committed.
+
+        Raises:
+            CommitFailedError: the member has left or was replaced, its generation has passed, or it
+                does not have one of the partitions; or it is no member, and the group has members.
+                Abort the transaction.
+            UnstableOffsetCommitError: another transaction may commit one of the partitions, and is
+                not decided; call again.
+            UnknownOutcomeError, StorageError: it may not be added; call again.
+        """
+        assert group.group_id is not None
+        settled: set[PendingOffsets] = set()
+        while True:
+            last = self._table.last_commit(group.group_id)
+            sent = PendingOffsets(
+                state.transactional_id,
+                producer,
+                # Without membership: above all commits, so that one decided before comes before.
+                group.generation_id if group.member_id else last.generation + 1,
+                group.member_id,
+                frozenset(partitions),
+                last.timestamp_us,
+            )
+            unsettled = self._send(state, group, sent, settled)
+            if not unsettled:
+                return
+            # What another transaction commits has to be in the table: it is not newer than this.
+            self.settle(group.group_id, unsettled)
+            settled.update(unsettled)
+
+    def _send(
+        self,
+        state: TransactionMetadata,
+        group: ConsumerGroupMetadata,
+        sent: PendingOffsets,
+        settled: Collection[PendingOffsets],
+    ) -> list[PendingOffsets]:
+        """Append pending offsets, or return those of others for the same partitions."""
+        unsettled: list[PendingOffsets] = []
+
+        def is_own(pending: PendingOffsets) -> bool:
+            return pending.transactional_id == state.transactional_id
+
+        def is_over(pending: PendingOffsets) -> bool:
+            return is_own(pending) and not _is_newest(state, pending)
+
+        def decide(now: Group) -> GroupRecord | None:
+            record = send_offsets(now, sent, group.group_instance_id, is_over)
+            unsettled[:] = [
+                each
+                for each in now.pending(sent.partitions)
+                if not is_own(each) and each not in settled
+            ]
+            return None if unsettled else record
+
+        assert group.group_id is not None
+        with self._lock:
+            self._log(group.group_id).commit(decide)
+        return unsettled
+
+    # --- who finishes a transaction --------------------------------------------------------------
+
+    def commit_offsets(self, state: TransactionMetadata) -> None:
+        """Roll a committed transaction forward in its groups; anybody may, any number of times.
+
+        Raises:
+            UnknownOutcomeError, StorageError, CommitFailedError: some offsets may not be
+                committed; call again.
+            CorruptRecordError: the log of a group is damaged.
+        """
+        assert state.decision is not None
+        by_group: dict[str, list[GroupOffset]] = {}
+        for offset in state.decision.offsets:
+            by_group.setdefault(offset.group_id, []).append(offset)
+        for group_id, offsets in by_group.items():
+            with self._lock:
+                log = self._log(group_id)
+                decided_ms = self._cluster.clock.monotonic_ms()  # before the look
+                log.replay()
+                pending_offsets = log.group.pending_offsets
+            for pending in pending_offsets:
+                rows = _rows_of(offsets, pending) if _counts(state, pending) else []
+                if rows:
+                    self._roll_forward(group_id, rows, pending, decided_ms)
+
+    def _roll_forward(
+        self, group_id: str, rows: Sequence[Row], pending: PendingOffsets, decided_ms: float
+    ) -> None:
+        def is_superseded(newest: CommittedOffset) -> bool:
+            return pending.is_superseded_by(newest.generation, newest.commit_timestamp_us)
+
+        self._table.roll_forward(
+            group_id,
+            rows,
+            is_superseded,
+            generation=pending.generation,
+            member_id=pending.member_id,
+            decided_ms=decided_ms,
+        )
+
+    # --- who begins partitions -------------------------------------------------------------------
+
+    def settle_group(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> None:
+        """Settle the pending offsets of a group, of some partitions or of all.
+
+        If the group did not change and has none, this costs one lookup of a file name.
+
+        Raises:
+            UnstableOffsetCommitError: a transaction is not decided; try again.
+            UnknownOutcomeError, StorageError, CommitFailedError: try again.
+            CorruptRecordError: the log of the group, or of a transactional id, is damaged.
+        """
+        with self._lock:
+            log = self._log(group_id)
+            log.replay()
+            group = log.group
+        self.settle(
+            group_id, group.pending_offsets if partitions is None else group.pending(partitions)
+        )
+
+    def settle(self, group_id: str, pending_offsets: Collection[PendingOffsets]) -> None:
+        """Return when the transactions of pending offsets are decided, and rolled forward.
+
+        Then the committed offsets of these partitions are those at which to begin. A transaction
+        that this object has seen ongoing for its timeout is aborted.
+
+        Raises:
+            UnstableOffsetCommitError: a transaction is not decided; try again.
+            UnknownOutcomeError, StorageError, CommitFailedError: try again.
+            CorruptRecordError: the log of the group, or of a transactional id, is damaged.
+        """
+        undecided: list[PendingOffsets] = []
+        over: list[PendingOffsets] = []
+        with self._settling:
+            for pending in pending_offsets:
+                coordinator = self._decide(pending)
+                if coordinator is None:
+                    undecided.append(pending)
+                elif self._finish(coordinator, pending):
+                    over.append(pending)
+        if over:
+            path = group_directory(group_id)
+            with self._suppressing("drop of pending offsets", path), self._lock:
+                self._log(group_id).commit(lambda group: settle_offsets(group, over))
+        if undecided:
+            ids = sorted({each.transactional_id for each in undecided})
+            partitions = sorted(frozenset().union(*(each.partitions for each in undecided)))
+            raise UnstableOffsetCommitError(
+                f"group {group_id!r}: {', '.join(map(str, partitions[:3]))}"
+                f"{', …' if len(partitions) > 3 else ''} may be committed by the transaction of "
+                f"{', '.join(map(repr, ids[:3]))}, which is not decided yet; try again",
+                group_id=group_id,
+                transactional_id=ids[0],
+            )
+
+    def _decide(self, pending: PendingOffsets) -> TransactionCoordinator | None:
+        """Return the coordinator of a decided transaction; None if it is ongoing.
+
+        Decides to abort it if it has passed its timeout.
+        """
+        known = self._undecided.get(pending.producer)
+        coordinator = (
+            known.coordinator if known else self._open_coordinator(pending.transactional_id)
+        )
+        state = coordinator.refresh()
+        if _is_newest(state, pending) and state.state is TransactionState.ONGOING:
+            now_ms = self._cluster.clock.monotonic_ms()
+            if known is None:
+                known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
+            if now_ms - known.first_seen_ms < state.timeout_ms:
+                return None
+            coordinator.expire(state.transaction)
+        self._undecided.pop(pending.producer, None)
+        return coordinator
+
+    def _finish(self, coordinator: TransactionCoordinator, pending: PendingOffsets) -> bool:
+        """Roll a decided transaction forward; return whether it is complete."""
+        state = coordinator.state
+        if not _is_newest(state, pending):
+            return True
+        if state.state is TransactionState.PREPARE_COMMIT:
+            self.commit_offsets(state)
+        # Nobody waits for its markers here: where one cannot be put, others try again.
+        with self._suppressing("transaction end", coordinator.transactional_id):
+            coordinator.finish()
+        return not coordinator.state.state.is_prepared
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _suppressing(self, what: str, path: str) -> AbstractContextManager[None]:
+        return self._cluster.suppressed.suppress(what, path, SparkLogError)
+
+    def _open_coordinator(self, transactional_id: str) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self._cluster, transactional_id, commit_offsets=self.commit_offsets
+        )
+
+    def _log(self, group_id: str) -> GroupLog:
+        found = self._logs.get(group_id)
+        if found is None:
+            found = self._logs[group_id] = self._open_log(group_id)
+        return found
+
+    def _open_log(self, group_id: str) -> GroupLog:
+        return GroupLog(self._cluster.store, group_id, self._cluster.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A transaction that was ongoing, and the monotonic time at which it was first seen."""
+
+    coordinator: TransactionCoordinator
+    first_seen_ms: float
+
+
+def _is_newest(state: TransactionMetadata, pending: PendingOffsets) -> bool:
+    """Whether a transactional id's newest transaction is that of pending offsets.
+
+    If not, theirs is complete: a transaction begins when the one before it is complete.
+    """
+    return state.participant(pending.producer) is not None
+
+
+def _counts(state: TransactionMetadata, pending: PendingOffsets) -> bool:
+    """Whether pending offsets are of a participant that counts in a committed transaction."""
+    assert state.decision is not None
+    return (
+        pending.transactional_id == state.transactional_id
+        and _is_newest(state, pending)
+        and pending.producer.producer_id in state.decision.counting
+    )
+
+
+def _rows_of(offsets: Collection[GroupOffset], pending: PendingOffsets) -> list[Row]:
+    return [
+        Row(
+            PartitionKey(each.topic, each.topic_id, each.partition),
+            each.offset,
+            each.metadata,
+            each.leader_epoch,
+        )
+        for each in offsets
+        if TopicPartition(each.topic, each.partition) in pending.partitions
+    ]

@@ -1,0 +1,75 @@
+"""The end of a transaction: the driver commits the task attempts that Spark has counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_log.datasource.write.task_transaction import JoinedTransaction, ended_elsewhere
+from spark_log.datasource.write.task_writer import TaskCommitMessage
+from spark_log.errors import ProducerFencedError, TransactionAbortableError
+from spark_log.metadata import Cluster
+from spark_log.transaction import TransactionCoordinator, TransactionState
+
+
+def commit_transaction(
+    cluster: Cluster, messages: Sequence[WriterCommitMessage | None], batch_id: int
+) -> None:
+    """Commit what the counted attempts have appended, and abort what others have.
+
+    Does nothing if no task has appended a record, or if the micro-batch is committed already. The
+    markers are put on return; those that cannot be put now are put by the next micro-batch, or by a
+    reader that is held up.
+
+    Args:
+        cluster: the opened root.
+        messages: those of the attempts that Spark has counted.
+        batch_id: number of the micro-batch; higher than that of any earlier one.
+
+    Raises:
+        TransactionAbortableError: others have aborted the transaction.
+        UnknownOutcomeError: it may be committed; a micro-batch that runs again finds out.
+        StorageError: it is not committed.
+    """
+    joined = _joined(messages)
+    if not joined:
+        return
+    coordinator = TransactionCoordinator(cluster, joined[0].transactional_id)
+    if coordinator.refresh().batch_id >= batch_id:
+        return
+    owner = joined[0].owner
+    if any(each.owner != owner for each in joined):  # one was aborted, and another one begun
+        raise ended_elsewhere(coordinator)
+    try:
+        coordinator.commit(owner, [each.producer for each in joined], batch_id=batch_id)
+    except (ProducerFencedError, TransactionAbortableError) as error:
+        raise ended_elsewhere(coordinator) from error
+
+
+def abort_transaction(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Abort the transaction that any of the attempts has joined, unless it is decided.
+
+    If no attempt has told which one it is, the next run of the query aborts it, or whoever sees it
+    open for longer than ``transaction.timeout.ms``.
+
+    Raises:
+        UnknownOutcomeError: it may be aborted.
+        StorageError: it is not aborted.
+    """
+    joined = _joined(messages)
+    if not joined:
+        return
+    coordinator = TransactionCoordinator(cluster, joined[0].transactional_id)
+    state = coordinator.refresh()
+    owners = {each.owner for each in joined}
+    if state.state is TransactionState.ONGOING and state.owner in owners:
+        coordinator.abort(state.owner)
+
+
+def _joined(messages: Sequence[WriterCommitMessage | None]) -> list[JoinedTransaction]:
+    return [
+        message.joined
+        for message in messages
+        if isinstance(message, TaskCommitMessage) and message.joined is not None
+    ]

@@ -1,0 +1,148 @@
+"""The end of a log as a reader with ``read_committed`` knows it, and what it holds back there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from spark_log.log.append import NOT_LISTED_US, OpenTransaction, ProducerState, TransactionIndex
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment import SegmentReader
+from spark_log.log.snapshot import Snapshots
+from spark_log.log.tail_view import TailView
+
+_MAX_HELD_BYTES: Final = 16_777_216
+_MAX_HELD: Final = 256
+"""Segments behind the last stable offset that stay open: up to this size and number together."""
+
+_MAX_LISTED: Final = 4_096
+"""Aborted transactions that are listed before those of one segment are left to its headers."""
+
+
+class CommittedTail:
+    """Follows the end of a log, and knows which of its records may be returned.
+
+    A transaction is decided by a marker behind its records. So the headers of each new segment are
+    read when it is found, and its records wait until nothing before them is undecided. Meanwhile
+    the open segment is held, in bounded memory, so that no file is opened or read twice. Segments
+    beyond the bound are opened again.
+    """
+
+    def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
+        """Access no storage yet."""
+        self._directory = directory
+        self._snapshots = snapshots
+        self._state: ProducerState | None = None
+        self._tail: TailView | None = None
+        self._held: deque[SegmentReader] = deque()
+        self._held_bytes = 0
+
+    def load(self, view: LogView) -> tuple[TransactionIndex, LogView]:
+        """Return the transactions at the end of a view, and the view that they belong to.
+
+        This is a newer view than the given one if the log was rewritten meanwhile.
+        """
+        self._state, view = self._snapshots.transactions(view, self._state)
+        index = self._state.transactions
+        if index.aborted_count > _MAX_LISTED:
+            ends = (each.end_offset or view.log_end_offset for each in view.live.segments)
+            index.compact([view.log_start_offset, *ends])
+        return index, view
+
+    # --- following -------------------------------------------------------------------------------
+
+    def observe(self) -> LogView:
+        """List the log, and follow its end from there."""
+        self._tail = None
+        _, view = self.load(self._directory.observe())
+        self._tail = TailView(self._directory, view)
+        return view
+
+    def forget(self) -> None:
+        """Forget the listing: `holds` is False until the next `observe`."""
+        self._tail = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the listing is still valid."""
+        return self._tail is not None and self._tail.is_valid
+
+    def holds(self, offset: int) -> bool:
+        """Return whether the listing is valid, and ``offset`` in the log or its end."""
+        return self._tail is not None and self._tail.is_valid and self._tail.holds(offset)
+
+    @property
+    def observed_ms(self) -> float:
+        """Monotonic time before the listing began."""
+        assert self._tail is not None
+        return self._tail.observed_ms
+
+    @property
+    def index(self) -> TransactionIndex:
+        """The transactions at the end of the log."""
+        assert self._state is not None
+        return self._state.transactions
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset before which everything is decided, as far as the end of the log is known.
+
+        A newer listing may have moved the log's start in the index, but not here. Until then
+        offsets before that start are read, where transactions may be open.
+        """
+        tail, first = self._tail, self.index.first_open
+        assert tail is not None
+        if first is None:
+            return tail.log_end_offset
+        return min(max(first.first_offset, tail.log_start_offset), tail.log_end_offset)
+
+    @property
+    def blocking_transaction(self) -> OpenTransaction | None:
+        """The transaction that begins at the last stable offset; None if none is open."""
+        return self.index.first_open
+
+    def open_at(self, offset: int) -> SegmentReader | None:
+        """Return the segment that contains ``offset``; None if the listing has to be repeated."""
+        assert self._tail is not None
+        while self._held and self._held[0].end_offset <= offset:
+            self._held_bytes -= self._held.popleft().size_bytes
+        if self._held and self._held[0].base_offset <= offset:
+            return self._held[0]
+        return self._tail.open_at(offset)
+
+    def advance(self) -> bool:
+        """Look for the next segment at the log's end, and replay its headers.
+
+        Returns:
+            Whether there is one.
+
+        Raises:
+            CorruptRecordError: it is damaged.
+            NotFoundError: on an object store, it was deleted meanwhile.
+        """
+        tail, state = self._tail, self._state
+        assert tail is not None
+        assert state is not None
+        end_offset = tail.log_end_offset
+        reader = tail.open_at(end_offset)
+        if reader is None:
+            return False
+        self._tail = None  # until the headers are replayed
+        for _, headers in reader.all_headers():
+            state.replay(reader.base_offset, headers, NOT_LISTED_US)
+        self._directory.check_unchanged(reader, tail.observed_ms)
+        self._tail = tail
+        if self.index.last_stable_offset < reader.end_offset:
+            self._hold(reader)
+        return True
+
+    def _hold(self, reader: SegmentReader) -> None:
+        if self._held and self._held[-1].end_offset != reader.base_offset:
+            if reader.base_offset > self._held[-1].end_offset:
+                return  # those before it were beyond the bound
+            self._held.clear()
+            self._held_bytes = 0
+        fits = self._held_bytes + reader.size_bytes <= _MAX_HELD_BYTES
+        if fits and len(self._held) < _MAX_HELD and reader.is_in_memory:
+            self._held.append(reader)
+            self._held_bytes += reader.size_bytes

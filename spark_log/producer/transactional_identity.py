@@ -1,0 +1,113 @@
+"""Producer id, epoch and sequence numbers of the appends of a transactional producer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_log.log import ProducerAppend, ProducerIdAndEpoch
+from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.topic_route import PartitionQueue
+from spark_log.producer.transaction_manager import TransactionManager
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
+
+
+class TransactionalIdentity:
+    """The identity of the next append to each partition, which is registered before the first one.
+
+    Takes the place of a `ProducerIdentity`. A transaction has one epoch, in which the sequence
+    numbers of each partition begin with 0. An unknown outcome needs no new epoch: it fails the
+    transaction, whose end gives the next one.
+    """
+
+    is_idempotent = True
+    first_epoch = 0
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        coordinator: TransactionCoordinator,
+        accumulator: Accumulator,
+    ) -> None:
+        """Return the identity of a producer that has not called `init_transactions`."""
+        self._manager = manager
+        self._coordinator = coordinator
+        self._accumulator = accumulator
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def coordinator(self) -> Iterator[TransactionCoordinator]:
+        """Return the coordinator, which one thread at a time may use."""
+        with self._lock:
+            yield self._coordinator
+
+    def next_append(self, queue: PartitionQueue) -> ProducerAppend:
+        """Return the identity of the next append to a busy partition; register the partition first.
+
+        Raises:
+            TransactionAbortableError: the transaction can only be aborted.
+            TransactionAbortedError: the transaction was aborted.
+            ProducerFencedError: another process has taken over.
+            UnknownOutcomeError: the partition may be registered.
+            SparkLogError: it is not registered.
+        """
+        place = _place(queue)
+        while True:
+            with self._accumulator.lock:
+                self._manager.check_can_append()
+                if place in self._manager.partitions:
+                    producer = self._manager.producer
+                    assert producer is not None
+                    if queue.epoch != producer.producer_epoch:
+                        queue.epoch, queue.sequence = producer.producer_epoch, 0
+                    return ProducerAppend(
+                        producer.producer_id, queue.epoch, queue.sequence, is_transactional=True
+                    )
+            self._register_waiting(place)
+
+    def register_group(self, group_id: str) -> tuple[TransactionMetadata, ProducerIdAndEpoch]:
+        """Register a consumer group, before anything of the transaction is written to its log.
+
+        Returns:
+            The transaction, and the producer in it.
+
+        Raises:
+            SparkLogError: the errors of `next_append`.
+        """
+        with self._lock:
+            producer = self._begun()
+            self._coordinator.register(producer, groups=[group_id])
+            return self._coordinator.state, producer
+
+    def bump_epoch(self, queue: PartitionQueue) -> None:
+        """Do nothing: the end of the transaction gives a new epoch."""
+
+    def _register_waiting(self, place: TopicIdPartition) -> None:
+        """Register a partition, and with it all others that have waiting records: by one append."""
+        with self._lock:
+            with self._accumulator.lock:
+                registered = self._manager.partitions
+                waiting = {
+                    _place(queue)
+                    for _, queue in self._accumulator.waiting()
+                    if not queue.route.is_deleted
+                }
+            if place in registered:
+                return  # the thread that had the lock before has registered it
+            partitions = (waiting | {place}) - registered
+            self._coordinator.register(self._begun(), partitions=partitions)
+            with self._accumulator.lock:
+                self._manager.partitions |= partitions
+
+    def _begun(self) -> ProducerIdAndEpoch:
+        """Return the producer, once it is noted that something may be registered."""
+        with self._accumulator.lock:
+            self._manager.check_can_append()
+            self._manager.is_begun = True
+            assert self._manager.producer is not None
+            return self._manager.producer
+
+
+def _place(queue: PartitionQueue) -> TopicIdPartition:
+    return TopicIdPartition(queue.route.topic.topic_id, queue.partition)

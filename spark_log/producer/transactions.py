@@ -1,0 +1,359 @@
+"""The transactions of one producer: what its public calls do.
+
+A call that takes long runs in a thread of its own, and its outcome is kept until the caller has it.
+So a caller whose timeout passed, or who was cancelled, repeats the call and waits for the same
+outcome, as in Kafka (`TransactionManager.handleCachedTransactionRequestResult`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from spark_log.backoff import retry_pause_ms
+from spark_log.client_thread import in_new_thread
+from spark_log.clock import Clock
+from spark_log.config import ProducerConfig
+from spark_log.coordinator import GroupOffsets
+from spark_log.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    SparkLogError,
+    TransactionAbortableError,
+)
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.metadata import Cluster
+from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.sender import Sender
+from spark_log.producer.transaction_manager import State, TransactionManager
+from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
+from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.transaction import GroupOffset, TransactionCoordinator
+from spark_log.types import ConsumerGroupMetadata
+
+_logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCall:
+    """A call of `init_transactions`, `commit_transaction` or `abort_transaction` that has begun.
+
+    Attributes:
+        name: the call.
+        outcome: its result, or its error.
+    """
+
+    name: str
+    outcome: Future[None]
+
+
+class Transactions:
+    """Begins and ends the transactions of one producer. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        identity: TransactionalIdentity,
+        accumulator: Accumulator,
+        sender: Sender,
+        group_offsets: GroupOffsets,
+        cluster: Cluster,
+        config: ProducerConfig,
+        clock: Clock,
+        *,
+        is_retriable: Callable[[Exception], bool],
+    ) -> None:
+        """Return the transactions of a producer; nothing is read yet.
+
+        Args:
+            manager: the state.
+            identity: has the coordinator, and registers partitions and groups.
+            accumulator: the records that wait.
+            sender: fails records.
+            group_offsets: tells groups of offsets.
+            cluster: the opened root.
+            config: the producer's.
+            clock: for retries and timeouts.
+            is_retriable: whether a call that failed with this error may succeed later.
+        """
+        self._manager = manager
+        self._identity = identity
+        self._accumulator = accumulator
+        self._sender = sender
+        self._offsets = TransactionOffsets(cluster, identity, group_offsets)
+        self._suppressed = cluster.suppressed
+        self._config = config
+        self._clock = clock
+        self._is_retriable = is_retriable
+        self._random = Random()
+        self._begun: TransactionCall | None = None
+        self._is_closed = False
+
+    @property
+    def offsets(self) -> tuple[GroupOffset, ...]:
+        """The offsets that are committed with the open transaction."""
+        return tuple(self._manager.offsets.values())
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def initialize(self) -> TransactionCall:
+        """Begin `init_transactions`, or return the call of it that has not been waited for."""
+        return self._start(
+            "init_transactions", self._initialize, State.INITIALIZING, State.UNINITIALIZED
+        )
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing is read or written."""
+        with self._accumulator.lock:
+            self._check("begin_transaction", State.READY)
+            self._manager.begin()
+            self._accumulator.accepts_records = True
+
+    def commit(self) -> TransactionCall:
+        """Begin `commit_transaction`, or return the call of it that has not been waited for."""
+        return self._start(
+            "commit_transaction", self._commit, State.COMMITTING_TRANSACTION, State.IN_TRANSACTION
+        )
+
+    def abort(self) -> TransactionCall:
+        """Begin `abort_transaction`, or return the call of it that has not been waited for."""
+        return self._start(
+            "abort_transaction",
+            self._abort,
+            State.ABORTING_TRANSACTION,
+            State.IN_TRANSACTION,
+            State.ABORTABLE_ERROR,
+        )
+
+    def wait_for(self, call: TransactionCall, timeout_s: float | None) -> None:
+        """Wait until a call has ended, and take its outcome.
+
+        Args:
+            call: the call.
+            timeout_s: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: it has not ended, and continues.
+            SparkLogError: the error of the call.
+        """
+        timeout_s = self.timeout_s(timeout_s)
+        wait([call.outcome], timeout_s)
+        self.take(call, timeout_s)
+
+    def timeout_s(self, given_s: float | None) -> float:
+        """Return a call's timeout, which is ``max.block.ms`` if None is given."""
+        return self._config.max_block_ms / 1000 if given_s is None else given_s
+
+    def take(self, call: TransactionCall, timeout_s: float | None) -> None:
+        """Take the outcome of a call that was waited for; the errors are those of `wait_for`."""
+        if not call.outcome.done():
+            raise KafkaTimeoutError(
+                f"{call.name} has not ended after {timeout_s} s, and continues: call it again to "
+                f"wait for its end, or close the producer"
+            )
+        with self._accumulator.lock:
+            if self._begun is call:
+                self._begun = None
+        call.outcome.result()
+
+    def send_offsets(
+        self, offsets: Offsets, group_metadata: ConsumerGroupMetadata, timeout_s: float | None
+    ) -> None:
+        """Add the offsets of a consumer group to the transaction; they count if it is committed.
+
+        Args:
+            offsets: by partition, the offset of the next record to read.
+            group_metadata: of the consumer that has read the records.
+            timeout_s: seconds; None: ``max.block.ms``.
+
+        Raises:
+            KafkaTimeoutError: the storage did not answer in time; the offsets are not added.
+            SparkLogError: the errors of `Producer.send_offsets_to_transaction`.
+        """
+        call = "send_offsets_to_transaction"
+        checked_group(group_metadata)
+        with self._accumulator.lock:
+            self._check(call, State.IN_TRANSACTION)
+        if not offsets:
+            return
+        until_ms = self._clock.monotonic_ms() + self.timeout_s(timeout_s) * 1000
+        added = self._retried(lambda: self._offsets.check(offsets, group_metadata), call, until_ms)
+        try:
+            self._retried(lambda: self._offsets.register(added, group_metadata), call, until_ms)
+        except SparkLogError as error:
+            if not error.retriable:
+                self._sender.fail_transaction(error)
+            raise
+        with self._accumulator.lock:
+            for each in added:
+                self._manager.offsets[each.group_id, each.topic_id, each.partition] = each
+
+    def close(self, timeout_s: float | None) -> None:
+        """Wait for a call that has begun, or abort the open transaction; then retry nothing.
+
+        A transaction that cannot be aborted now is aborted by others, after its timeout, or by the
+        next `init_transactions`.
+
+        Args:
+            timeout_s: seconds; None: until it has ended.
+        """
+        try:
+            call = self._begun
+            if call is None and self._manager.state in (
+                State.IN_TRANSACTION,
+                State.ABORTABLE_ERROR,
+            ):
+                call = self.abort()
+            if call is not None:
+                wait([call.outcome], timeout_s)
+                self.take(call, timeout_s)
+            wait([in_new_thread(self._complete, "spark-log-complete")], timeout_s)
+        except Exception as error:
+            _logger.warning(
+                "transactional id %r: the producer is closed, and its transaction may be open: %s",
+                self._manager.transactional_id,
+                error,
+            )
+        finally:
+            self._is_closed = True
+
+    # --- in a thread of its own ------------------------------------------------------------------
+
+    def _initialize(self) -> None:
+        timeout_ms = self._manager.timeout_ms
+        producer = self._coordinated(
+            "init_transactions", lambda coordinator: coordinator.initialize(timeout_ms)
+        )
+        self._end(producer)
+
+    def _commit(self) -> None:
+        name = "commit_transaction"
+        self._accumulator.wait_until_finished(None)
+        try:
+            with self._accumulator.lock:
+                self._manager.check(name, State.COMMITTING_TRANSACTION)
+                self._manager.check_can_append()
+                owner, is_begun = self._manager.producer, self._manager.is_begun
+                offsets = self.offsets
+        except TransactionAbortableError as error:
+            self._sender.fail_transaction(error)
+            raise
+        assert owner is not None
+        if is_begun:
+            # Markers are put by the logs that the appends have left, at the end that these know.
+            self._accumulator.wait_until_idle(self._manager.partitions)
+            producer = self._coordinated(
+                name, lambda coordinator: coordinator.commit(owner, offsets=offsets)
+            )
+            self._end(producer)
+        else:
+            self._end(owner)
+
+    def _abort(self) -> None:
+        with self._accumulator.lock:
+            refusal = self._manager.refusal()
+        self._sender.fail_waiting(refusal)
+        self._accumulator.wait_until_finished(None)
+        owner = self._manager.producer
+        assert owner is not None
+        if self._manager.is_begun:
+            producer = self._coordinated(
+                "abort_transaction", lambda coordinator: coordinator.abort(owner)
+            )
+            self._end(producer)
+        else:
+            self._end(owner)
+
+    def _complete(self) -> None:
+        """Complete the last transaction, which no other one follows."""
+        with (
+            self._suppressed.suppress(
+                "transaction end", self._manager.transactional_id, SparkLogError
+            ),
+            self._identity.coordinator() as coordinator,
+        ):
+            coordinator.complete()
+
+    def _end(self, producer: ProducerIdAndEpoch) -> None:
+        with self._accumulator.lock:
+            if self._manager.state is not State.FATAL_ERROR:
+                self._manager.end(producer)
+
+    def _coordinated(self, name: str, call: Callable[[TransactionCoordinator], R]) -> R:
+        def coordinate() -> R:
+            with self._identity.coordinator() as coordinator:
+                return call(coordinator)
+
+        try:
+            return self._retried(coordinate, name, math.inf)
+        except Exception as error:
+            with self._accumulator.lock:
+                state = self._manager.state
+                if state is State.INITIALIZING:
+                    self._manager.change(State.UNINITIALIZED)
+                elif state is State.ABORTING_TRANSACTION:
+                    self._manager.change(State.ABORTABLE_ERROR, error)
+            self._sender.fail_transaction(error)
+            raise
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _start(
+        self, name: str, work: Callable[[], None], state: State, *allowed: State
+    ) -> TransactionCall:
+        with self._accumulator.lock:
+            if self._begun is not None and self._begun.name == name:
+                return self._begun
+            self._check(name, *allowed)
+            # The thread waits for the lock first, so it sees the new state.
+            outcome = in_new_thread(lambda: self._when_begun(work), f"spark-log-{name}")
+            self._manager.change(state)
+            self._accumulator.refuse_records()
+            self._begun = TransactionCall(name, outcome)
+            return self._begun
+
+    def _when_begun(self, work: Callable[[], None]) -> None:
+        with self._accumulator.lock:
+            pass
+        work()
+
+    def _check(self, call: str, *allowed: State) -> None:
+        """Check that the producer is open, no other call is to be repeated, and the state."""
+        if self._is_closed:
+            raise IllegalStateError(f"{call}: the producer is closed: make another producer")
+        begun = self._begun
+        if begun is not None:
+            raise IllegalStateError(
+                f"{call}: {begun.name} has begun, and its outcome is not known yet: call "
+                f"{begun.name} again first"
+            )
+        self._manager.check(call, *allowed)
+
+    def _retried(self, call: Callable[[], R], name: str, until_ms: float) -> R:
+        """Call a function until it succeeds, or fails with an error that is not retriable."""
+        failures = 0
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                if self._is_closed or not self._is_retriable(error):
+                    raise
+                failures += 1
+                _logger.info("%s: attempt %d failed: %s", name, failures, error)
+                left_ms = until_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    raise KafkaTimeoutError(f"{name} did not end in time: {error}") from error
+            pause_ms = retry_pause_ms(
+                failures,
+                initial_ms=self._config.retry_backoff_ms,
+                max_ms=self._config.retry_backoff_max_ms,
+                random=self._random,
+            )
+            self._clock.sleep_ms(min(pause_ms, left_ms))

@@ -1,0 +1,453 @@
+"""Coordinates a transactional id from within its clients: begin, register, decide, finish.
+
+There is no coordinator process. Whoever needs a change makes it by one conditional append to the
+state log (`TransactionStateLog`), and whoever finds a decided transaction finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+
+from spark_log.clock import Clock
+from spark_log.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    InvalidTxnTimeoutError,
+    SparkLogError,
+)
+from spark_log.log import ProducerIdAndEpoch
+from spark_log.metadata import Cluster
+from spark_log.transaction import changes
+from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
+from spark_log.transaction.producers import forget_producer, record_producer
+from spark_log.transaction.records import TransactionRecord
+from spark_log.transaction.state import (
+    LAST_EPOCH,
+    GroupOffset,
+    TopicIdPartition,
+    TransactionMetadata,
+    TransactionState,
+)
+from spark_log.transaction.state_log import TransactionStateLog
+
+CommitOffsets = Callable[[TransactionMetadata], None]
+"""Commits the offsets of a committed transaction to their groups. It may be repeated."""
+
+
+class TransactionCoordinator:
+    """Reads and changes one transactional id. For one thread at a time.
+
+    A transaction of one producer costs, one after the other, one request to register its
+    partitions, one to decide, one for the markers of all partitions, and one to complete it
+    (``completes_later`` saves that one), as long as nobody else changes the state.
+
+    A crash at any point leaves a transaction that is ongoing, which others abort after its
+    timeout; or one that is decided, which others finish.
+
+    Attributes:
+        transactional_id: the ``transactional.id``.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        clock: Clock | None = None,
+        open_log: OpenLog | None = None,
+        commit_offsets: CommitOffsets | None = None,
+        markers_at_once: int = MARKERS_AT_ONCE,
+        completes_later: bool = False,
+    ) -> None:
+        """Return the coordinator of a transactional id; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+            transactional_id: any string.
+            clock: gives records their timestamps; None for the cluster's.
+            open_log: gives logs that are open already, whose end is known: a marker then costs one
+                put. Other threads use them while a call of this coordinator runs.
+            commit_offsets: commits the offsets of a decided transaction to their groups. Without it
+                a transaction with offsets is refused, and none is completed.
+            markers_at_once: how many partitions get their markers at the same time; with 1
+                everything is done by the caller's thread.
+            completes_later: whether the record that begins the next transaction completes this one,
+                too, which saves an append. Call `complete` after the last transaction.
+        """
+        self.transactional_id = transactional_id
+        self._cluster = cluster
+        self._clock = clock or cluster.clock
+        self._log = TransactionStateLog(cluster.store, transactional_id, self._clock)
+        self._open_log = open_log
+        self._commit_offsets = commit_offsets
+        self._markers_at_once = markers_at_once
+        self._completes_later = completes_later
+        self._ended: int | None = None  # number of a transaction that only has to be completed
+
+    def __repr__(self) -> str:
+        return f"<TransactionCoordinator of {self.transactional_id!r}, {self.state.state}>"
+
+    @property
+    def state(self) -> TransactionMetadata:
+        """The state after the last look; reads nothing."""
+        return self._log.state
+
+    def refresh(self) -> TransactionMetadata:
+        """Return the present state: one lookup if nothing is new.
+
+        Raises:
+            CorruptRecordError: the state log is damaged.
+            StorageError: it cannot be read.
+        """
+        self._log.replay()
+        return self.state
+
+    # --- identities ------------------------------------------------------------------------------
+
+    def initialize(
+        self, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
+    ) -> ProducerIdAndEpoch:
+        """Begin a new epoch of the owner, which fences the owner before (``InitProducerId``).
+
+        A transaction that is ongoing is aborted, and one that is decided is finished, first.
+
+        Args:
+            timeout_ms: ``transaction.timeout.ms``.
+            expected: the present owner, if only that one may go on (KIP-360); None for anybody.
+
+        Returns:
+            The new owner.
+
+        Raises:
+            InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
+            ProducerFencedError: another process has taken over from the expected owner.
+            UnknownOutcomeError: there may be a new epoch; call again.
+            StorageError: a marker could not be put, or the storage does not answer; call again.
+        """
+        self._check_timeout(timeout_ms)
+        return self._initialize(timeout_ms, expected)
+
+    def _initialize(
+        self, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        self.refresh()
+        new_id: int | None = None
+        appended: TransactionRecord | None = None
+
+        def decide(state: TransactionMetadata) -> TransactionRecord:
+            nonlocal appended
+            present = _successor(state, expected)
+            appended = changes.initialize(self._completed(state), timeout_ms, new_id, present)
+            return appended
+
+        while True:
+            if self.state.needs_producer_id:
+                new_id = self._new_producer_id(new_id)
+            try:
+                self._log.commit(decide)
+            except ConcurrentTransactionsError:
+                self.expire(self.state.transaction)
+                self.finish()
+            except InvalidTxnStateError:
+                if not self.state.needs_producer_id:
+                    raise
+            else:
+                # Not the owner in the state, who may be a later one.
+                assert appended is not None
+                owner = appended.owner
+                assert owner is not None
+                return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
+
+    def join(
+        self,
+        owner: ProducerIdAndEpoch,
+        partitions: Collection[TopicIdPartition] = (),
+        groups: Collection[str] = (),
+    ) -> ProducerIdAndEpoch:
+        """Add a participant, with what it registers first, to the owner's transaction.
+
+        Without a transaction this begins one.
+
+        Args:
+            owner: the owner that the participant writes for.
+            partitions: as in `register`.
+            groups: as in `register`.
+
+        Returns:
+            The participant's identity.
+
+        Raises:
+            ProducerFencedError: another owner has begun, or the transaction is decided.
+            TransactionAbortableError: the transaction was aborted by others.
+            UnknownOutcomeError: there may be a participant that nobody uses, which is harmless.
+            StorageError: the storage does not answer; call again.
+        """
+        if self.state.owner is None:
+            self.refresh()
+        new_id: int | None = None
+        joined: ProducerIdAndEpoch | None = None
+
+        def decide(state: TransactionMetadata) -> TransactionRecord:
+            nonlocal joined
+            free = state.free_producer_id()
+            producer_id = new_id if free is None else free
+            if producer_id is None:
+                raise _NoProducerIdError
+            record = changes.join(state, owner, producer_id, partitions, groups)
+            epoch = state.producers.get(producer_id, 0)
+            joined = ProducerIdAndEpoch(producer_id, epoch)
+            return record
+
+        while True:
+            if self.state.free_producer_id() is None:
+                new_id = self._new_producer_id(new_id)
+            with suppress(_NoProducerIdError):
+                self._change(decide)
+                assert joined is not None
+                return joined
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def register(
+        self,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicIdPartition] = (),
+        groups: Collection[str] = (),
+    ) -> None:
+        """Register partitions and groups before a participant's first put there; one append.
+
+        The owner begins a transaction with its first registration. If everything is registered
+        already, this makes no request. An earlier transaction that is decided is finished first.
+
+        Raises:
+            ProducerFencedError: the epoch has passed: the transaction is decided.
+            TransactionAbortableError: the owner's transaction was aborted by others.
+            InvalidTxnStateError: the owner's epochs are used up; initialize again.
+            UnknownOutcomeError: they may be registered; call again.
+            StorageError: they are not registered, or an earlier transaction could not be finished.
+        """
+        present = self.state.participants.get(producer.producer_id)
+        if (
+            self.state.state is TransactionState.ONGOING
+            and present is not None
+            and present.producer == producer
+            and present.partitions.issuperset(partitions)
+            and present.groups.issuperset(groups)
+        ):
+            return
+        self._change(lambda state: changes.register(state, producer, partitions, groups))
+
+    def commit(
+        self,
+        owner: ProducerIdAndEpoch,
+        counting: Collection[ProducerIdAndEpoch] | None = None,
+        offsets: Collection[GroupOffset] = (),
+        batch_id: int | None = None,
+    ) -> ProducerIdAndEpoch:
+        """Decide to commit, then put the markers and complete. Returns when it is decided.
+
+        A marker that cannot be put is logged and counted: the decision stands, and the next call,
+        or a reader that is held up, puts it.
+
+        Args:
+            owner: the owner.
+            counting: the participants that count; None for the owner alone. The records of all
+                others are aborted.
+            offsets: of groups that participants which count have registered.
+            batch_id: the micro-batch of the transaction; higher than that of any earlier one.
+
+        Returns:
+            The owner's identity in its next transaction.
+
+        Raises:
+            TransactionAbortableError: it was aborted by others.
+            ProducerFencedError: another owner has begun.
+            InvalidTxnStateError: no transaction has begun, the micro-batch is committed, or a
+                participant or a group is not registered.
+            UnknownOutcomeError: it may be committed; call again.
+            StorageError: it is not committed; call again.
+        """
+        if offsets and self._commit_offsets is None:
+            raise InvalidTxnStateError(
+                f"transactional id {self.transactional_id!r}: offsets cannot be committed here",
+                transactional_id=self.transactional_id,
+            )
+        chosen = (owner,) if counting is None else tuple(counting)
+        self._change(lambda state: changes.commit(state, owner, chosen, offsets, batch_id))
+        return self._after_decision(owner)
+
+    def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        """Decide to abort, then put the markers and complete, as `commit` does.
+
+        Returns:
+            The owner's identity in its next transaction; the same one if nothing had begun.
+
+        Raises:
+            ProducerFencedError: another owner has begun.
+            InvalidTxnStateError: the transaction is committed.
+            UnknownOutcomeError: it may be aborted; call again.
+            StorageError: it is not aborted; call again.
+        """
+        if self._log.commit(lambda state: changes.abort(state, owner)).owner == owner:
+            return owner
+        return self._after_decision(owner)
+
+    def expire(self, transaction: int) -> None:
+        """Decide to abort an ongoing transaction, as anybody who has seen it past its timeout.
+
+        Args:
+            transaction: its number; any other one, and one that is decided, is left alone.
+
+        Raises:
+            UnknownOutcomeError: it may be aborted; call again.
+            StorageError: it is not aborted.
+        """
+        self._log.commit(lambda state: changes.expire(state, transaction))
+
+    def finish(self) -> None:
+        """Put the missing markers of a decided transaction, and complete it.
+
+        Does nothing if no transaction was decided at the last look. Anybody may call it, any number
+        at once.
+
+        Raises:
+            SparkLogError: a marker could not be put, or the completion could not be stored; the
+                decision stands.
+        """
+        self._end()
+        self.complete()
+
+    def complete(self) -> None:
+        """Complete the transaction that this coordinator has ended; nothing else is left to do.
+
+        Does nothing if it is complete, or if somebody else has begun the next one.
+
+        Raises:
+            UnknownOutcomeError: it may be complete; call again.
+            StorageError: it is not complete.
+        """
+        ended = self._ended
+        if ended is not None:
+            self._log.commit(lambda state: changes.complete(state, ended))
+            self._ended = None
+
+    def _end(self) -> None:
+        """Put the missing markers of a decided transaction, and commit its offsets."""
+        state = self.state
+        if not state.state.is_prepared or state.transaction == self._ended:
+            return
+        put_markers(self._cluster, state, open_log=self._open_log, at_once=self._markers_at_once)
+        assert state.decision is not None
+        if state.decision.offsets:
+            if self._commit_offsets is None:
+                raise ConcurrentTransactionsError(
+                    f"transaction {state.transaction} of {self.transactional_id!r} is complete "
+                    f"when its offsets are committed, which a producer or a consumer does",
+                    transactional_id=self.transactional_id,
+                )
+            self._commit_offsets(state)
+        self._ended = state.transaction
+
+    def forget(self, revision: int) -> bool:
+        """Forget the producer ids of this transactional id, which has expired.
+
+        A producer that still has one of them is fenced. A crash leaves files of producer ids that
+        nobody uses.
+
+        Args:
+            revision: of the state that has expired; a later one is left alone.
+
+        Returns:
+            Whether they are forgotten.
+
+        Raises:
+            StorageError: they may not be forgotten, or some files may be left.
+        """
+        before = self.refresh()
+        after = self._log.commit(lambda state: changes.forget(state, revision))
+        if before.owner is None or after.owner is not None:
+            return False
+        for producer_id in (before.owner.producer_id, *before.producers):
+            forget_producer(self._cluster.store, producer_id)
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trim()
+        return True
+
+    def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
+        """Change the state; finish an earlier transaction that is in the way."""
+
+        def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
+            record = decide(self._completed(state))
+            if record is None or record.transaction == state.transaction:
+                return record
+            # wall clock: shown to users; nothing is decided by it
+            return record.model_copy(update={"start_time_us": self._clock.time_us()})
+
+        while True:
+            try:
+                self._log.commit(decide_with_time)
+            except ConcurrentTransactionsError:
+                self.finish()
+            else:
+                return
+
+    def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
+        """Return a state as it is when the transaction that this coordinator ended is complete."""
+        is_ended = state.state.is_prepared and state.transaction == self._ended
+        return changes.completed(state) if is_ended else state
+
+    def _after_decision(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        suppressed, path = self._cluster.suppressed, self._log.directory
+        with suppressed.suppress("transaction end", path, SparkLogError):
+            self._end()
+            if not self._completes_later:
+                self.complete()
+        following = replace(owner, producer_epoch=owner.producer_epoch + 1)
+        if following.producer_epoch >= LAST_EPOCH:
+            # One epoch is left: if this fails now, it is tried again after the next transaction.
+            with suppressed.suppress("producer id", path, SparkLogError):
+                return self._initialize(self.state.timeout_ms, following)
+        return following
+
+    def _check_timeout(self, timeout_ms: int) -> None:
+        config = self._cluster.image().cluster_config()
+        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        most_ms = config.transaction_max_timeout_ms
+        if timeout_ms > most_ms:
+            raise InvalidTxnTimeoutError(
+                f"transaction.timeout.ms is {timeout_ms}, more than the cluster allows: lower it "
+                f"to at most {most_ms}, or raise the cluster's transaction.max.timeout.ms",
+                transactional_id=self.transactional_id,
+                timeout_ms=timeout_ms,
+                max_timeout_ms=most_ms,
+            )
+
+    def _new_producer_id(self, last: int | None) -> int:
+        """Return the last allocated id if it is still new, else another one.
+
+        Raises:
+            StorageError, UnknownOutcomeError: none could be allocated; the ids that were are lost.
+        """
+        if last is not None and self.state.is_new(last):
+            return last
+        producer_id = self._cluster.producer_ids.next_id()
+        while not self.state.is_new(producer_id):  # an id above it was used up
+            producer_id = self._cluster.producer_ids.next_id()
+        record_producer(self._cluster.store, producer_id, self.transactional_id)
+        return producer_id
+
+
+class _NoProducerIdError(Exception):
+    """A participant needs a new producer id: the free one was taken by another."""
+
+
+def _successor(
+    state: TransactionMetadata, expected: ProducerIdAndEpoch | None
+) -> ProducerIdAndEpoch | None:
+    """Return the expected owner, with the epoch that the end of its transaction gave it."""
+    if state.decision is not None and state.decision.owner == expected:
+        return replace(state.decision.owner, producer_epoch=state.decision.owner.producer_epoch + 1)
+    return expected

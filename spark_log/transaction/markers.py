@@ -1,0 +1,113 @@
+"""The markers of a decided transaction: one control segment in each registered partition.
+
+A marker stands under the participant's next epoch, which no record of the transaction has. A log
+takes in everything up to its end before it puts a marker, and leaves out a marker whose epoch the
+producer has reached there. So anybody may put missing markers, any number at once, however late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
+from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.metadata import Cluster
+from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
+
+MARKERS_AT_ONCE: Final = 16
+"""How many partitions get their markers at the same time."""
+
+OpenLog = Callable[[TopicIdPartition], PartitionLog | None]
+"""Returns a partition's log that the caller has open and does not use meanwhile, or None."""
+
+
+def put_markers(
+    cluster: Cluster,
+    state: TransactionMetadata,
+    partitions: Collection[TopicIdPartition] | None = None,
+    *,
+    open_log: OpenLog | None = None,
+    at_once: int = MARKERS_AT_ONCE,
+) -> None:
+    """Put the missing markers of a decided transaction. May be repeated after any error.
+
+    A partition that does not exist any more needs none, also if its topic was created again.
+
+    Args:
+        cluster: the opened root.
+        state: with the decision.
+        partitions: those that get their markers; None for all that were registered.
+        open_log: gives logs that are open already, whose end is known: a marker then costs one put.
+        at_once: how many partitions are written at the same time, each by a thread; 1 for one after
+            the other in the caller's thread.
+
+    Raises:
+        SparkLogError: a marker could not be put. The other partitions were tried too.
+    """
+    missing = {
+        partition: markers
+        for partition, markers in transaction_markers(state).items()
+        if partitions is None or partition in partitions
+    }
+    known = {partition: open_log(partition) if open_log else None for partition in missing}
+    # Read only if it is needed, and after the registrations: no topic of theirs is newer.
+    image = cluster.image() if None in known.values() else None
+
+    def put(partition: TopicIdPartition) -> SparkLogError | None:
+        log = known[partition]
+        topic = image.find_by_id(partition.topic_id) if image is not None else None
+        try:
+            if log is not None:
+                log.append_markers(missing[partition])
+            elif topic is not None:
+                cluster.partition_log(topic, partition.partition).append_markers(missing[partition])
+        except SparkLogError as error:
+            return None if _is_gone(cluster, partition, error) else error
+        return None
+
+    errors = [error for error in _run(put, sorted(missing), at_once) if error is not None]
+    if errors:
+        raise errors[0]
+
+
+def transaction_markers(
+    state: TransactionMetadata,
+) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
+    """Return the markers of a decided transaction: partition → those of its participants."""
+    from spark_log.log import EndTransactionMarker
+
+    markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
+    decision = state.decision
+    assert decision is not None
+    for producer_id, participant in sorted(state.participants.items()):
+        marker = EndTransactionMarker(
+            producer_id=producer_id,
+            producer_epoch=participant.producer.producer_epoch + 1,
+            is_committed=state.state.is_committed and producer_id in decision.counting,
+        )
+        for partition in participant.partitions:
+            markers.setdefault(partition, []).append(marker)
+    return markers
+
+
+def _is_gone(cluster: Cluster, partition: TopicIdPartition, error: SparkLogError) -> bool:
+    """Whether an append failed because the topic was deleted, now or since it was looked up."""
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return True
+    if error.retriable:
+        return False
+    return cluster.image().find_by_id(partition.topic_id) is None
+
+
+def _run(
+    put: Callable[[TopicIdPartition], SparkLogError | None],
+    partitions: Sequence[TopicIdPartition],
+    at_once: int,
+) -> list[SparkLogError | None]:
+    threads = min(at_once, len(partitions))
+    if threads <= 1:
+        return [put(partition) for partition in partitions]
+    with ThreadPoolExecutor(threads, "spark-log-markers") as pool:
+        return list(pool.map(put, partitions))

@@ -1,0 +1,194 @@
+"""Observes open transactions that hold a reader up, and ends those whose producer is gone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from spark_log.clock import Clock
+from spark_log.errors import SparkLogError
+from spark_log.log import EndTransactionMarker, OpenTransaction, PartitionLog, ProducerIdAndEpoch
+from spark_log.metadata import Cluster
+from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
+from spark_log.transaction.producers import find_transactional_id
+from spark_log.transaction.state import TopicIdPartition, TransactionState
+
+LOOK_AFTER_MS: Final = 500
+"""How long a reader has been held up before the state log is looked up: a transaction that its
+producer ends is over by then, and costs no request."""
+
+LOOK_EVERY_MS: Final = 1000
+"""Minimum time between two looks for one partition."""
+
+
+TransactionEnd = Literal["committed", "aborted", "ended before"]
+"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has
+not registered the partition."""
+
+
+@dataclass(slots=True)
+class _Sighting:
+    """What an observer knows of a partition's open transactions.
+
+    Attributes:
+        first_ms: (producer id, epoch) → when each was first seen.
+        look_at_ms: when the next look is due.
+        is_listed: whether those behind the first one have been listed.
+    """
+
+    first_ms: dict[tuple[int, int], float]
+    look_at_ms: float
+    is_listed: bool = False
+
+
+class TransactionObserver:
+    """Resolves the transactions that hold readers up. For one thread at a time.
+
+    Times are measured by its own monotonic clock, from when it first saw a transaction. So it never
+    aborts one before its timeout, whatever any wall clock says.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock | None = None,
+        commit_offsets: CommitOffsets | None = None,
+    ) -> None:
+        """Return an observer; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+            clock: its monotonic time measures timeouts; None for the cluster's.
+            commit_offsets: as in `TransactionCoordinator`.
+        """
+        self._cluster = cluster
+        self._commit_offsets = commit_offsets
+        self._clock = clock or cluster.clock
+        self._sightings: dict[TopicIdPartition, _Sighting] = {}
+        self._coordinators: dict[int, TransactionCoordinator] = {}
+
+    def resolve(
+        self, blocking: OpenTransaction, log: PartitionLog, partition: TopicIdPartition
+    ) -> bool:
+        """End an open transaction if it is decided, or has passed its timeout.
+
+        To be called again and again while a reader is held up. This makes no request for the first
+        500 ms, and from then on one look at the state log a second. A failure is logged and
+        counted, and tried again later.
+
+        Args:
+            blocking: the transaction.
+            log: of the partition; not used by others meanwhile.
+            partition: the partition.
+
+        Returns:
+            Whether the partition has the transaction's marker now: the reader may read on.
+        """
+        now_ms = self._clock.monotonic_ms()
+        key = blocking.producer_id, blocking.producer_epoch
+        sighting = self._sightings.get(partition)
+        if sighting is None:
+            sighting = self._sightings[partition] = _Sighting({}, now_ms + LOOK_AFTER_MS)
+        if key not in sighting.first_ms:
+            sighting.first_ms = {key: now_ms}
+            sighting.look_at_ms = now_ms + LOOK_AFTER_MS
+            sighting.is_listed = False
+        if now_ms < sighting.look_at_ms:
+            return False
+        sighting.look_at_ms = now_ms + LOOK_EVERY_MS
+        with self._cluster.suppressed.suppress("transaction end", log.directory, SparkLogError):
+            if not sighting.is_listed:  # those behind it have waited as long when it is their turn
+                for each in log.transactions().open:
+                    seen = each.producer_id, each.producer_epoch
+                    sighting.first_ms.setdefault(seen, now_ms)
+                sighting.is_listed = True
+            if self._end(blocking, log, now_ms - sighting.first_ms[key]) is not None:
+                del sighting.first_ms[key]
+                sighting.look_at_ms = now_ms  # the next one may be decided, too
+                return True
+        return False
+
+    def end(self, blocking: OpenTransaction, log: PartitionLog) -> TransactionEnd | None:
+        """End an open transaction now, as if its timeout had passed.
+
+        One that is ongoing is aborted in all of its partitions. One that is decided stays as it is.
+
+        Args:
+            blocking: the transaction.
+            log: of the partition; not used by others meanwhile.
+
+        Returns:
+            How it ended; None if its producer's state log does not know it yet.
+
+        Raises:
+            SparkLogError: it could not be ended.
+        """
+        return self._end(blocking, log, math.inf)
+
+    def _end(
+        self, blocking: OpenTransaction, log: PartitionLog, waited_ms: float
+    ) -> TransactionEnd | None:
+        producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
+        place = TopicIdPartition(log.files.topic_id, log.files.partition)
+        outcome = self._outcome(producer, place, waited_ms)
+        if outcome is None:
+            return None
+        marker = EndTransactionMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch + 1,
+            is_committed=outcome == "committed",
+        )
+        is_put = log.append_markers([marker]) is not None
+        self._coordinators.pop(producer.producer_id, None)
+        if outcome == "ended before" and is_put:
+            # The record came after the marker, from a process that had stood still until the log
+            # had forgotten its producer. Else the caller had not seen the marker.
+            return "aborted"
+        return outcome
+
+    def _outcome(
+        self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
+    ) -> TransactionEnd | None:
+        """Return how a transaction ended; None while it is not decided.
+
+        Decides to abort it if it has passed its timeout.
+        """
+        coordinator = self._find_coordinator(producer.producer_id)
+        if coordinator is None:
+            # The id has expired: whatever it had was decided long before. But wait as long as any
+            # transaction may take: an abort cannot be undone.
+            config = self._cluster.image().cluster_config()
+            return "ended before" if waited_ms >= config.transaction_max_timeout_ms else None
+        state = coordinator.refresh()
+        if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
+            if waited_ms < state.timeout_ms:
+                return None
+            coordinator.expire(state.transaction)
+            state = coordinator.state
+        if state.state.is_prepared and waited_ms >= state.timeout_ms:
+            with self._cluster.suppressed.suppress(
+                "transaction end", coordinator.transactional_id, SparkLogError
+            ):
+                coordinator.finish()  # the other partitions, too: their owner is gone
+        participant = state.participant(producer)
+        if state.decision is None or participant is None or place not in participant.partitions:
+            return "ended before" if state.has_passed(producer) else None
+        is_committed = state.state.is_committed and producer.producer_id in state.decision.counting
+        return "committed" if is_committed else "aborted"
+
+    def _find_coordinator(self, producer_id: int) -> TransactionCoordinator | None:
+        found = self._coordinators.get(producer_id)
+        if found is None:
+            transactional_id = find_transactional_id(self._cluster.store, producer_id)
+            if transactional_id is None:
+                return None
+            found = TransactionCoordinator(
+                self._cluster,
+                transactional_id,
+                clock=self._clock,
+                commit_offsets=self._commit_offsets,
+            )
+            self._coordinators[producer_id] = found
+        return found

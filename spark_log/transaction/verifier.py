@@ -1,0 +1,120 @@
+"""Compares the markers in partitions with the decisions in state logs, for ``spark-log verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
+from spark_log.log import EndTransactionMarker, Finding, FindingKind, PartitionLog, Severity
+from spark_log.metadata import Cluster
+from spark_log.storage import text_of
+from spark_log.transaction.markers import transaction_markers
+from spark_log.transaction.state import TopicIdPartition, TransactionState
+from spark_log.transaction.state_log import IDS_DIRECTORY
+from spark_log.transaction.view import view_directory
+
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+class TransactionVerifier:
+    """Verifies the newest transaction of each transactional id, if it is complete.
+
+    Each partition that it has registered has to have its markers, of the decided type. A marker
+    that was deleted with old records is known from the partition's producers. The order of the two
+    looks makes a finding certain while others write: first the state log, then the partition.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Return a verifier; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+        """
+        self._cluster = cluster
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield each problem when it is found.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        expected: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
+        for name in sorted(self._cluster.store.list_directories(IDS_DIRECTORY)):
+            directory = f"{IDS_DIRECTORY}/{name}"
+            try:
+                state = view_directory(
+                    self._cluster.store, directory, text_of(name), self._cluster.clock
+                ).state
+            except CorruptRecordError as error:
+                yield Finding(directory, FindingKind.UNREADABLE, Severity.ERROR, str(error))
+                continue
+            if state.state in _COMPLETE:
+                for partition, markers in transaction_markers(state).items():
+                    expected.setdefault(partition, []).extend(markers)
+        try:
+            image = self._cluster.image()
+        except CorruptRecordError:
+            return  # the verification of the metadata tells what is damaged
+        for partition, markers in sorted(expected.items()):
+            topic = image.find_by_id(partition.topic_id)
+            if topic is None or partition.partition not in topic.partitions:
+                continue
+            log = self._cluster.partition_log(topic, partition.partition)
+            by_producer = {each.producer_id: each for each in markers}
+            # Deleted meanwhile; or damaged, as the verification of the partition itself tells.
+            with (
+                suppress(UnknownTopicOrPartitionError, CorruptRecordError),
+                self._cluster.detecting_deletion(topic),
+            ):
+                yield from list(_compare(log, by_producer))
+
+
+def _compare(log: PartitionLog, expected: Mapping[int, EndTransactionMarker]) -> Iterator[Finding]:
+    entries = dict(log.producers().entries())
+    for producer_id, marker in expected.items():
+        entry = entries.get(producer_id)
+        if entry is not None and entry.epoch < marker.producer_epoch:
+            yield Finding(
+                log.directory,
+                FindingKind.MISSING_MARKER,
+                Severity.ERROR,
+                f"{_name(marker)} is complete in its state log, and has no marker here: "
+                f"readers with read_committed stop before it. One that waits there puts the marker",
+            )
+    for marker in _decided_otherwise(log, expected):
+        decided = "committed" if marker.is_committed else "aborted"
+        stands = "aborts" if marker.is_committed else "commits"
+        yield Finding(
+            log.directory,
+            FindingKind.WRONG_MARKER,
+            Severity.ERROR,
+            f"{_name(marker)} is {decided} in its state log, and its marker here {stands} it",
+        )
+
+
+def _decided_otherwise(
+    log: PartitionLog, expected: Mapping[int, EndTransactionMarker]
+) -> list[EndTransactionMarker]:
+    """Return the expected markers in whose place there are only some of the other type.
+
+    A marker that aborts may follow one that commits: of a record that came much later.
+    """
+    missing, wrong = dict(expected), set[int]()
+    for segment in reversed(log.observe().live.segments):
+        if not missing:
+            break
+        for _, headers in log.files.open(segment.name).all_headers():
+            for found in filter(None, map(EndTransactionMarker.of_header, headers)):
+                marker = missing.get(found.producer_id)
+                if marker is None or found.producer_epoch != marker.producer_epoch:
+                    continue
+                if found.is_committed == marker.is_committed:
+                    del missing[found.producer_id]
+                else:
+                    wrong.add(found.producer_id)
+    return [marker for producer_id, marker in missing.items() if producer_id in wrong]
+
+
+def _name(marker: EndTransactionMarker) -> str:
+    return f"the transaction of producer {marker.producer_id}, epoch {marker.producer_epoch - 1},"
