@@ -38,6 +38,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
+from spark_log.storage import StagedFile
 
 _MAX_TRIES = 5
 
@@ -79,19 +80,23 @@ class DeltaLog(DeltaLogReader):
         lines = [{"commitInfo": info}, *actions]
         body = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
         assert self._observed_ms is not None
-        self._put(self._path(number), body, number)
-        if not self._was_certainly_unused(number):
-            self._observed_ms = None  # whatever follows, what was read before is not valid any more
-            self._check_not_void(number)
+        # The staged file lives until the check: on a local file system its deletion is a change of
+        # the version's file, which then looks as if it had appeared only then.
+        with self._store.stage(self.log_directory) as staged:
+            staged.sink.write(body)
+            self._put(self._path(number), staged, body, number)
+            if not self._was_certainly_unused(number):
+                self._observed_ms = None  # whatever follows, what was read before is not valid
+                self._check_not_void(number)
         version = parse_version(self.directory, number, body)
         self.state.apply(version)
         return version
 
-    def _put(self, path: str, body: bytes, number: int) -> None:
+    def _put(self, path: str, staged: StagedFile, body: bytes, number: int) -> None:
         unknown: UnknownOutcomeError | None = None
         for _ in range(_MAX_TRIES):
             try:
-                self._store.put_if_absent(path, body)
+                self._store.put_if_absent(path, staged)
             except AlreadyExistsError:
                 if unknown is not None and self._has_body(path, body, unknown):
                     return  # ours: the answer to an earlier put was lost

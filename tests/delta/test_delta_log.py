@@ -22,6 +22,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.metadata import Cluster
+from spark_log.storage.local import LocalStore
+from tests.waiting import wait_until
 
 P0 = TopicPartition("t", 0)
 
@@ -356,3 +358,38 @@ def test_a_checkpoint_whose_text_is_damaged_is_left_out(cluster, log):
     pq.write_table(table.slice(0, 1).select(kept).append_column("txn", [damaged]), path)
 
     assert opened(cluster).state.transaction("a") == Transaction("a", 2)
+
+
+def test_a_writer_that_paused_in_its_put_does_not_call_its_version_void(tmp_path, monkeypatch):
+    """Others go on from its version and write a checkpoint before it deletes its staged file.
+
+    The deletion changes the time of the version's file (its number of links), so the file then
+    looks newer than the checkpoint. Here the file system itself sets the times.
+    """
+    cluster = Cluster(str(tmp_path / "root"), create=True, clock=ManualClock())
+    OffsetsTable(cluster).fence("g", 1)
+    log, store = opened(cluster), cluster.store
+    link = LocalStore._link  # noqa: SLF001 - between the link and what follows it
+    pauses = []
+
+    def pause(linking, path, *args):
+        link(linking, path, *args)
+        if path.endswith("2.json"):
+            pauses.append(path)
+            opened(cluster).append(moved("b", 1), "TEST")
+            DeltaTable(store.directory_url(DIRECTORY)).create_checkpoint()
+            cluster.clock.advance_ms(31 * 60_000)
+            wait_until(file_system_time_has_passed)
+
+    def file_system_time_has_passed():
+        store.put("tick", b"")
+        checkpoint = store.head(f"{DIRECTORY}/_delta_log/_last_checkpoint")
+        return store.head("tick").modified_us > checkpoint.modified_us
+
+    monkeypatch.setattr(LocalStore, "_link", pause)
+    with pytest.raises(UnknownOutcomeError, match="so long after the log was read"):
+        log.append(moved("a", 1), "TEST")
+
+    assert len(pauses) == 1
+    log.refresh()
+    assert log.state.transaction("a").version == 1

@@ -238,6 +238,8 @@ class CommitQueue:
     def _discard(self) -> None:
         assert self._staged is not None
         staged, self._staged = self._staged, None
+        if staged.file.path in self._table.log.state.files:
+            return  # the file times of a clock that jumped made a version of ours look void
         # After a failure maintenance deletes it later: no version holds it.
         table = self._table.log.directory
         with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):

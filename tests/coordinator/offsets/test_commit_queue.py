@@ -14,11 +14,13 @@ from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
+from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFiles
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
     InvalidGroupIdError,
+    LogEndOffsetMismatchError,
     OffsetOutOfRangeError,
     StorageError,
     StorageUnavailableError,
@@ -108,6 +110,25 @@ def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatc
     assert len(data_files(table)) == 1  # its file was deleted
 
 
+def test_a_file_that_a_version_holds_is_kept_whatever_was_told_of_it(cluster, monkeypatch):
+    """A version of its own may look void where the clock of the file system jumped back."""
+    table, other = OffsetsTable(cluster), other_process(cluster)
+    append = DeltaLog.append
+
+    def made_and_denied(log, actions, operation, details=None):
+        version = append(log, actions, operation, details)
+        monkeypatch.undo()
+        other.fence("g", 2)
+        raise LogEndOffsetMismatchError("void", expected=version.number, actual=version.number + 2)
+
+    table.fence("g", 1)
+    monkeypatch.setattr(DeltaLog, "append", made_and_denied)
+    with pytest.raises(IllegalGenerationError):
+        table.commit("g", {P0: OffsetAndMetadata(9)}, generation=1)
+
+    assert positions(OffsetsTable(cluster), "g") == {P0: 9}
+
+
 def test_a_fence_that_loses_the_race_to_a_commit_is_raised_behind_it(cluster, monkeypatch):
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.fence("g", 1)
@@ -158,7 +179,7 @@ def test_what_is_unknown_is_said_to_be_and_its_file_stays(cluster, monkeypatch):
     def lose(path, source, **options):
         if not path.endswith(".json"):
             return put(path, source, **options)
-        late.append((path, source))
+        late.append((path, source.read_back().to_pybytes()))
         raise UnknownOutcomeError("lost", path=path)
 
     with monkeypatch.context() as patch:
