@@ -55,6 +55,20 @@ class OperationNotes:
         """Note that the values of an operation were refused, and are not in the log."""
         self._end(replace(operation, outcome=Outcome.ABORTED))
 
+    def begin_transaction(self, polled, sends):
+        """Note that a transaction is about to send these, of what a poll returned before."""
+        return self._note((Poll(tuple(polled)), *sends), Outcome.UNKNOWN, is_transaction=True)
+
+    def end_transaction(self, operation):
+        """Note that a transaction is about to be committed, and return the operation."""
+        ending = replace(operation, end_invoked=time.monotonic_ns())
+        self._writer.note(ending)
+        return ending
+
+    def ended(self, operation, outcome):
+        """Note how a transaction ended."""
+        self._end(replace(operation, outcome=outcome))
+
     def poll(self, *records):
         """Note that a poll returned these `Polled` records."""
         self._note((Poll(records),), Outcome.COMMITTED)
@@ -70,9 +84,15 @@ class OperationNotes:
     def __exit__(self, *_):
         self._writer.close()
 
-    def _note(self, actions, outcome):
-        now_ns = time.monotonic_ns()
-        operation = Operation(self._process, next(self._numbers), actions, outcome, invoked=now_ns)
+    def _note(self, actions, outcome, *, is_transaction=False):
+        operation = Operation(
+            self._process,
+            next(self._numbers),
+            actions,
+            outcome,
+            is_transaction=is_transaction,
+            invoked=time.monotonic_ns(),
+        )
         self._writer.note(operation)
         return operation
 

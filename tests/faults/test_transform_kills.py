@@ -1,6 +1,7 @@
 """Members that consume, transform and produce in transactions are killed and stopped.
 
-Each record of the source is once in the target, as a reader of committed records sees it.
+Each record of the source is once in the target, as a reader of committed records sees it, and the
+history of all clients has no anomaly.
 """
 
 import logging
@@ -12,10 +13,17 @@ from collections import Counter
 
 import pytest
 
-from spark_log import Admin, ConfigResource, NewTopic, Producer
+from spark_log import Admin, ConfigResource, NewTopic, Producer, TopicPartition
+from spark_log.metadata import Cluster
 from tests.faults.fast_clock import SPEED
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
+from tests.faults.operation_notes import (
+    OperationNotes,
+    check_operations,
+    read_of_log,
+    read_operations,
+)
 from tests.faults.transform_process import (
     GROUP,
     SOURCE,
@@ -23,17 +31,18 @@ from tests.faults.transform_process import (
     TransformRole,
     transform_until_told,
 )
-from tests.producer.support import committed
+from tests.log.support import values_of
 from tests.waiting import wait_until
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "6"))
 """Duration of the faults. A long run, which logs its events and results:
 
-FAULTS_SECONDS=300 pytest tests/faults/test_transform_kills.py --log-cli-level=INFO
+FAULTS_SECONDS=300 FAULTS_MEMBERS=8 pytest tests/faults/test_transform_kills.py --log-cli-level=INFO
 """
 
 SEED = int(os.environ.get("FAULTS_SEED", random.randrange(2**32)))
-MEMBERS, PARTITIONS = 4, 4
+MEMBERS = int(os.environ.get("FAULTS_MEMBERS", "4"))
+PARTITIONS = 4
 SESSION_MS = 7000
 UNSYNCED = {"flush.on.append": "false"}
 
@@ -44,11 +53,11 @@ _LOG.setLevel(logging.INFO)
 class Transformers:
     """The processes of the group; those that end are replaced."""
 
-    def __init__(self, root, notes):
+    def __init__(self, place, notes):
         self.random = random.Random(SEED)
         self.done: Counter[str] = Counter()
         self.ids: set[str] = set()
-        self._root, self._notes = root, notes
+        self._place, self._notes = place, notes
         self._live: list[ManagedProcess] = []
         self._started = 0
 
@@ -58,7 +67,7 @@ class Transformers:
         transactional_id = transactional_id or f"tx-{self._started}"
         self.ids.add(transactional_id)
         role = TransformRole(
-            self._root,
+            *self._place,
             name,
             transactional_id,
             str(self._notes / name),
@@ -97,32 +106,41 @@ class Transformers:
         assert codes == [0] * len(codes)
 
 
-@pytest.fixture
-def root(tmp_path):
-    root = str(tmp_path / "root")
-    with Admin(root) as admin:
+@pytest.fixture(params=["local", pytest.param("S3 server", marks=pytest.mark.long)])
+def place(request, tmp_path):
+    """Return the address and the storage options of a root with both topics."""
+    if request.param == "local":
+        root, options = str(tmp_path / "root"), None
+    else:
+        server = request.getfixturevalue("s3_server")
+        root, options = f"{server.new_bucket()}/root", server.storage_options
+    with Admin(root, storage_options=options) as admin:
         admin.create_topics(
             [NewTopic(name, PARTITIONS, topic_configs=UNSYNCED) for name in (SOURCE, TARGET)]
         )
         admin.alter_configs(
             [ConfigResource("broker", "", {"group.min.session.timeout.ms": "1000"})]
         )
-    return root
+    return root, options
 
 
-def test_each_record_is_transformed_once(root, tmp_path):
+def test_each_record_is_transformed_once(place, tmp_path):
+    root, options = place
     notes = tmp_path / "notes"
     notes.mkdir()
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
-    transformers = Transformers(root, notes)
+    transformers = Transformers(place, notes)
     for _ in range(MEMBERS):
         transformers.start()
     sent = 0
-    with Producer(root) as producer:
+    with (
+        Producer(root, storage_options=options) as producer,
+        OperationNotes(notes / "producer") as operations,
+    ):
         until_s = time.monotonic() + DURATION_S
         while time.monotonic() < until_s:
             for _ in range(40):
-                producer.send(SOURCE, b"%d" % sent, partition=sent % PARTITIONS)
+                _send(producer, operations, sent)
                 sent += 1
             producer.flush()
             time.sleep(0.1 * transformers.random.random())
@@ -130,7 +148,7 @@ def test_each_record_is_transformed_once(root, tmp_path):
                 transformers.afflict()
             transformers.replace_ended()
 
-    with Admin(root) as admin:
+    with Admin(root, storage_options=options) as admin:
         wait_until(
             lambda: sum(each.offset for each in admin.list_group_offsets(GROUP).values()) == sent,
             "the group does not come to the end",
@@ -138,12 +156,33 @@ def test_each_record_is_transformed_once(root, tmp_path):
             interval_s=0.2,
         )
     transformers.end()
-    for transactional_id in transformers.ids:  # what killed processes have left open
-        with Producer(root, transactional_id=transactional_id) as producer:
+    for each in transformers.ids:  # what killed processes have left open
+        with Producer(root, storage_options=options, transactional_id=each) as producer:
             producer.init_transactions()
-    written = [path for path in notes.iterdir() if path.suffix != ".stderr"]
+    written = [path for path in notes.iterdir() if not path.suffix]
     outcomes = Counter(note[0] for path in written for note in read_notes(path))
     _LOG.info("done: %s; %d records; %s", dict(transformers.done), sent, dict(outcomes))
-    found = Counter(int(each) for those in committed(root, TARGET).values() for each in those)
+    reads = list(_read_all(place))
+    found = Counter(int(value.split(".")[0]) for each in reads for _, value in each[1])
     assert {each: times for each, times in found.items() if times > 1} == {}
     assert found.keys() == set(range(sent))
+    check_operations([*read_operations(notes), *(read_of_log(*each) for each in reads)])
+
+
+def _send(producer, operations, number):
+    source = TopicPartition(SOURCE, number % PARTITIONS)
+    operation = operations.begin(source, str(number))
+    future = producer.send(SOURCE, b"%d" % number, partition=source.partition)
+    future.add_callback(lambda sent: operations.acknowledge(operation, [sent.offset]))
+
+
+def _read_all(place):
+    """Yield each partition of the target, with offsets and values of its committed records."""
+    cluster = Cluster(*place)
+    topic = cluster.topic(TARGET)
+    for partition in range(PARTITIONS):
+        log = cluster.partition_log(topic, partition)
+        assert log.transactions().open == (), "a transaction hangs"
+        batches = log.scan(log.log_start_offset(), isolation_level="read_committed")
+        found = [(offset, value.decode()) for offset, value in values_of(batches)]
+        yield TopicPartition(TARGET, partition), found
