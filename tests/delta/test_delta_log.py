@@ -366,7 +366,8 @@ def test_a_writer_that_paused_in_its_put_does_not_call_its_version_void(tmp_path
     The deletion changes the time of the version's file (its number of links), so the file then
     looks newer than the checkpoint. Here the file system itself sets the times.
     """
-    cluster = Cluster(str(tmp_path / "root"), create=True, clock=ManualClock())
+    clock = ManualClock()
+    cluster = Cluster(str(tmp_path / "root"), create=True, clock=clock)
     OffsetsTable(cluster).fence("g", 1)
     log, store = opened(cluster), cluster.store
     link = LocalStore._link  # noqa: SLF001 - between the link and what follows it
@@ -378,7 +379,7 @@ def test_a_writer_that_paused_in_its_put_does_not_call_its_version_void(tmp_path
             pauses.append(path)
             opened(cluster).append(moved("b", 1), "TEST")
             DeltaTable(store.directory_url(DIRECTORY)).create_checkpoint()
-            cluster.clock.advance_ms(31 * 60_000)
+            clock.advance_ms(31 * 60_000)
             wait_until(file_system_time_has_passed)
 
     def file_system_time_has_passed():

@@ -66,8 +66,10 @@ class Transformers:
         name = f"member-{self._started}"
         transactional_id = transactional_id or f"tx-{self._started}"
         self.ids.add(transactional_id)
+        root, options = self._place
         role = TransformRole(
-            *self._place,
+            root,
+            options,
             name,
             transactional_id,
             str(self._notes / name),
