@@ -35,7 +35,7 @@ def stop_in_a_transaction(root, stopped_in):
         return put_if_absent(self, target, *given, **how)
 
     is_armed = False
-    LocalStore.put_if_absent = put  # type: ignore[method-assign]
+    LocalStore.put_if_absent = put  # type: ignore[assignment, method-assign]
     with Producer(root, transactional_id="id", transaction_timeout_ms=TIMEOUT_MS) as producer:
         producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
