@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 OPEN = int(os.environ.get("OPEN_TRANSACTIONS", "10000"))
 PARTITIONS = 4
-TIMEOUT_MS = 600_000
+TIMEOUT_MS = 900_000
 
 
 @pytest.fixture
