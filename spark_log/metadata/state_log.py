@@ -9,6 +9,7 @@ point leaves a log with the same content.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -50,6 +51,10 @@ from spark_log.storage import (
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
 
+_TRIMS_PER_DELAY = 8
+"""How often one process trims a log within ``file.delete.delay.ms``. Files are deleted after that
+time, so a busy log has many; listing them after each 64 records took half of a transaction."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -79,8 +84,9 @@ class StateLog(ABC, Generic[_State, _Record]):
 
     log_class: ClassVar[type[PartitionLog]] = PartitionLog
     trim_every: ClassVar[int] = 64
-    """Number of records after which the log start is moved. A listing returns the files of this
-    many records, and those of the last ``file.delete.delay.ms``."""
+    """Number of records after which the log start is moved, but at most `_TRIMS_PER_DELAY` times
+    within ``file.delete.delay.ms``: it lists the log. A listing returns the files of this many
+    records, and those of little more than the last ``file.delete.delay.ms``."""
     replays_first: ClassVar[bool] = True
     """Whether a change begins with a look for new records. Without it a change is first tried on
     the state as it is known: if that is the newest one, the change costs the append alone."""
@@ -126,6 +132,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         self._offset: int | None = None
         self._gaps = 0
         self._skew_was_logged = False
+        self._trimmed_ms = -math.inf
 
     @abstractmethod
     def _parse(self, value: bytes) -> _Record:
@@ -283,7 +290,10 @@ class StateLog(ABC, Generic[_State, _Record]):
 
     def _trim_if_due(self) -> None:
         assert self._offset is not None
-        if self._offset % self.trim_every == 0:
+        now_ms = self._clock.monotonic_ms()
+        between_ms = self._log.config.file_delete_delay_ms / _TRIMS_PER_DELAY
+        if self._offset % self.trim_every == 0 and now_ms - self._trimmed_ms >= between_ms:
+            self._trimmed_ms = now_ms
             try:
                 self.trim()
                 self._skew_was_logged = False

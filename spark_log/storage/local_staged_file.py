@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ from spark_log.storage.file_system import make_directories, map_file, sync_path
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
+
+_BUFFER_BYTES: Final = 65_536
+"""Arrow writes a small segment in some thirty pieces. A larger piece is not copied."""
 
 
 class LocalStagedFile(StagedFile):
@@ -39,10 +43,11 @@ class LocalStagedFile(StagedFile):
         self._failed = False
         with storage_errors(directory, "writing"):
             try:
-                self.sink = pa.OSFile(self.path, "wb")
+                file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
                 make_directories(directory, set() if synced_names is None else synced_names)
-                self.sink = pa.OSFile(self.path, "wb")
+                file = pa.OSFile(self.path, "wb")
+        self.sink = pa.BufferedOutputStream(file, _BUFFER_BYTES)
 
     @property
     def size_bytes(self) -> int:

@@ -4,6 +4,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spark_log import (
@@ -198,8 +199,24 @@ class TestBadInput:
 
     @pytest.mark.parametrize("partition", [2, -1, "0", True])
     def test_unknown_partition_is_refused(self, root, partition):
-        with Producer(root) as producer, pytest.raises(InvalidPartitionsError, match="has 2"):
-            producer.send("flights", b"x", partition=partition)
+        with Producer(root) as producer:
+            for _ in range(2):
+                with pytest.raises(InvalidPartitionsError, match="has 2"):
+                    producer.send("flights", b"x", partition=partition)
+                for each in range(2):  # batches that are open, and have room, change nothing
+                    producer.send("flights", b"y", partition=each)
+
+    def test_records_for_a_partition_join_its_open_batch_with_key_and_headers(self, root, clock):
+        producer = by_hand(root, clock)
+        for number in range(2):
+            producer.send("flights", b"v%d" % number, b"k", [("h", b"1")], partition=np.int64(1))
+            producer.send("flights", b"w%d" % number, b"k", [("h", b"1")], partition=1)
+        run(producer, clock)
+        found = rows(root, "flights")
+        assert found[0] == []
+        assert [row["value"] for row in found[1]] == [b"v0", b"w0", b"v1", b"w1"]
+        assert all(row["key"] == b"k" for row in found[1])
+        assert all(row["headers"] == [{"key": "h", "value": b"1"}] for row in found[1])
 
     def test_root_that_is_not_there_is_refused(self, tmp_path):
         with pytest.raises(RootNotFoundError):

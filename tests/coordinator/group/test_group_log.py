@@ -172,6 +172,19 @@ class TestTrim:
         new.replay()
         assert new.group.generation == 500
 
+    def test_lists_a_busy_log_seldom(self, store, clock):
+        """Its files cannot be deleted yet, and there are many of them."""
+        log = GroupLog(store, "g", clock, TopicConfig.parse({"file.delete.delay.ms": 80_000}))
+        for number in range(8 * GroupLog.trim_every):
+            log.commit(rise)
+            if number == GroupLog.trim_every:
+                store.calls.clear()
+        assert not [path for path in store.called("put_if_absent") if path.endswith(".start")]
+        clock.advance_ms(10_000)
+        for _ in range(GroupLog.trim_every):
+            log.commit(rise)
+        assert [path for path in store.called("put_if_absent") if path.endswith(".start")]
+
     def test_frees_nothing_that_writers_rely_on(self, store, log, clock):
         """Names are deleted only ``file.delete.delay.ms`` after the log start has passed them."""
         for _ in range(130):
