@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
+.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-committed-reads bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-clients: java venv ## Compare Producer and Consumer with confluent-kafka a
 
 bench-transactions: java venv ## Compare transactions with librdkafka's and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.transactions_kafka $(ARGS)
+
+bench-committed-reads: java venv ## Compare reads of committed records with reads of all records, also by Spark
+	@$(BIN)/python -m benchmarks.committed_reads $(ARGS)
 
 bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)

@@ -4,9 +4,8 @@
 
 Each transaction sends 100 records of 100 bytes to each of 1, 10 and 100 partitions, and commits.
 Measured: transactions a second, and the time of `commit_transaction`, which sends what still waits.
-Then, of Spark Log alone: how much slower committed records are read than all records, if one
-transaction of a hundred was aborted; and how much later a reader of committed records has a record
-than a reader of all records, counted from the call of `commit_transaction` or of `send`.
+Then, of Spark Log alone: how much later a reader of committed records has a record than a reader of
+all records, counted from the call of `commit_transaction` or of `send`.
 
 Neither side syncs appends to disk, which is Kafka's default; our figures with our default (state
 and records are synced) are shown as well. Kafka's broker runs beside its client.
@@ -19,14 +18,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol
 
-import pyarrow as pa
 from rich.console import Console
 
 from benchmarks.client_peer import VALUE_BYTES
@@ -45,8 +43,7 @@ _PARTITIONS = (1, 10, 100)
 _RECORDS = 100
 _VALUE = b"x" * VALUE_BYTES
 _WARMUPS = 20
-_ABORT_EVERY = 100
-_Isolation = Literal["read_uncommitted", "read_committed"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 _console = Console(stderr=True)
 
 
@@ -98,8 +95,8 @@ class SparkLogTransactions:
         return transaction, producer.close
 
     def record_count(self, topic: str, partitions: int) -> int:
-        with _consumer(self.root, topic, partitions, "read_committed") as consumer:
-            return _read_tables(consumer)
+        with open_consumer(self.root, topic, partitions, "read_committed") as consumer:
+            return read_tables(consumer, consumer.end_offsets(list(consumer.assignment())))
 
 
 class KafkaTransactions:
@@ -177,7 +174,6 @@ def main() -> int:
         "--transactions", type=positive, default=300, help="of each pass, over 1 partition (300)"
     )
     options.add_argument("--repeats", type=positive, default=3, help="passes of each (3)")
-    options.add_argument("--records", type=positive, default=10_000_000, help="to read (10000000)")
     options.add_argument("--delays", type=positive, default=300, help="records one by one (300)")
     options.add_argument("--ours-only", action="store_true", help="leave Kafka out")
     return exit_status(lambda: run(options, measure))
@@ -197,13 +193,11 @@ def measure(options: argparse.Namespace) -> Report:
             peers.append(KafkaTransactions(stack.enter_context(KafkaBroker(options.directory))))
         figures = [
             *commits(peers, options),
-            *reads(ours, options),
             *delays(ours, options.delays),
         ]
     notes: dict[str, object] = {
         "transactions": f"{options.transactions} over 1 partition, a tenth of it over 100",
         "repeats": options.repeats,
-        "records read": options.records,
     }
     if not options.ours_only:
         notes["Kafka"] = f"{KAFKA_VERSION}, confluent-kafka {version('confluent-kafka')}"
@@ -244,46 +238,9 @@ def commits(peers: Sequence[TransactionalPeer], options: argparse.Namespace) -> 
     return figures
 
 
-def reads(ours: SparkLogTransactions, options: argparse.Namespace) -> list[Figure]:
-    """Return how fast `poll_table` returns committed records, and all records."""
-    topic, partitions = "read", 4
-    ours.create_topic(topic, partitions)
-    each = 10_000
-    table = pa.table({"value": pa.array([_VALUE] * each, pa.binary())})
-    committed = 0
-    with Producer(ours.root, transactional_id="bench-read") as producer:
-        producer.init_transactions()
-        for number in range(-(-options.records // each)):
-            producer.begin_transaction()
-            producer.send_table(topic, table, partition=number % partitions)
-            if number % _ABORT_EVERY == _ABORT_EVERY - 1:
-                producer.flush()
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
-                committed += each
-    rates: dict[_Isolation, list[float]] = {"read_uncommitted": [], "read_committed": []}
-    for repeat in range(-1, options.repeats):
-        for level, found in rates.items():
-            with _consumer(ours.root, topic, partitions, level) as consumer:
-                start = time.perf_counter()
-                count = _read_tables(consumer)
-                took_s = time.perf_counter() - start
-            if level == "read_committed" and count != committed:
-                raise BrokerError(f"{count} records read, {committed} were committed")
-            if repeat >= 0:
-                found.append(count / took_s / 1e6)
-    figures = [
-        Figure(f"poll_table(), 1 % aborted: {level}", median(found), "M records/s")
-        for level, found in rates.items()
-    ]
-    ratio = median(rates["read_committed"]) / median(rates["read_uncommitted"])
-    return [*figures, Figure("poll_table(): committed / all", ratio, at_least=0.95)]
-
-
 def delays(ours: SparkLogTransactions, count: int) -> list[Figure]:
     """Return the time until a reader in this process has a record."""
-    took_ms: dict[_Isolation, list[float]] = {"read_uncommitted": [], "read_committed": []}
+    took_ms: dict[IsolationLevel, list[float]] = {"read_uncommitted": [], "read_committed": []}
     for level, found in took_ms.items():
         is_transactional = level == "read_committed"
         topic = f"delay-{level}"
@@ -291,7 +248,7 @@ def delays(ours: SparkLogTransactions, count: int) -> list[Figure]:
         transactional_id = "bench-delay" if is_transactional else None
         with (
             Producer(ours.root, linger_ms=0, transactional_id=transactional_id) as producer,
-            _consumer(ours.root, topic, 1, level) as consumer,
+            open_consumer(ours.root, topic, 1, level) as consumer,
         ):
             if is_transactional:
                 producer.init_transactions()
@@ -338,7 +295,9 @@ def _pass(
     return rate, took_ms
 
 
-def _consumer(root: str, topic: str, partitions: int, isolation_level: _Isolation) -> Consumer:
+def open_consumer(
+    root: str, topic: str, partitions: int, isolation_level: IsolationLevel
+) -> Consumer:
     consumer = Consumer(
         root=root,
         auto_offset_reset="earliest",
@@ -349,12 +308,11 @@ def _consumer(root: str, topic: str, partitions: int, isolation_level: _Isolatio
     return consumer
 
 
-def _read_tables(consumer: Consumer) -> int:
-    """Read to the end of all partitions; return the number of records."""
-    ends = consumer.end_offsets(list(consumer.assignment()))
+def read_tables(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> int:
+    """Read up to an offset of each partition; return the number of records."""
     seen = 0
     while any(consumer.position(partition) < end for partition, end in ends.items()):
-        seen += consumer.poll_table(timeout_ms=1_000).num_rows
+        seen += consumer.poll_table(timeout_ms=10).num_rows  # it waits at markers
     return seen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
@@ -314,14 +314,10 @@ def list_aborted(
     """
     for unlisted in index.unlisted_in(begin, end_offset):
         start, end = unlisted
-        found = TransactionIndex(start)
-        if reader.base_offset <= start and end <= reader.end_offset:
-            for _, headers in reader.all_headers():
-                found.replay(reader.base_offset, headers)
-        else:  # the log was rewritten since: the range lies in several segments
+        readers: Iterable[SegmentReader] = [reader]
+        if start < reader.base_offset or reader.end_offset < end:
+            # The log was rewritten since: the range lies in several segments.
             view = directory.observe()
             start = max(start, view.log_start_offset)
-            for _, _, each in directory.walk(view, start, end):
-                for _, headers in each.all_headers():
-                    found.replay(each.base_offset, headers)
-        index.list_range(unlisted, found)
+            readers = (each for _, _, each in directory.walk(view, start, end))
+        index.list_range(unlisted, ((each.base_offset, each.header_array()) for each in readers))

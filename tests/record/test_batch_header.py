@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.record.batch_header import BatchHeader, decode_headers, encode_headers
+from spark_log.record.batch_header import (
+    HEADER_DTYPE,
+    BatchHeader,
+    decode_headers,
+    encode_headers,
+    header_array,
+)
 from spark_log.record.control_record import ControlRecordType
 
 
@@ -71,6 +77,13 @@ class TestAtRest:
     def test_encoded_headers_are_decoded_unchanged(self, many):
         assert decode_headers(encode_headers(many)) == tuple(many)
 
+    @given(st.lists(headers, min_size=1, max_size=5))
+    def test_an_array_of_headers_has_the_fields_of_the_headers(self, many):
+        array = header_array(encode_headers(many))
+        assert HEADER_DTYPE.itemsize == BatchHeader.SIZE_BYTES
+        for field in fields(BatchHeader):
+            assert array[field.name].tolist() == [getattr(each, field.name) for each in many]
+
     @pytest.mark.parametrize(
         "field", [field.name for field in fields(BatchHeader) if field.name != "magic"]
     )
@@ -79,19 +92,22 @@ class TestAtRest:
             header(**{field: 2**63}).pack()
 
 
-class TestDamage:
+@pytest.mark.parametrize("decode", [decode_headers, header_array])
+class TestDamageOfBothForms:
     @pytest.mark.parametrize("length", [0, 1, 52, 54, 105, 107])
-    def test_a_part_of_a_header_is_refused(self, length):
+    def test_a_part_of_a_header_is_refused(self, decode, length):
         value = base64.b64encode((KNOWN_BYTES * 3)[:length])
         with pytest.raises(ValueError, match="not a whole number of batch headers"):
-            decode_headers(value)
+            decode(value)
 
     @pytest.mark.parametrize("magic", [0, 1, 3, 127, -1])
-    def test_an_unknown_magic_is_refused_by_its_number(self, magic):
+    def test_an_unknown_magic_is_refused_by_its_number(self, decode, magic):
         value = encode_headers([KNOWN, header(magic=magic)])
         with pytest.raises(ValueError, match=f"unknown magic {magic}, expected 2"):
-            decode_headers(value)
+            decode(value)
 
+
+class TestDamage:
     @given(st.binary(max_size=160))
     def test_bytes_that_are_not_headers_raise_a_value_error(self, value):
         try:

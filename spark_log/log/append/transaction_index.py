@@ -10,8 +10,16 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from spark_log.record import BatchHeader, ControlRecordType
+import numpy as np
+
+from spark_log.record import NO_PRODUCER_ID, BatchHeader, ControlRecordType
+
+_KIND_BITS: Final = BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT
+
+_NO_OFFSET: Final = 2**63
+"""Greater than any offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +156,12 @@ class TransactionIndex:
             header: of the batch.
             base_offset: the batch's first offset.
         """
-        if header.is_control or not header.is_transactional:
+        if header.attributes & _KIND_BITS != BatchHeader.TRANSACTIONAL_BIT:
             return False
         pairs = self._aborted.get(header.producer_id)
         if pairs is None:
             return False
-        at = bisect_right(pairs, base_offset, key=lambda pair: pair[0]) - 1
+        at = bisect_right(pairs, (base_offset, _NO_OFFSET)) - 1
         return at >= 0 and base_offset < pairs[at][1]
 
     # --- changes ---------------------------------------------------------------------------------
@@ -205,14 +213,17 @@ class TransactionIndex:
         """
         return [each for each in self._unlisted if each[0] < end_offset and each[1] > start_offset]
 
-    def list_range(self, unlisted: tuple[int, int], found: TransactionIndex) -> None:
+    def list_range(
+        self, unlisted: tuple[int, int], headers: Iterable[tuple[int, np.ndarray]]
+    ) -> None:
         """List the aborted transactions of a range of `unlisted`.
 
         Args:
             unlisted: the range.
-            found: the transactions of all headers in this range, read by themselves.
+            headers: of the segments that have this range now: base offset and `header_array` of
+                each, in offset order.
         """
-        self.add_aborted(found.aborted)
+        self.add_aborted(aborted_transactions(headers, unlisted[0]))
         self._unlisted = [each for each in self._unlisted if each != unlisted]
 
     def forget_aborted(self) -> None:
@@ -249,6 +260,48 @@ class TransactionIndex:
     def aborted_count(self) -> int:
         """How many aborted transactions are listed."""
         return sum(map(len, self._aborted.values()))
+
+
+def aborted_transactions(
+    segments: Iterable[tuple[int, np.ndarray]], start_offset: int
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions that lie wholly in some segments.
+
+    The same as `TransactionIndex.replay` of all their headers, for a fraction of its time.
+
+    Args:
+        segments: base offset and `header_array` of each, in offset order. They may overlap.
+        start_offset: batches before it are left out.
+    """
+    producer_ids, offsets, attributes = [], [], []
+    for base_offset, headers in segments:
+        picked = headers[
+            (headers["attributes"] & BatchHeader.TRANSACTIONAL_BIT != 0)
+            & (headers["producer_id"] != NO_PRODUCER_ID)
+            & (headers["last_offset_delta"] >= start_offset - base_offset)
+        ]
+        producer_ids.append(picked["producer_id"])
+        offsets.append(picked["base_offset_delta"].astype(np.int64) + base_offset)
+        attributes.append(picked["attributes"])
+        # A rewrite may have cut a segment: the next one has the end of it again.
+        start_offset = max(start_offset, base_offset + int(headers["last_offset_delta"][-1]) + 1)
+    if not producer_ids:
+        return []
+    ids = np.concatenate(producer_ids)
+    by_producer = np.argsort(ids, kind="stable")
+    ids = ids[by_producer]
+    offset = np.concatenate(offsets)[by_producer]
+    attribute = np.concatenate(attributes)[by_producer]
+    is_marker = attribute & BatchHeader.CONTROL_BIT != 0
+    # Whether the batch before it belongs to the same transaction.
+    goes_on = np.zeros(len(ids), bool)
+    goes_on[1:] = (ids[1:] == ids[:-1]) & ~is_marker[:-1]
+    first = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(ids))))
+    is_abort = is_marker & goes_on & (attribute & BatchHeader.ABORT_BIT != 0)
+    columns = (ids[is_abort], offset[first[is_abort]], offset[is_abort])
+    return [
+        AbortedTransaction(*each) for each in zip(*map(np.ndarray.tolist, columns), strict=True)
+    ]
 
 
 def _segment_of(ends: Sequence[int], start: int, end: int) -> tuple[int, int] | None:

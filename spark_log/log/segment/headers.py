@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from spark_log.errors import CorruptRecordError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.file import SegmentFile
@@ -16,6 +18,7 @@ from spark_log.record import (
     arrow_ipc,
     decode_check,
     decode_headers,
+    header_array,
 )
 
 
@@ -73,6 +76,19 @@ class SegmentHeaders:
             self._last = self._read(ordinal)
         return self._last
 
+    def array(self, ordinal: int) -> np.ndarray:
+        """Return the headers of an Arrow batch as an array of `HEADER_DTYPE`.
+
+        They are checked by their header check alone, not against each other.
+
+        Raises:
+            CorruptRecordError: they are damaged; has file and position.
+        """
+        try:
+            return header_array(self._value(ordinal)[0])
+        except ValueError as error:
+            raise self.corrupt(str(error), ordinal) from None
+
     def check_follows(
         self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
     ) -> None:
@@ -99,18 +115,26 @@ class SegmentHeaders:
 
     def _read(self, ordinal: int) -> BatchHeaders:
         try:
-            metadata = arrow_ipc.custom_metadata(self._file.message(ordinal))
-            value, check = metadata.get(METADATA_KEY), metadata.get(CHECK_KEY)
-            if value is None:
-                raise ValueError("no batch header")
-            sums: tuple[int, ...] = ()
-            if check is not None:
-                sums = decode_check(check, self._append_id, value, self._column_count)
+            value, sums = self._value(ordinal)
             headers = decode_headers(value)
             self._check(ordinal, headers)
-            return BatchHeaders(ordinal, headers, check is not None, sums)
+            return BatchHeaders(ordinal, headers, sums is not None, sums or ())
         except ValueError as error:
             raise self.corrupt(str(error), ordinal) from None
+
+    def _value(self, ordinal: int) -> tuple[bytes, tuple[int, ...] | None]:
+        """Return the encoded headers of an Arrow batch, and its column sums; None without a check.
+
+        Raises:
+            ValueError: the headers are missing, or do not fit their check.
+        """
+        metadata = arrow_ipc.custom_metadata(self._file.message(ordinal))
+        value, check = metadata.get(METADATA_KEY), metadata.get(CHECK_KEY)
+        if value is None:
+            raise ValueError("no batch header")
+        if check is None:
+            return value, None
+        return value, decode_check(check, self._append_id, value, self._column_count)
 
     def _check(self, ordinal: int, headers: Sequence[BatchHeader]) -> None:
         """Check the offsets of headers, which decide where the log ends before records are read.

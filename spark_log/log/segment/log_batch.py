@@ -106,19 +106,23 @@ def _runs(
     headers: Sequence[BatchHeader], segment_base_offset: int, is_aborted: IsAborted | None
 ) -> Iterator[tuple[Sequence[BatchHeader], bool]]:
     """Yield runs of headers that are read alike, and whether they were aborted."""
-    if is_aborted is None:
-        if len(headers) == 1:
-            yield headers, False
-            return
-        for _, run in groupby(headers, key=lambda header: (header.attributes, header.leader_epoch)):
-            yield list(run), False
+    if len(headers) == 1:
+        (header,) = headers
+        yield (
+            headers,
+            is_aborted is not None
+            and is_aborted(header, segment_base_offset + header.base_offset_delta),
+        )
         return
-    aborted = [is_aborted(each, segment_base_offset + each.base_offset_delta) for each in headers]
-    for (_, _, was_aborted), pairs in groupby(
-        zip(headers, aborted, strict=True),
-        key=lambda pair: (pair[0].attributes, pair[0].leader_epoch, pair[1]),
-    ):
-        yield [header for header, _ in pairs], was_aborted
+
+    def kind(header: BatchHeader) -> tuple[int, int, bool]:
+        if is_aborted is None:
+            return header.attributes, header.leader_epoch, False
+        aborted = is_aborted(header, segment_base_offset + header.base_offset_delta)
+        return header.attributes, header.leader_epoch, aborted
+
+    for (_, _, aborted), run in groupby(headers, key=kind):
+        yield list(run), aborted
 
 
 def _slice(batch: LogBatch, start_offset: int, end_offset: int) -> LogBatch:

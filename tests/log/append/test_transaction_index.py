@@ -1,7 +1,11 @@
 """What is open and what was aborted, by headers and by snapshots."""
 
+import dataclasses
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import ipc
 
 from spark_log.log import (
@@ -15,6 +19,7 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, Snapshot
+from spark_log.record import BatchHeader, encode_headers, header_array
 from tests.log.support import DIRECTORY, TOPIC_ID, file_names, open_log
 from tests.record.samples import numbered
 
@@ -219,3 +224,62 @@ def test_an_appender_keeps_no_list_of_aborted_ones():
     index = TransactionIndex(5, aborted=[AbortedTransaction(7, 0, 2)], unlisted=[(2, 4)])
     index.forget_aborted()
     assert (index.aborted, index.unlisted, index.offset) == ((), (), 5)
+
+
+TRANSACTIONAL, CONTROL, ABORT = (
+    BatchHeader.TRANSACTIONAL_BIT,
+    BatchHeader.CONTROL_BIT,
+    BatchHeader.ABORT_BIT,
+)
+batches = st.tuples(
+    st.sampled_from([-1, 7, 8]),
+    st.sampled_from(
+        [
+            0,
+            TRANSACTIONAL,
+            TRANSACTIONAL,
+            CONTROL,
+            CONTROL | ABORT,
+            TRANSACTIONAL | CONTROL,
+            TRANSACTIONAL | CONTROL | ABORT,
+            TRANSACTIONAL | ABORT,
+        ]
+    ),
+    st.integers(1, 3),
+)
+
+
+def headers_of(batches):
+    """Headers of a log from offset 0 on: producer id, attributes, and number of records of each."""
+    found, offset = [], 0
+    for producer_id, attributes, count in batches:
+        last = offset + count - 1
+        found.append(BatchHeader(offset, last, 0, attributes, 0, 0, 0, producer_id, 0, 0, count))
+        offset += count
+    return found
+
+
+def moved(header, by):
+    first, last = header.base_offset_delta - by, header.last_offset_delta - by
+    return dataclasses.replace(header, base_offset_delta=first, last_offset_delta=last)
+
+
+@given(st.lists(batches, min_size=1, max_size=24), st.data())
+def test_a_range_is_listed_as_by_a_replay_of_its_headers(log_batches, data):
+    """However the range lies in segments now, which may overlap after rewrites."""
+    headers = headers_of(log_batches)
+    at = st.integers(0, len(headers) - 1)
+    start = data.draw(at)
+    replayed = TransactionIndex(headers[start].base_offset_delta)
+    replayed.replay(0, headers)
+    segments, behind = [], 0
+    while behind < len(headers):
+        first = data.draw(st.integers(0, behind))
+        behind = data.draw(st.integers(behind + 1, len(headers)))
+        base = headers[first].base_offset_delta
+        part = [moved(header, base) for header in headers[first:behind]]
+        segments.append((base, header_array(encode_headers(part))))
+    unlisted = headers[start].base_offset_delta, headers[-1].last_offset_delta + 1
+    index = TransactionIndex(unlisted[1], unlisted=[unlisted])
+    index.list_range(unlisted, segments)
+    assert (index.aborted, index.unlisted) == (replayed.aborted, ())
