@@ -13,6 +13,7 @@ from spark_log import (
 )
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
@@ -37,11 +38,13 @@ def write(root, batches, **settings):
 
 
 def commit(root, *messages, batch_id=0):
-    commit_transaction(Cluster(root), messages, batch_id)
+    with OpenRoot.take(root, {}) as opened:
+        commit_transaction(opened, messages, batch_id)
 
 
 def abort(root, *messages):
-    abort_transaction(Cluster(root), messages)
+    with OpenRoot.take(root, {}) as opened:
+        abort_transaction(opened, messages)
 
 
 def segments(root, partition):
