@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
 from spark_log.config import TopicConfig
-from spark_log.errors import SparkLogError
+from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
@@ -108,13 +108,14 @@ class OpenRoot:
         return None if topic is None else self.partition_log(topic, partition.partition)
 
     def _refresh(self) -> bool:
-        """Read the metadata; return whether it is the same root, and can be read."""
+        """Read the metadata; return whether the root and its metadata are still the same ones."""
         try:
-            is_same = self.cluster.has_same_id()
+            if not self.cluster.has_same_id():
+                return False
             self.image = self.cluster.image()
-        except SparkLogError:
-            return False
-        return is_same
+        except (NotFoundError, LogTruncatedError):
+            return False  # whoever opens it anew is told what is missing
+        return True
 
 
 def _key(root: str, storage_options: Mapping[str, str]) -> _Key:
