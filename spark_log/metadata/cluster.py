@@ -138,6 +138,14 @@ class Cluster:
         """Allocates ids of idempotent producers."""
         return self._producer_ids
 
+    def has_same_id(self) -> bool:
+        """Return whether the root still has the id it was opened with; one request.
+
+        Raises:
+            StorageError: the root does not exist any more, or cannot be read.
+        """
+        return self._read() == self.cluster_id
+
     def keep_reserve(self) -> None:
         """Reserve disk space for deletions on a full disk; a failure is only counted."""
         with self.suppressed.suppress("reserve", self.root, StorageError):

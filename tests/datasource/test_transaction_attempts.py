@@ -11,13 +11,20 @@ from spark_log import (
     StorageError,
     TransactionAbortableError,
 )
+from spark_log.clock import ManualClock
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
-from spark_log.transaction import TransactionCoordinator, TransactionState
+from spark_log.transaction import (
+    TopicIdPartition,
+    TransactionCoordinator,
+    TransactionObserver,
+    TransactionState,
+)
 from tests.datasource.sink_support import (
     QUERY,
     attempt,
@@ -37,11 +44,13 @@ def write(root, batches, **settings):
 
 
 def commit(root, *messages, batch_id=0):
-    commit_transaction(Cluster(root), messages, batch_id)
+    with OpenRoot.take(root, {}) as opened:
+        commit_transaction(opened, messages, batch_id)
 
 
 def abort(root, *messages):
-    abort_transaction(Cluster(root), messages)
+    with OpenRoot.take(root, {}) as opened:
+        abort_transaction(opened, messages)
 
 
 def segments(root, partition):
@@ -244,6 +253,30 @@ def test_what_a_dead_driver_left_open_is_aborted_by_the_commit_of_the_next_run(r
     assert committed(root) == [[*range(5)], [], [], []]
     open_ones = [log.transactions().open for log in partition_logs(root)]
     assert not any(open_ones), "the partition that only the first run has written to is free too"
+
+
+def test_what_readers_have_waited_for_a_dead_driver_counts_for_the_next_run(root):
+    """Told in docs/spark.md: the next run goes on in the transaction of the dead one."""
+    clock = ManualClock()
+    observer, log = TransactionObserver(Cluster(root), clock=clock), partition_logs(root)[0]
+    partition = TopicIdPartition(Cluster(root).topic("t").topic_id, 0)
+
+    def is_resolved_after(wait_ms):
+        clock.advance_ms(wait_ms)
+        (blocking, *_) = log.transactions().open
+        return observer.resolve(blocking, log, partition)
+
+    write(root, [rows([100])], **{"transaction.timeout.ms": "60000"})
+    assert not is_resolved_after(0)
+    assert not is_resolved_after(59_000)
+
+    message = write(root, [rows([1])], **{"transaction.timeout.ms": "60000"})
+    assert is_resolved_after(1_000)
+    with pytest.raises(TransactionAbortableError):
+        commit(root, message)
+
+    commit(root, write(root, [rows([2])], **{"transaction.timeout.ms": "60000"}))
+    assert committed(root)[0] == [2]
 
 
 def test_a_second_driver_with_the_same_micro_batch_commits_nothing_more(root):

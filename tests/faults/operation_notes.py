@@ -78,11 +78,14 @@ class OperationNotes:
         positions = tuple((each, offset) for each in topic_partitions)
         self._note((Assign(positions),), Outcome.COMMITTED)
 
+    def close(self):
+        self._writer.close()
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._writer.close()
+        self.close()
 
     def _note(self, actions, outcome, *, is_transaction=False):
         operation = Operation(

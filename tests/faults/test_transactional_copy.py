@@ -1,9 +1,10 @@
 """Micro-batches of a transactional sink are seen once and whole, although processes are killed.
 
 The plan gives other rows each time. SIGKILL hits the whole program, or one of its Python processes,
-a random time after a random number of records was appended; the seed is printed.
-``SPARK_LOG_DRIVER_KILLS`` is the number of kills of the program (default: 3); ``SPARK_LOG_SEED``
-repeats a run's random choices. A reader with ``read_committed`` reads all the time.
+or executors of a standalone cluster, a random time after a random number of records was appended;
+the seed is printed. ``SPARK_LOG_DRIVER_KILLS`` is the number of kills of the program (default: 3),
+``SPARK_LOG_EXECUTOR_KILLS`` that of executors (default: 3); ``SPARK_LOG_SEED`` repeats a run's
+random choices. A reader with ``read_committed`` reads all the time.
 """
 
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import defaultdict
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -19,57 +21,75 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.metadata import Cluster
 from spark_log.record import RECORD_SCHEMA
+from spark_log.testing.history import Operation, Outcome, Polled, Send
+from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.faults import transactional_copy_job as job
+from tests.faults.operation_notes import (
+    OperationNotes,
+    check_operations,
+    read_of_log,
+    read_operations,
+)
 from tests.faults.spark_driver import START_S, kill, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-_KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "3"))
+_DRIVER_KILLS = int(os.environ.get("SPARK_LOG_DRIVER_KILLS", "3"))
+_EXECUTOR_KILLS = int(os.environ.get("SPARK_LOG_EXECUTOR_KILLS", "3"))
 _PARTITIONS = 3
-_RECORDS = 4_000 * (_KILLS + 1)
+_RECORDS_PER_KILL = 4_000
 
 
-def fill(root):
+def fill(root, count):
     Admin(root).create_topics([NewTopic("source", 2), NewTopic("copy", _PARTITIONS)])
     cluster = Cluster(root)
     image = cluster.topic("source")
     for part in (0, 1):
         rows = [
             {"key": b"%d" % each, "value": b"", "headers": None, "timestamp": 1_700_000_000_000_000}
-            for each in range(part, _RECORDS, 2)
+            for each in range(part, count, 2)
         ]
         cluster.partition_log(image, part).append(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
 
 
 class Reader:
-    """Reads committed records in a thread, again and again from the start."""
+    """Reads committed records in a thread, and notes them as a client of a history."""
 
-    def __init__(self, root):
+    def __init__(self, root, notes: OperationNotes):
         cluster = Cluster(root)
         image = cluster.topic("copy")
-        self._logs = [cluster.partition_log(image, part) for part in range(_PARTITIONS)]
+        self._logs = {
+            TopicPartition("copy", part): cluster.partition_log(image, part)
+            for part in range(_PARTITIONS)
+        }
+        self._positions = dict.fromkeys(self._logs, 0)
+        self._notes = notes
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.error: BaseException | None = None
-        self.seen: list[set[int]] = [set() for _ in self._logs]
-        self.records: list[list[tuple[bytes, bytes]]] = [[] for _ in self._logs]
+        self.seen: dict[TopicPartition, list[list[str]]] = {tp: [] for tp in self._logs}
+        notes.assign(self._logs, 0)
 
     def appended(self):
         """The number of records in the log, whether committed or not."""
-        return sum(log.log_end_offset() for log in self._logs)
+        return sum(log.log_end_offset() for log in self._logs.values())
+
+    def committed(self):
+        return sum(len(read) for reads in self.seen.values() for read in reads)
 
     def read(self):
-        """Read everything once, and check that it goes on from what was read before."""
-        for part, log in enumerate(self._logs):
-            batches = log.scan(0, columns=["key", "value"], isolation_level="read_committed")
-            found = [tuple(row.values()) for each in batches for row in each.records.to_pylist()]
-            known = self.records[part]
-            assert found[: len(known)] == known, "what was committed has changed"
-            self.records[part] = found
-            self.seen[part].add(len(found))
+        """Read on in each partition, to its last stable offset."""
+        for tp, log in self._logs.items():
+            batches, self._positions[tp] = log.fetch_from(
+                self._positions[tp], isolation_level="read_committed"
+            )
+            found = [Polled(tp, *each) for batch in batches for each in texts(batch)]
+            if found:
+                self._notes.poll(*found)
+                self.seen[tp].append([each.value for each in found])
 
     def _run(self):
         try:
@@ -87,66 +107,176 @@ class Reader:
         self._thread.join()
 
 
-def python_processes(running):
-    """The ids of a program's Python processes that work for Spark."""
+def texts(batch):
+    """Return the records of a batch, as pairs of the offset and ``<batch>:<number>:<key>``."""
+    columns = (batch.records.column(name).to_pylist() for name in ("value", "key"))
+    values = [f"{value.decode()}:{key.decode()}" for value, key in zip(*columns, strict=True)]
+    return zip(batch.offsets().tolist(), values, strict=True)
+
+
+def batch_of(text):
+    return int(text.partition(":")[0])
+
+
+def key_of(text):
+    return int(text.rpartition(":")[2])
+
+
+class Copy:
+    """A copy of a topic by a streaming query, which is killed, and a reader beside it."""
+
+    def __init__(self, directory: Path, count: int, master: str = "local[2,4]"):
+        self.draw = random.Random(_seed())
+        self.count = count
+        self._directory = directory
+        self._root = str(directory / "root")
+        self._master = master
+        fill(self._root, count)
+        notes, self._conf = directory / "notes", directory / "conf"
+        notes.mkdir()
+        self._conf.mkdir()  # empty: the program has no Delta
+        self._notes = OperationNotes(notes / "reader")
+        self.reader = Reader(self._root, self._notes)
+
+    def start(self):
+        arguments = self._root, self._directory / "checkpoint", self._master
+        return start(job.__file__, *arguments, SPARK_CONF_DIR=str(self._conf))
+
+    def await_progress(self, running, least):
+        """Wait until a number of records is appended, or the program has ended."""
+        deadline = time.monotonic() + START_S
+        while self.reader.appended() < least and running.poll() is None:
+            assert time.monotonic() < deadline, "the copy does not get on"
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(0.05)
+
+    def finish(self, running):
+        """Wait until the query has copied everything."""
+        try:
+            assert running.wait(START_S) == 0
+        finally:
+            kill(running)
+        self.reader.read()
+
+    def check(self):
+        """Check that each micro-batch is there once and whole, and was never seen in part."""
+        assert self.reader.error is None, self.reader.error
+        seen = self.reader.seen
+        copied = sorted(key_of(text) for reads in seen.values() for read in reads for text in read)
+        assert copied == [*range(self.count)]
+        for reads in seen.values():
+            ends = [(batch_of(one[-1]), batch_of(other[0])) for one, other in pairwise(reads)]
+            assert all(one < other for one, other in ends), "a part of a micro-batch was seen"
+        self._notes.close()
+        check_operations([*self._history(), *read_operations(self._directory / "notes")])
+
+    def _history(self):
+        """Return the micro-batches as transactions, and the reading of each whole log."""
+        cluster = Cluster(self._root)
+        image = cluster.topic("copy")
+        committed = defaultdict(list)
+        aborted, reads = [], []
+        for part in range(_PARTITIONS):
+            tp, log = TopicPartition("copy", part), cluster.partition_log(image, part)
+            assert log.transactions().open == (), "a transaction hangs"
+            stable = [
+                each
+                for batch in log.scan(0, isolation_level="read_committed")
+                for each in texts(batch)
+            ]
+            for _, text in stable:
+                committed[batch_of(text)].append(Send(tp, text))
+            known = {offset for offset, _ in stable}
+            everything = [each for batch in log.scan(0) for each in texts(batch)]
+            aborted += [Send(tp, text) for offset, text in everything if offset not in known]
+            reads.append(read_of_log(tp, stable))
+        print(f"{len(committed)} micro-batches; {len(aborted)} aborted records")  # noqa: T201
+        transactions = [
+            Operation("query", number, sends, Outcome.COMMITTED, is_transaction=True)
+            for number, sends in committed.items()
+        ]
+        lost = Operation("lost attempts", 0, aborted, Outcome.ABORTED, is_transaction=True)
+        return [*transactions, lost, *reads]
+
+
+def _seed():
+    seed = int(os.environ.get("SPARK_LOG_SEED", random.randrange(2**32)))
+    print(f"SPARK_LOG_SEED={seed}")  # noqa: T201
+    return seed
+
+
+def processes(running, name):
+    """The ids of a program's processes, or of its children's, that have this in their command."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             pid = int(path.name)
-            ours = os.getpgid(pid) == running.pid and pid != running.pid
-            if ours and b"pyspark" in (path / "cmdline").read_bytes():
+            if name in (path / "cmdline").read_bytes() and running(pid):
                 found.append(pid)
     return sorted(found)
 
 
-def await_progress(running, reader, least):
-    """Wait until a number of records is appended, or the program has ended."""
-    deadline = time.monotonic() + START_S
-    while reader.appended() < least and running.poll() is None:
-        assert time.monotonic() < deadline, "the copy does not get on"
-        with suppress(subprocess.TimeoutExpired):
-            running.wait(0.05)
+def in_group(running):
+    return lambda pid: os.getpgid(pid) == running.pid and pid != running.pid
+
+
+def child_of(parents):
+    def is_child(pid):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in parents
+
+    return is_child
+
+
+def strike(victims, draw):
+    """Kill one of these processes; return how many were killed."""
+    if not victims:
+        return 0
+    with suppress(ProcessLookupError):
+        os.kill(draw.choice(victims), signal.SIGKILL)
+        return 1
+    return 0
 
 
 def test_every_micro_batch_is_committed_once_and_seen_whole(tmp_path: Path) -> None:
-    seed = int(os.environ.get("SPARK_LOG_SEED", random.randrange(2**32)))
-    print(f"SPARK_LOG_SEED={seed} SPARK_LOG_DRIVER_KILLS={_KILLS}")  # noqa: T201
-    draw = random.Random(seed)
-    root, checkpoint = str(tmp_path / "root"), str(tmp_path / "checkpoint")
-    fill(root)
-    kills = 0
-    with Reader(root) as reader:
-        for turn in range(_KILLS):
-            committed = sum(map(len, reader.records))
-            share = (_RECORDS - committed) // (_KILLS - turn + 1)
-            running = start(job.__file__, root, checkpoint)
+    copy = Copy(tmp_path, _RECORDS_PER_KILL * (_DRIVER_KILLS + 1))
+    draw, kills, python_kills = copy.draw, 0, 0
+    with copy.reader as reader:
+        for turn in range(_DRIVER_KILLS):
+            share = (copy.count - reader.committed()) // (_DRIVER_KILLS - turn + 1)
+            running = copy.start()
             try:
                 for least in sorted(draw.randrange(share) for _ in range(2)):
-                    await_progress(running, reader, reader.appended() + 1 + least // 2)
-                    victims = python_processes(running)
-                    if victims and draw.random() < 0.5:
-                        with suppress(ProcessLookupError):
-                            os.kill(draw.choice(victims), signal.SIGKILL)
+                    copy.await_progress(running, reader.appended() + 1 + least // 2)
+                    if draw.random() < 0.5:
+                        python_kills += strike(processes(in_group(running), b"pyspark"), draw)
                 with suppress(subprocess.TimeoutExpired):
                     running.wait(draw.uniform(0, 0.4))
                 kills += running.poll() is None
             finally:
                 kill(running)
-        running = start(job.__file__, root, checkpoint)
-        try:
-            assert running.wait(START_S) == 0
-        finally:
-            kill(running)
-        reader.read()
-    assert reader.error is None, reader.error
-    aborted = reader.appended() - _RECORDS
-    print(f"{kills} kills of a running program; {aborted} markers and aborted records")  # noqa: T201
-
-    rows = [row for part in reader.records for row in part]
-    assert sorted(int(key) for key, _ in rows) == [*range(_RECORDS)]
-    for records, lengths in zip(reader.records, reader.seen, strict=True):
-        batches = [int(value.partition(b":")[0]) for _, value in records]
-        ends = {n for n, (one, other) in enumerate(pairwise(batches), 1) if one != other}
-        assert batches == sorted(batches)
-        assert lengths <= ends | {0, len(records)}, "a part of a micro-batch was seen"
+        copy.finish(copy.start())
+    print(f"{kills} kills of a running driver, {python_kills} of Python processes")  # noqa: T201
+    copy.check()
     assert kills
+
+
+def test_every_micro_batch_is_whole_although_executors_are_lost(tmp_path: Path) -> None:
+    kills = 0
+    with StandaloneCluster(workers=2, memory="1g", own_hosts=True) as cluster:
+        copy = Copy(tmp_path, _RECORDS_PER_KILL * (_EXECUTOR_KILLS + 1), cluster.url)
+        workers = {each.pid for each in cluster.workers}
+        with copy.reader as reader:
+            running = copy.start()
+            try:
+                while kills < _EXECUTOR_KILLS and running.poll() is None:
+                    least = copy.draw.randrange(_RECORDS_PER_KILL // 2)
+                    copy.await_progress(running, reader.appended() + 1 + least)
+                    executors = processes(child_of(workers), b"CoarseGrainedExecutorBackend")
+                    kills += strike(executors, copy.draw)
+            except BaseException:
+                kill(running)
+                raise
+            copy.finish(running)
+    print(f"{kills} kills of executors")  # noqa: T201
+    copy.check()
+    assert kills == _EXECUTOR_KILLS

@@ -1,6 +1,6 @@
 """A streaming query with other rows in each attempt, which `test_transactional_copy` kills.
 
-    python transactional_copy_job.py ROOT CHECKPOINT
+    python transactional_copy_job.py ROOT CHECKPOINT MASTER
 
 It copies a topic in transactions. A row's value is ``<micro-batch>:<random number>``, its key that
 of the source. It ends when all records that existed at its start are copied.
@@ -30,9 +30,13 @@ def with_batch_id(batches):
 
 
 def main():
-    root, checkpoint = sys.argv[1:]
+    root, checkpoint, master = sys.argv[1:]
     spark = (
-        SparkSession.builder.master("local[2,4]")  # a task may fail three times
+        SparkSession.builder.master(master)
+        .config("spark.executor.cores", "1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.task.maxFailures", "100")  # a lost executor counts as a failure
+        .config("spark.stage.maxConsecutiveAttempts", "100")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "OFF")

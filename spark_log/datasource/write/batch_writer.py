@@ -19,10 +19,10 @@ from spark_log.datasource.worker_process import warn_exposed_secrets, without_tr
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster
 
 
 class LogBatchWriter(DataSourceArrowWriter):
@@ -77,7 +77,8 @@ class LogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transaction, and write the summary, if the options say so."""
         if self._options.transactional:
-            commit_transaction(self._cluster(), messages, self._number)
+            with self._root() as root:
+                commit_transaction(root, messages, self._number)
         if self._options.summary_path is not None:
             written = [message for message in messages if isinstance(message, TaskCommitMessage)]
             _write_atomically(
@@ -88,10 +89,11 @@ class LogBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transaction; without one, appended records stay."""
         if self._options.transactional:
-            abort_transaction(self._cluster(), messages)
+            with self._root() as root:
+                abort_transaction(root, messages)
 
-    def _cluster(self) -> Cluster:
-        return Cluster(self._options.root, self._options.storage_options)
+    def _root(self) -> OpenRoot:
+        return OpenRoot.take(self._options.root, self._options.storage_options)
 
 
 def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.task_transaction import JoinedTransaction, ended_elsewhere
 from spark_log.datasource.write.task_writer import TaskCommitMessage
 from spark_log.errors import ProducerFencedError, TransactionAbortableError
-from spark_log.metadata import Cluster
-from spark_log.transaction import TransactionCoordinator, TransactionState
+from spark_log.transaction import TransactionState
 
 
 def commit_transaction(
-    cluster: Cluster, messages: Sequence[WriterCommitMessage | None], batch_id: int
+    root: OpenRoot, messages: Sequence[WriterCommitMessage | None], batch_id: int
 ) -> None:
     """Commit what the counted attempts have appended, and abort what others have.
 
@@ -23,7 +23,7 @@ def commit_transaction(
     reader that is held up.
 
     Args:
-        cluster: the opened root.
+        root: the opened root.
         messages: those of the attempts that Spark has counted.
         batch_id: number of the micro-batch; higher than that of any earlier one.
 
@@ -35,7 +35,7 @@ def commit_transaction(
     joined = _joined(messages)
     if not joined:
         return
-    coordinator = TransactionCoordinator(cluster, joined[0].transactional_id)
+    coordinator = root.coordinator(joined[0].transactional_id)
     if coordinator.refresh().batch_id >= batch_id:
         return
     owner = joined[0].owner
@@ -47,7 +47,7 @@ def commit_transaction(
         raise ended_elsewhere(coordinator) from error
 
 
-def abort_transaction(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:
+def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Abort the transaction that any of the attempts has joined, unless it is decided.
 
     If no attempt has told which one it is, the next run of the query aborts it, or whoever sees it
@@ -60,7 +60,7 @@ def abort_transaction(cluster: Cluster, messages: Sequence[WriterCommitMessage |
     joined = _joined(messages)
     if not joined:
         return
-    coordinator = TransactionCoordinator(cluster, joined[0].transactional_id)
+    coordinator = root.coordinator(joined[0].transactional_id)
     state = coordinator.refresh()
     owners = {each.owner for each in joined}
     if state.state is TransactionState.ONGOING and state.owner in owners:

@@ -14,10 +14,10 @@ from spark_log.datasource.worker_process import warn_exposed_secrets, without_tr
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidOptionError
-from spark_log.metadata import Cluster
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -76,7 +76,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the transaction; without one do nothing: the tasks have appended the records."""
         if self._options.transactional:
-            commit_transaction(self._cluster(), messages, batchId)
+            with self._root() as root:
+                commit_transaction(root, messages, batchId)
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -86,10 +87,11 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         again.
         """
         if self._options.transactional:
-            abort_transaction(self._cluster(), messages)
+            with self._root() as root:
+                abort_transaction(root, messages)
 
-    def _cluster(self) -> Cluster:
-        return Cluster(self._options.root, self._options.storage_options)
+    def _root(self) -> OpenRoot:
+        return OpenRoot.take(self._options.root, self._options.storage_options)
 
 
 def _identity() -> WriteIdentity:

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from spark_log.admin import Admin
 from spark_log.datasource.options import CREATE_TOPIC, WriteOptions
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
-from spark_log.metadata import Cluster
 
 
 def prepare_topic(options: WriteOptions) -> None:
@@ -31,14 +31,14 @@ def prepare_topic(options: WriteOptions) -> None:
         with suppress(TopicAlreadyExistsError):
             admin.create_topics([options.new_topic])
         return
-    cluster = Cluster(options.root, options.storage_options)
-    if options.topic is None:
-        return  # the tasks read the topics from a column
-    try:
-        cluster.topic(options.topic)
-    except UnknownTopicOrPartitionError as error:
-        raise UnknownTopicOrPartitionError(
-            f"{error} (the option {CREATE_TOPIC}=true creates a missing topic)",
-            topic=error.topic,
-            near=error.near,
-        ) from None
+    with OpenRoot.take(options.root, options.storage_options) as root:
+        if options.topic is None:
+            return  # the tasks read the topics from a column
+        try:
+            root.image.topic(options.topic)
+        except UnknownTopicOrPartitionError as error:
+            raise UnknownTopicOrPartitionError(
+                f"{error} (the option {CREATE_TOPIC}=true creates a missing topic)",
+                topic=error.topic,
+                near=error.near,
+            ) from None

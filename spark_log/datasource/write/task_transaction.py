@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.transaction_owner import present_owner
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -14,7 +15,6 @@ from spark_log.errors import (
     TransactionAbortableError,
 )
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 
@@ -45,20 +45,20 @@ class TaskTransaction:
     """
 
     def __init__(
-        self, cluster: Cluster, identity: WriteIdentity, topic: str | None, timeout_ms: int
+        self, root: OpenRoot, identity: WriteIdentity, topic: str | None, timeout_ms: int
     ) -> None:
         """Start without a request.
 
         Args:
-            cluster: the opened root.
+            root: the opened root.
             identity: identity of the task.
             topic: the option ``topic``; None if a column contains the topics.
             timeout_ms: ``transaction.timeout.ms``.
         """
         self._identity = identity
-        self._cluster = cluster
+        self._cluster = root.cluster
         self._timeout_ms = timeout_ms
-        self._coordinator = TransactionCoordinator(cluster, identity.transactional_id(topic))
+        self._coordinator = root.coordinator(identity.transactional_id(topic))
         self._partitions: set[TopicIdPartition] = set()
         self._owner: ProducerIdAndEpoch | None = None
         self._is_committed: bool | None = None

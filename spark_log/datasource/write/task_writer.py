@@ -19,12 +19,13 @@ from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.partition_chooser import PartitionChooser
 from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
 from spark_log.errors import InvalidRecordError
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 from spark_log.transaction import TopicIdPartition
 from spark_log.types import TopicPartition
 
@@ -66,25 +67,25 @@ class TaskWriter:
         """
         self._options = options
         self._identity = identity
-        self._cluster = Cluster(options.root, options.storage_options)
-        self._image = self._cluster.image()
+        self._root = OpenRoot.take(options.root, options.storage_options)
         self._now_us = SYSTEM_CLOCK.time_us()
         self._topics: dict[str, _TopicRouter] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._buffers = buffers or RecordBuffers()
         self._transaction: TaskTransaction | None = None
         if options.transactional:
-            most_ms = self._image.cluster_config().transaction_max_timeout_ms
+            most_ms = self._root.image.cluster_config().transaction_max_timeout_ms
             timeout_ms = options.transaction_timeout_ms or min(_TIMEOUT_MS, most_ms)
-            self._transaction = TaskTransaction(self._cluster, identity, options.topic, timeout_ms)
+            self._transaction = TaskTransaction(self._root, identity, options.topic, timeout_ms)
 
     def __enter__(self) -> TaskWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
         self._buffers.discard()
         for writer in self._writers.values():
             writer.discard()
+        self._root.__exit__(error, *details)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
         """Write all rows of a task; the records are in the log on return.
@@ -161,7 +162,7 @@ class TaskWriter:
                 producer_id = self._identity.producer_id(topic.topic_id, partition)
                 producer = (producer_id, self._identity.producer_epoch)
             self._writers[name] = PartitionWriter(
-                self._cluster.partition_log(topic, partition),
+                self._root.partition_log(topic, partition),
                 compression=self._options.compression,
                 producer=producer,
                 transaction=self._transaction,
@@ -171,7 +172,7 @@ class TaskWriter:
     def _topic(self, name: str) -> _TopicRouter:
         if name not in self._topics:
             self._topics[name] = _TopicRouter(
-                self, self._image.topic(name), self._buffers, self._identity.task
+                self, self._root.image.topic(name), self._buffers, self._identity.task
             )
         return self._topics[name]
 

@@ -1,0 +1,127 @@
+"""A root that a Python process of Spark keeps open between tasks and between micro-batches.
+
+Spark uses its Python processes again: the tasks of all micro-batches run in a few processes, and
+the driver's commits in one. What is kept saves the reading of logs from their beginning; nothing of
+it can change an answer, and a process that has nothing reads what it needs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from typing import Final, TypeVar
+
+from spark_log.config import TopicConfig
+from spark_log.errors import LogTruncatedError, NotFoundError
+from spark_log.log import PartitionLog
+from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+
+_MAX_ROOTS: Final = 4
+_MAX_COORDINATORS: Final = 16
+_MAX_LOGS: Final = 128
+"""How many of each kind are kept; those that were used least recently are dropped."""
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+_Kept = TypeVar("_Kept")
+_HashableKey = TypeVar("_HashableKey", bound=Hashable)
+
+_idle: OrderedDict[_Key, OpenRoot] = OrderedDict()
+"""Roots that nobody uses at the moment."""
+
+
+class OpenRoot:
+    """An opened root, with logs and transactional ids as far as they were read. For one user.
+
+    A context manager: at its end the root is kept open for the next user, unless an error is
+    raised.
+
+    Attributes:
+        cluster: the opened root.
+        image: the metadata, read when the user took the root.
+    """
+
+    def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
+        """Open a root; callers take one that is open already with `take`.
+
+        Args:
+            root: URL of the cluster root.
+            storage_options: options of the file system.
+        """
+        self.cluster = Cluster(root, storage_options)
+        self.image: MetadataImage = self.cluster.image()
+        self._key = _key(root, storage_options)
+        self._logs: OrderedDict[TopicIdPartition, tuple[TopicConfig, PartitionLog]] = OrderedDict()
+        self._coordinators: OrderedDict[str, TransactionCoordinator] = OrderedDict()
+
+    @classmethod
+    def take(cls, root: str, storage_options: Mapping[str, str]) -> OpenRoot:
+        """Return a root that was kept open, or open it; nobody else uses what is returned.
+
+        A root that was removed and created again is opened anew.
+
+        Raises:
+            RootNotFoundError: the root does not exist.
+            StorageError: it cannot be read.
+        """
+        found = _idle.pop(_key(root, storage_options), None)
+        if found is None or not found._refresh():
+            return cls(root, storage_options)
+        return found
+
+    def __enter__(self) -> OpenRoot:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            return
+        _drop_oldest(self._logs, _MAX_LOGS)
+        _drop_oldest(self._coordinators, _MAX_COORDINATORS)
+        _idle[self._key] = self
+        _drop_oldest(_idle, _MAX_ROOTS)
+
+    def partition_log(self, topic: TopicImage, partition: int) -> PartitionLog:
+        """Return the log of a partition, with the settings that the topic has now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic has no such partition.
+        """
+        key, config = TopicIdPartition(topic.topic_id, partition), topic.config()
+        found = self._logs.get(key)
+        if found is None or found[0] != config:
+            found = self._logs[key] = config, self.cluster.partition_log(topic, partition)
+        self._logs.move_to_end(key)
+        return found[1]
+
+    def coordinator(self, transactional_id: str) -> TransactionCoordinator:
+        """Return the coordinator of a transactional id; it uses the logs that are open here."""
+        found = self._coordinators.get(transactional_id)
+        if found is None:
+            found = self._coordinators[transactional_id] = TransactionCoordinator(
+                self.cluster, transactional_id, open_log=self._open_log
+            )
+        self._coordinators.move_to_end(transactional_id)
+        return found
+
+    def _open_log(self, partition: TopicIdPartition) -> PartitionLog | None:
+        topic = self.image.find_by_id(partition.topic_id)
+        return None if topic is None else self.partition_log(topic, partition.partition)
+
+    def _refresh(self) -> bool:
+        """Read the metadata; return whether the root and its metadata are still the same ones."""
+        try:
+            if not self.cluster.has_same_id():
+                return False
+            self.image = self.cluster.image()
+        except (NotFoundError, LogTruncatedError):
+            return False  # whoever opens it anew is told what is missing
+        return True
+
+
+def _key(root: str, storage_options: Mapping[str, str]) -> _Key:
+    return root, tuple(sorted(storage_options.items()))
+
+
+def _drop_oldest(kept: OrderedDict[_HashableKey, _Kept], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
