@@ -15,6 +15,7 @@ from spark_log import (
     IllegalStateError,
     InvalidConfigurationError,
     InvalidGroupIdError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
     NewPartitions,
     OffsetAndMetadata,
@@ -30,6 +31,7 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.clock import SystemClock
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import ProducerBatch
@@ -178,6 +180,49 @@ def lost_answers(puts, monkeypatch):
     return paths
 
 
+@pytest.fixture
+def lost_looks(puts, monkeypatch):
+    """Loses the answer of the next change, then the storage fails, as long as it is looked up.
+
+    ``lost_looks(error, after)``: what ``after`` does happens before the next attempt of the call.
+    """
+    errors: list[Exception] = []
+    list_files, open_buffer = LocalStore.list, LocalStore.open_buffer
+
+    def fail(path):
+        if errors and path.startswith("__transaction_state"):
+            raise errors[0]
+
+    def list_unless_lost(self, directory, *given):
+        fail(directory)
+        return list_files(self, directory, *given)
+
+    def open_unless_lost(self, path):
+        fail(path)
+        return open_buffer(self, path)
+
+    def lose_looks(error, after=None):
+        def lose(path, call):
+            call()
+            errors.append(error)
+            raise LOST
+
+        def sleep_ms(self, ms):
+            if errors:
+                errors.clear()
+                puts.clear()
+                after()
+
+        puts["__transaction_state/ids"] = lose
+        if after is not None:
+            monkeypatch.setattr(SystemClock, "sleep_ms", sleep_ms)
+        return errors
+
+    monkeypatch.setattr(LocalStore, "list", list_unless_lost)
+    monkeypatch.setattr(LocalStore, "open_buffer", open_unless_lost)
+    return lose_looks
+
+
 class TestSettings:
     def test_the_id_needs_idempotence(self, root):
         for contradiction in ({"enable_idempotence": False}, {"acks": "1"}, {"retries": 0}):
@@ -308,6 +353,32 @@ class TestCommit:
         with producer.transaction():
             producer.send("t", b"b", partition=0)
         assert committed(root, "t")[0] == [b"b"]
+
+    def test_one_that_may_be_stored_says_so_when_the_storage_fails(
+        self, root, producer, make, puts, lost_looks
+    ):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        failing = lost_looks(StorageError("read-only"))
+        with pytest.raises(UnknownOutcomeError, match=r"may have been made.*read-only"):
+            producer.commit_transaction()
+        puts.clear()
+        failing.clear()
+        with pytest.raises(InvalidTxnStateError, match="it is committed"):
+            producer.abort_transaction()
+        make().init_transactions()
+        assert committed(root, "t")[0] == [b"a"]
+
+    def test_one_that_may_be_stored_says_so_when_another_producer_takes_over(
+        self, root, producer, make, lost_looks
+    ):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        lost_looks(StorageTimeoutError("slow"), lambda: make().init_transactions())
+        with pytest.raises(ProducerFencedError) as fenced:
+            producer.commit_transaction()
+        assert "it may have been made" in fenced.value.__notes__[0]
+        assert committed(root, "t")[0] == [b"a"]
 
     def test_records_keep_their_order_when_many_threads_send(self, root, producer):
         def send(name):
