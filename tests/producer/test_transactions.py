@@ -32,6 +32,7 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.clock import SystemClock
+from spark_log.log import ProducerAppend
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import ProducerBatch
@@ -39,6 +40,7 @@ from spark_log.producer.topic_router import TopicRouter
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
+from tests.record.samples import numbered
 from tests.waiting import wait_until
 
 PATIENCE_S = 60
@@ -783,6 +785,25 @@ class TestTakeover:
         with pytest.raises(ProducerFencedError):
             producer.begin_transaction()
         assert values(root, "t")[0] == [b"a"]
+
+    def test_a_late_record_of_the_producer_before_lets_the_transaction_only_be_aborted(
+        self, root, producer, make
+    ):
+        """It stood still until the log had forgotten it: no epoch refuses its record."""
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        following = make()
+        following.init_transactions()
+        cluster = Cluster(root)
+        late = ProducerAppend(state_of(root).owner.producer_id, 0, 0, is_transactional=True)
+        cluster.partition_log(cluster.topic("t"), 1).append(numbered(0, 1), producer=late)
+        following.begin_transaction()
+        refused = following.send("t", b"b", partition=1)
+        assert isinstance(refused.exception(PATIENCE_S), TransactionAbortableError)
+        following.abort_transaction()
+        with following.transaction():
+            following.send("t", b"c", partition=1)
+        assert committed(root, "t")[1] == [b"c"]
 
     def test_other_ids_are_left_alone(self, root, producer, make):
         producer.begin_transaction()
