@@ -81,8 +81,9 @@ class ProducerConfig(ConfigModel):
     )
     max_in_flight_requests_per_connection: PositiveInt = Field(
         default=5,
-        description="Maximum number of appends in progress. Each partition has at most one of "
-        "them, so the order of records does not depend on this value.",
+        description="Maximum number of appends in progress, but never fewer than 16 for a "
+        "transactional producer. Each partition has at most one of them, so the order of records "
+        "does not depend on this value.",
     )
     max_request_size: NonNegativeInt = Field(
         default=1_048_576,

@@ -70,6 +70,11 @@ class LogReader:
             return self._read_committed_on(offset, columns, check_crcs)
         return self._read_on(offset, columns, check_crcs)
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log ends at ``offset``, where a read has ended. For any thread."""
+        tail = self._tail
+        return tail is not None and tail.ends_at(offset)
+
     def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
 

@@ -382,6 +382,21 @@ class PartitionLog:
             offset = next_offset
         return batches, offset
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log still ends at the offset to which a read without transactions has come.
+
+        This costs one request, for the next segment. Any thread may call it, also while another one
+        reads.
+
+        Returns:
+            False also if the answer needs a new listing: a read makes it.
+
+        Raises:
+            CorruptRecordError: the next segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        return self._reader.ends_at(offset)
+
     def read_on(
         self,
         offset: int,

@@ -70,6 +70,20 @@ class TailView:
             self._directory.identities.check(reader.path, name, reader.append_id)
         return reader
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log ends at ``offset`` now; False also if the listing is not valid any more.
+
+        Changes nothing, so any thread may call it.
+
+        Raises:
+            CorruptRecordError: the next segment is damaged.
+        """
+        try:
+            self._directory.open(SegmentName(offset))
+        except NotFoundError:
+            return offset == self.log_end_offset and self.is_valid
+        return False
+
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:

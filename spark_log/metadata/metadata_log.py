@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,13 @@ METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
+
+
+class _Replayed(NamedTuple):
+    """The state after the records before an offset; replaced as a whole, for threads that look."""
+
+    image: MetadataImage
+    offset: int
 
 
 class MetadataLog:
@@ -64,21 +72,25 @@ class MetadataLog:
         self._store = store
         self._witness = Witness(METADATA_DIRECTORY)
         self._is_checked = False
-        self._image = MetadataImage()
-        self._offset = 0
+        self._known = _Replayed(MetadataImage(), 0)
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
         """Return the state after replaying the log to its present end; the image never changes.
+
+        Without a new record this is one lookup of a file name. Several threads make theirs at once.
 
         Raises:
             CorruptRecordError: the log is damaged.
             LogTruncatedError: files of the log were removed.
             StorageError: the log cannot be read.
         """
+        known = self._known
+        if self._is_checked and self._log.ends_at(known.offset):
+            return known.image
         with self._lock:
             self._replay_to_end()
-            return self._image
+            return self._known.image
 
     def commit(self, decide: Decide) -> None:
         """Append the records that ``decide`` returns, at the end of the log that it was decided on.
@@ -94,25 +106,25 @@ class MetadataLog:
         with self._lock:
             while True:
                 self._replay_to_end()
-                records = decide(self._image)
+                records = decide(self._known.image)
                 if not records:
                     return
                 batch = _record_batch(records, self._clock.time_us())
                 try:
-                    self._log.append(batch, expected_leo=self._offset)
+                    self._log.append(batch, expected_leo=self._known.offset)
                 except LogEndOffsetMismatchError:
                     continue
                 self._replay_to_end()
                 # The change is made. After a crash or an error here the witness has an older end.
                 with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
-                    self._store.put(self._witness.path, b"%d\n" % self._offset)
+                    self._store.put(self._witness.path, b"%d\n" % self._known.offset)
                 return
 
     def _replay_to_end(self) -> None:
         self._read_on()
         if not self._is_checked:
             self._check_is_whole()
-            self._is_checked = self._offset > 0
+            self._is_checked = self._known.offset > 0
 
     def _check_is_whole(self) -> None:
         """Check once that the log does not end before the offset in its witness.
@@ -127,26 +139,26 @@ class MetadataLog:
             witnessed = 0
         except ValueError:
             witnessed = 1
-        if not witnessed and not self._offset:
+        if not witnessed and not self._known.offset:
             names = self._store.list_directories("")
             witnessed = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
-        if witnessed > self._offset:
+        if witnessed > self._known.offset:
             self._read_on()  # another process may have appended since the log was read
-        if witnessed > self._offset:
-            raise self._log.files.truncated(self._offset, witnessed)
+        if witnessed > self._known.offset:
+            raise self._log.files.truncated(self._known.offset, witnessed)
 
     def _read_on(self) -> None:
-        image, offset = None, self._offset
+        image, offset = None, self._known.offset
         while True:  # at the log's end this is one lookup of the next segment's name
             batches, offset = self._log.fetch_from(offset)
             if not batches:
                 break
-            image = image or self._image.copy()
+            image = image or self._known.image.copy()
             for batch in batches:
                 for value in batch.records.column("value").to_pylist():
                     image.replay(from_json(value))
         if image is not None:
-            self._image, self._offset = image, offset
+            self._known = _Replayed(image, offset)
 
 
 def _record_batch(records: Sequence[MetadataRecord], now_us: int) -> pa.RecordBatch:

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from typing import Final
 
 from spark_log.metadata import Cluster, MetadataImage
 
+_GATHERING_SHARE: Final = 0.25
+"""How long a lookup waits for further calls while another one runs, as a share of its time."""
+
+_MIN_GATHERING_S: Final = 0.001
+"""It waits no shorter than this: on a disk a lookup ends sooner, and two at once gain nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    """One lookup, which has not begun yet; calls that come until then share it."""
+
+    image: MetadataImage | None = None
+    is_done: bool = False
+
 
 class MetadataLookup:
-    """Returns metadata that was read after the call; calls that overlap share a lookup.
+    """Returns metadata that was read after the call; calls that come together share a lookup.
 
-    The metadata log is read by one thread at a time. Without sharing, the appends of a transaction
-    that end together would wait for one request after the other.
+    The appends of a transaction end nearly together. A lookup that began before an append ended
+    says nothing about it, so the first of them looks at once, and the others a moment later, all by
+    one lookup that does not wait for the first one's answer.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         """Return a lookup of a root's metadata; nothing is read yet."""
         self._cluster = cluster
-        self._ended = threading.Condition()
-        self._is_reading = False
-        self._begun = 0
-        self._image: tuple[int, MetadataImage] | None = None
+        self._changed = threading.Condition()
+        self._gathering: _Lookup | None = None
+        self._running = 0
+        self._took_ms: float | None = None
 
     def image(self) -> MetadataImage:
         """Return the metadata as of a moment after the call began.
@@ -28,22 +45,30 @@ class MetadataLookup:
         Raises:
             SparkLogError: it cannot be read. Other threads try for themselves.
         """
-        with self._ended:
-            needed = self._begun + 1
-            while self._is_reading:
-                self._ended.wait()
-                if self._image is not None and self._image[0] >= needed:
-                    return self._image[1]
-            self._is_reading = True
-            self._begun += 1
-            number = self._begun
-        image = None
+        with self._changed:
+            while (shared := self._gathering) is not None:
+                while not shared.is_done:
+                    self._changed.wait()
+                if shared.image is not None:
+                    return shared.image
+            lookup = self._gathering = _Lookup()
+            if self._running:
+                self._changed.wait_for(lambda: not self._running, self._gathering_s())
+            self._gathering = None
+            self._running += 1
+        clock = self._cluster.clock
+        began_ms = clock.monotonic_ms()
         try:
-            image = self._cluster.image()
+            lookup.image = self._cluster.image()
+            return lookup.image
         finally:
-            with self._ended:
-                self._is_reading = False
-                if image is not None:
-                    self._image = number, image
-                self._ended.notify_all()
-        return image
+            with self._changed:
+                lookup.is_done = True
+                self._running -= 1
+                self._took_ms = clock.monotonic_ms() - began_ms
+                self._changed.notify_all()
+
+    def _gathering_s(self) -> float | None:
+        if self._took_ms is None:
+            return None
+        return max(_MIN_GATHERING_S, self._took_ms / 1000 * _GATHERING_SHARE)

@@ -208,16 +208,20 @@ class Producer(ForeignMethods):
             headers, headers_bytes = checked_headers(headers)
             size_bytes += headers_bytes
         time_ns = self._time_ns() if timestamp_ms is None else checked_timestamp_ns(timestamp_ms)
-        if partition is None and key is None:
-            # The fast path of most records: the open batch of the sticky partition has room. All
-            # other checks are made when a batch begins.
+        if key is None or partition is not None:
+            # The fast path of most records: the open batch of their partition has room. All other
+            # checks are made when a batch begins.
             with self._lock:
                 route = self._routes.get(topic)
-                if route is not None and (queue := route.sticky) is not None:
-                    batch = queue.open
+                if route is not None:
+                    queue = route.sticky
+                    if partition is not None:
+                        is_number = type(partition) is int and 0 <= partition < len(route.queues)
+                        queue = route.queues[partition] if is_number else None
+                    batch = None if queue is None else queue.open
                     if batch is not None and size_bytes <= batch.room_bytes:
                         records = batch.records
-                        records += (None, value, headers, time_ns)
+                        records += (key, value, headers, time_ns)
                         batch.room_bytes -= size_bytes
                         return RecordFuture((batch, len(records)))
         future = self._batcher.add(topic, (key, value, headers, time_ns), size_bytes, partition)

@@ -26,7 +26,7 @@ from spark_log.producer.topic_router import TopicRouter
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.producer.transactions import Transactions
-from spark_log.transaction import TransactionCoordinator
+from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 
 _logger = logging.getLogger(__name__)
 
@@ -140,12 +140,15 @@ class ProducerRuntime:
         self._is_closed = False
         self._threads: SenderThreads | None = None
         if starts_threads:
+            at_once = config.max_in_flight_requests_per_connection
+            if transaction is not None:  # its partitions are written at once, as in one request
+                at_once = max(at_once, MARKERS_AT_ONCE)
             self._threads = SenderThreads(
                 self.accumulator,
                 self.sender,
                 clock,
                 name=f"spark-log-{client_id}",
-                max_appends=config.max_in_flight_requests_per_connection,
+                max_appends=at_once,
             )
         process_exit.register(self, flushes=config.flush_on_exit and starts_threads)
         reporters.open(self.metrics, config, client_id, clock, cluster.suppressed)

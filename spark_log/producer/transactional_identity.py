@@ -104,9 +104,15 @@ class TransactionalIdentity:
         """Return the producer, once it is noted that something may be registered."""
         with self._accumulator.lock:
             self._manager.check_can_append()
+            producer, is_begun = self._manager.producer, self._manager.is_begun
+            assert producer is not None
+        if not is_begun:
+            producer = self._coordinator.renewed(producer)
+        with self._accumulator.lock:
+            self._manager.producer = producer
+            self._manager.check_can_append()
             self._manager.is_begun = True
-            assert self._manager.producer is not None
-            return self._manager.producer
+        return producer
 
 
 def _place(queue: PartitionQueue) -> TopicIdPartition:

@@ -1,6 +1,7 @@
 from .cleaner import CleanedTransactionalId as CleanedTransactionalId
 from .cleaner import TransactionCleaner as TransactionCleaner
 from .coordinator import TransactionCoordinator as TransactionCoordinator
+from .markers import MARKERS_AT_ONCE as MARKERS_AT_ONCE
 from .markers import put_markers as put_markers
 from .markers import transaction_markers as transaction_markers
 from .observer import TransactionObserver as TransactionObserver

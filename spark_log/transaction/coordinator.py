@@ -84,6 +84,9 @@ class TransactionCoordinator:
         self._markers_at_once = markers_at_once
         self._completes_later = completes_later
         self._ended: int | None = None  # number of a transaction that only has to be completed
+        # The last producer id that was allocated for an owner, and the owner that it replaces.
+        self._new_owner_id: int | None = None
+        self._replaced: ProducerIdAndEpoch | None = None
 
     def __repr__(self) -> str:
         return f"<TransactionCoordinator of {self.transactional_id!r}, {self.state.state}>"
@@ -132,18 +135,23 @@ class TransactionCoordinator:
         self, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
         self.refresh()
-        new_id: int | None = None
+        if expected is not None and expected == self._replaced:
+            assert self._new_owner_id is not None
+            replacement = ProducerIdAndEpoch(self._new_owner_id, 0)
+            if self.state.owner == replacement:
+                return replacement  # by an earlier call, whose answer was lost
         appended: TransactionRecord | None = None
 
         def decide(state: TransactionMetadata) -> TransactionRecord:
             nonlocal appended
-            present = _successor(state, expected)
+            present, new_id = _successor(state, expected), self._new_owner_id
             appended = changes.initialize(self._completed(state), timeout_ms, new_id, present)
             return appended
 
         while True:
             if self.state.needs_producer_id:
-                new_id = self._new_producer_id(new_id)
+                self._new_owner_id = self._new_producer_id(self._new_owner_id)
+                self._replaced = expected
             try:
                 self._log.commit(decide)
             except ConcurrentTransactionsError:
@@ -158,6 +166,20 @@ class TransactionCoordinator:
                 owner = appended.owner
                 assert owner is not None
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
+
+    def renewed(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        """Return the owner, or the one that replaces it because its epochs are nearly used up.
+
+        `commit` and `abort` replace it themselves, but return it if that failed. To be called
+        before its next transaction begins.
+
+        Raises:
+            ProducerFencedError: another process has taken over.
+            StorageError: it could not be replaced; call again.
+        """
+        if owner.producer_epoch < LAST_EPOCH:
+            return owner
+        return self._initialize(self.state.timeout_ms, owner)
 
     def join(
         self,
@@ -223,7 +245,7 @@ class TransactionCoordinator:
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
             TransactionAbortableError: the owner's transaction was aborted by others.
-            InvalidTxnStateError: the owner's epochs are used up; initialize again.
+            InvalidTxnStateError: the owner's epochs are used up: see `renewed`.
             UnknownOutcomeError: they may be registered; call again.
             StorageError: they are not registered, or an earlier transaction could not be finished.
         """

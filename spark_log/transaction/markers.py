@@ -18,7 +18,7 @@ from spark_log.metadata import Cluster
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
 MARKERS_AT_ONCE: Final = 16
-"""How many partitions get their markers at the same time."""
+"""How many partitions of a transaction are written at the same time: records, and then markers."""
 
 OpenLog = Callable[[TopicIdPartition], PartitionLog | None]
 """Returns a partition's log that the caller has open and does not use meanwhile, or None."""

@@ -116,6 +116,35 @@ class TestFetch:
         assert caught.value.log_end_offset == 1
 
 
+class TestWhetherItStillEnds:
+    """`PartitionLog.ends_at`, at the offset where a read ended."""
+
+    def test_is_one_lookup_of_the_next_segment(self, reader, others, store):
+        append(others, "a")
+        assert not reader.log.ends_at(0), "nothing is known before the first read"
+        reader.fetch()
+        store.calls.clear()
+        assert reader.log.ends_at(1)
+        assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")]
+
+    def test_is_false_after_an_append_until_it_is_read(self, reader, others):
+        reader.fetch()
+        append(others, "a")
+        assert not reader.log.ends_at(0)
+        assert fetched(reader) == ["a:0"]
+        assert reader.log.ends_at(1)
+        assert not reader.log.ends_at(0)
+
+    def test_is_false_when_names_can_have_been_freed(self, inner, clock, reader, others):
+        append(others, "a")
+        reader.fetch()
+        append(others, "b")
+        merge(others.files, others.observe(), 0, 2)
+        clock.advance_ms(HALF_DELAY_MS)
+        free_plain(inner, 2)
+        assert not reader.log.ends_at(1)
+
+
 class TestLogThatIsRewritten:
     def test_is_read_on_from_the_rewritten_segment(self, inner, reader, others):
         for mark in "abc":

@@ -154,6 +154,18 @@ class TestImage:
         assert topic.num_partitions == 0
         assert log.image().topic("a").num_partitions == 1
 
+    def test_two_threads_that_look_do_not_wait_for_each_other(self, store, log):
+        log.commit(create("a"))
+        both = threading.Barrier(2)
+
+        def meet(path, call):
+            both.wait(timeout=60)
+            return call()
+
+        store.on("open_buffer", meet)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(names, [log, log])) == [["a"], ["a"]]
+
     def test_many_threads_look_and_change_at_once(self, log):
         barrier = threading.Barrier(4)
 

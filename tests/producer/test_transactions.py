@@ -284,6 +284,28 @@ class TestCommit:
         found = [(each.producer_epoch, each.base_sequence) for each in data]
         assert found == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 
+    def test_gets_a_new_producer_id_however_often_that_fails_before(
+        self, root, producer, puts, monkeypatch
+    ):
+        for module in ("state", "changes", "coordinator"):
+            monkeypatch.setattr(f"spark_log.transaction.{module}.LAST_EPOCH", 2)
+        tried = []
+
+        def fail(path, call):
+            tried.append(path)
+            if len(tried) < 5:  # by `commit_transaction`, and by the next record until it succeeds
+                raise StorageTimeoutError("slow")
+            return call()
+
+        puts["__transaction_state/producers"] = fail
+        for number in range(4):
+            with producer.transaction():
+                producer.send("t", b"%d" % number, partition=0)
+        assert committed(root, "t")[0] == [b"0", b"1", b"2", b"3"]
+        data = [each for each in headers(root, "t") if not each.is_control]
+        assert [each.producer_epoch for each in data] == [0, 1, 0, 1]
+        assert data[2].producer_id > data[1].producer_id
+
     def test_partitions_with_waiting_records_are_registered_by_one_append(
         self, root, stepped, clock
     ):

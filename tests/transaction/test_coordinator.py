@@ -163,6 +163,61 @@ def test_used_up_epochs_are_replaced_by_a_new_producer_id(cluster, coordinator, 
     assert markers == [(in_directory(cluster, 0), Marker(first.producer_id, LAST_EPOCH, True))]
 
 
+def skipped_to(coordinator, epoch):
+    """Return the owner after as many transactions."""
+    owner = replace(coordinator.initialize(TIMEOUT_MS), producer_epoch=epoch)
+    before = replace(owner, producer_epoch=epoch - 1)
+    coordinator._log.commit(  # noqa: SLF001 - in place of 32,766 transactions
+        lambda state: changes.initialize(replace(state, owner=before), TIMEOUT_MS)
+    )
+    return owner
+
+
+@pytest.mark.parametrize("epoch", [LAST_EPOCH - 1, LAST_EPOCH])
+def test_an_owner_that_could_not_be_replaced_is_replaced_before_its_next_transaction(
+    cluster, coordinator, monkeypatch, epoch
+):
+    owner = skipped_to(coordinator, epoch)
+    coordinator.register(owner, of(cluster, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(cluster.producer_ids), "next_id", lambda _: failing(LOST)("", None))
+        kept = coordinator.commit(owner)
+        assert kept == replace(owner, producer_epoch=epoch + 1)
+        with pytest.raises(UnknownOutcomeError):
+            coordinator.renewed(kept)
+    fresh = coordinator.renewed(kept)
+    assert (fresh.producer_id > owner.producer_id, fresh.producer_epoch) == (True, 0)
+    assert coordinator.renewed(fresh) == fresh
+    coordinator.register(fresh, of(cluster, 0))
+
+
+def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
+    cluster, coordinator, monkeypatch
+):
+    owner = skipped_to(coordinator, LAST_EPOCH)
+    coordinator.register(owner, of(cluster, 0))
+    appended = []
+
+    def lose(path, call):
+        call()
+        if transaction_directory("t") in path:
+            appended.append(path)
+            if len(appended) == 3:  # after the decision and the completion
+                cluster.store.on("open_buffer", failing(StorageTimeoutError("slow")))
+                raise LOST
+
+    cluster.store.on("put_if_absent", lose)
+    kept = coordinator.commit(owner)
+    cluster.store.hooks.clear()
+    assert kept == replace(owner, producer_epoch=LAST_EPOCH + 1)
+    recorded = another(cluster).refresh().owner
+    assert recorded.producer_id > owner.producer_id
+    assert coordinator.renewed(kept) == recorded
+    another(cluster).initialize(TIMEOUT_MS)
+    with pytest.raises(ProducerFencedError):
+        coordinator.renewed(kept)
+
+
 def test_a_timeout_above_the_clusters_is_refused(cluster, root, coordinator):
     with pytest.raises(InvalidTxnTimeoutError, match="at most 900000") as refused:
         coordinator.initialize(900_001)

@@ -157,6 +157,13 @@ class SegmentWriter:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes
         times_us = times_us_of(records)
+        producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+        if self._producer is not None:
+            producer_id = self._producer.producer_id
+            producer_epoch = self._producer.producer_epoch
+            sequence = sequence_after(self._producer.base_sequence, self._next_delta)
+            if self._producer.is_transactional:
+                attributes |= BatchHeader.TRANSACTIONAL_BIT
         header = BatchHeader(
             base_offset_delta=self._next_delta,
             last_offset_delta=self._next_delta + records.num_rows - 1,
@@ -165,21 +172,11 @@ class SegmentWriter:
             crc32c=0,
             base_timestamp_us=int(times_us[0]),
             max_timestamp_us=int(times_us.max()),
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
             record_count=records.num_rows,
         )
-        if self._producer is not None:
-            header = replace(
-                header,
-                producer_id=self._producer.producer_id,
-                producer_epoch=self._producer.producer_epoch,
-                base_sequence=sequence_after(self._producer.base_sequence, self._next_delta),
-            )
-            if self._producer.is_transactional:
-                transactional = header.attributes | BatchHeader.TRANSACTIONAL_BIT
-                header = replace(header, attributes=transactional)
         header = replace(header, crc32c=batch_crc32c(header, records))
         self._write(records, [header], int(times_us.min()))
         return header
