@@ -12,6 +12,7 @@ from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
     OutOfOrderSequenceError,
     ProducerFencedError,
@@ -276,6 +277,11 @@ class Sender:
                 self._refresh(queue.topic)
         if self._transaction is not None and isinstance(error, InvalidProducerEpochError):
             self._give_up(queue, delivery, self._transaction.ended_by_others(error))
+            return
+        if self._transaction is not None and isinstance(error, InvalidTxnStateError):
+            # A late record of an earlier epoch, which the log had forgotten: our marker ends it.
+            abortable = self._transaction.abortable(f"call abort_transaction: {error}")
+            self._give_up(queue, delivery, abortable)
             return
         may_bump_epoch = not delivery.is_outcome_unknown and self._transaction is None
         if isinstance(error, OutOfOrderSequenceError) and may_bump_epoch:

@@ -25,6 +25,7 @@ from spark_log.errors import (
     KafkaTimeoutError,
     SparkLogError,
     TransactionAbortableError,
+    UnknownOutcomeError,
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
@@ -287,13 +288,21 @@ class Transactions:
                 self._manager.end(producer)
 
     def _coordinated(self, name: str, call: Callable[[TransactionCoordinator], R]) -> R:
+        unknown: UnknownOutcomeError | None = None
+
         def coordinate() -> R:
-            with self._identity.coordinator() as coordinator:
-                return call(coordinator)
+            nonlocal unknown
+            try:
+                with self._identity.coordinator() as coordinator:
+                    return call(coordinator)
+            except UnknownOutcomeError as error:
+                unknown = error
+                raise
 
         try:
             return self._retried(coordinate, name, math.inf)
-        except Exception as error:
+        except Exception as failure:
+            error = failure if unknown is None else _after_unknown(name, failure)
             with self._accumulator.lock:
                 state = self._manager.state
                 if state is State.INITIALIZING:
@@ -301,7 +310,9 @@ class Transactions:
                 elif state is State.ABORTING_TRANSACTION:
                     self._manager.change(State.ABORTABLE_ERROR, error)
             self._sender.fail_transaction(error)
-            raise
+            if error is failure:
+                raise
+            raise error from failure
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -357,3 +368,14 @@ class Transactions:
                 random=self._random,
             )
             self._clock.sleep_ms(min(pause_ms, left_ms))
+
+
+def _after_unknown(name: str, error: Exception) -> Exception:
+    """Return the error of a call after an attempt whose answer was lost: it may have been made."""
+    what = f"the answer to an earlier attempt of {name} was lost, so it may have been made"
+    if isinstance(error, UnknownOutcomeError | TransactionAbortableError):
+        return error  # the latter shows that the attempt was not made
+    if isinstance(error, SparkLogError) and (error.fenced or error.fatal):
+        error.add_note(what)
+        return error
+    return UnknownOutcomeError(f"{what}; the last attempt failed: {error}")

@@ -15,7 +15,6 @@ from spark_log.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
-    SparkLogError,
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
@@ -423,14 +422,15 @@ class TransactionCoordinator:
 
     def _after_decision(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
-        with suppressed.suppress("transaction end", path, SparkLogError):
+        # Whatever fails from here on: an error would tell the caller that nothing is decided.
+        with suppressed.suppress("transaction end", path, Exception):
             self._end()
             if not self._completes_later:
                 self.complete()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails now, it is tried again after the next transaction.
-            with suppressed.suppress("producer id", path, SparkLogError):
+            with suppressed.suppress("producer id", path, Exception):
                 return self._initialize(self.state.timeout_ms, following)
         return following
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
@@ -107,7 +108,9 @@ def _run(
     at_once: int,
 ) -> list[SparkLogError | None]:
     threads = min(at_once, len(partitions))
-    if threads <= 1:
-        return [put(partition) for partition in partitions]
-    with ThreadPoolExecutor(threads, "spark-log-markers") as pool:
-        return list(pool.map(put, partitions))
+    if threads > 1:
+        # No thread can be started: the main thread has ended, for example. A pool that is left has
+        # ended, so no partition has two writers here.
+        with suppress(RuntimeError), ThreadPoolExecutor(threads, "spark-log-markers") as pool:
+            return list(pool.map(put, partitions))
+    return [put(partition) for partition in partitions]

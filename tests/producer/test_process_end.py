@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.support import environment
-from tests.producer.support import new_root, values
+from tests.producer.support import committed, new_root, values
 
 _HEAD = """
 import os, signal, sys, time
@@ -71,6 +71,24 @@ for _ in range(7): producer.send('weather', b'x')
         assert status == 0
         assert "7 records were lost at the end of the process" in err
         assert "Traceback" not in err
+
+    def test_a_thread_that_outlives_the_main_thread_ends_its_transactions(self, root):
+        """Python starts no thread of a pool any more by then: the markers need none."""
+        script = """
+import threading
+producer = Producer(root, transactional_id="t")
+producer.init_transactions()
+def work():
+    threading.main_thread().join()
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        for partition in (0, 1): producer.send('flights', b'%d' % commits, partition=partition)
+        producer.flush()
+        (producer.commit_transaction if commits else producer.abort_transaction)()
+threading.Thread(target=work).start()
+"""
+        assert ended(process(root, script)) == (0, "", "")
+        assert committed(root, "flights") == {0: [b"1"] * 2, 1: [b"1"] * 2}
 
     def test_it_can_be_turned_off(self, root):
         script = "producer = Producer(root, linger_ms=60_000, flush_on_exit=False)\n"

@@ -15,6 +15,7 @@ from spark_log import (
     IllegalStateError,
     InvalidConfigurationError,
     InvalidGroupIdError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
     NewPartitions,
     OffsetAndMetadata,
@@ -30,6 +31,8 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.clock import SystemClock
+from spark_log.log import ProducerAppend
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import ProducerBatch
@@ -37,6 +40,7 @@ from spark_log.producer.topic_router import TopicRouter
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
+from tests.record.samples import numbered
 from tests.waiting import wait_until
 
 PATIENCE_S = 60
@@ -176,6 +180,49 @@ def lost_answers(puts, monkeypatch):
     puts["/t-"] = lose
     monkeypatch.setattr(LocalStore, "list", list_unless_lost)
     return paths
+
+
+@pytest.fixture
+def lost_looks(puts, monkeypatch):
+    """Loses the answer of the next change, then the storage fails, as long as it is looked up.
+
+    ``lost_looks(error, after)``: what ``after`` does happens before the next attempt of the call.
+    """
+    errors: list[Exception] = []
+    list_files, open_buffer = LocalStore.list, LocalStore.open_buffer
+
+    def fail(path):
+        if errors and path.startswith("__transaction_state"):
+            raise errors[0]
+
+    def list_unless_lost(self, directory, *given):
+        fail(directory)
+        return list_files(self, directory, *given)
+
+    def open_unless_lost(self, path):
+        fail(path)
+        return open_buffer(self, path)
+
+    def lose_looks(error, after=None):
+        def lose(path, call):
+            call()
+            errors.append(error)
+            raise LOST
+
+        def sleep_ms(self, ms):
+            if errors:
+                errors.clear()
+                puts.clear()
+                after()
+
+        puts["__transaction_state/ids"] = lose
+        if after is not None:
+            monkeypatch.setattr(SystemClock, "sleep_ms", sleep_ms)
+        return errors
+
+    monkeypatch.setattr(LocalStore, "list", list_unless_lost)
+    monkeypatch.setattr(LocalStore, "open_buffer", open_unless_lost)
+    return lose_looks
 
 
 class TestSettings:
@@ -330,6 +377,32 @@ class TestCommit:
         with producer.transaction():
             producer.send("t", b"b", partition=0)
         assert committed(root, "t")[0] == [b"b"]
+
+    def test_one_that_may_be_stored_says_so_when_the_storage_fails(
+        self, root, producer, make, puts, lost_looks
+    ):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        failing = lost_looks(StorageError("read-only"))
+        with pytest.raises(UnknownOutcomeError, match=r"may have been made.*read-only"):
+            producer.commit_transaction()
+        puts.clear()
+        failing.clear()
+        with pytest.raises(InvalidTxnStateError, match="it is committed"):
+            producer.abort_transaction()
+        make().init_transactions()
+        assert committed(root, "t")[0] == [b"a"]
+
+    def test_one_that_may_be_stored_says_so_when_another_producer_takes_over(
+        self, root, producer, make, lost_looks
+    ):
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        lost_looks(StorageTimeoutError("slow"), lambda: make().init_transactions())
+        with pytest.raises(ProducerFencedError) as fenced:
+            producer.commit_transaction()
+        assert "it may have been made" in fenced.value.__notes__[0]
+        assert committed(root, "t")[0] == [b"a"]
 
     def test_records_keep_their_order_when_many_threads_send(self, root, producer):
         def send(name):
@@ -734,6 +807,25 @@ class TestTakeover:
         with pytest.raises(ProducerFencedError):
             producer.begin_transaction()
         assert values(root, "t")[0] == [b"a"]
+
+    def test_a_late_record_of_the_producer_before_lets_the_transaction_only_be_aborted(
+        self, root, producer, make
+    ):
+        """It stood still until the log had forgotten it: no epoch refuses its record."""
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(PATIENCE_S)
+        following = make()
+        following.init_transactions()
+        cluster = Cluster(root)
+        late = ProducerAppend(state_of(root).owner.producer_id, 0, 0, is_transactional=True)
+        cluster.partition_log(cluster.topic("t"), 1).append(numbered(0, 1), producer=late)
+        following.begin_transaction()
+        refused = following.send("t", b"b", partition=1)
+        assert isinstance(refused.exception(PATIENCE_S), TransactionAbortableError)
+        following.abort_transaction()
+        with following.transaction():
+            following.send("t", b"c", partition=1)
+        assert committed(root, "t")[1] == [b"c"]
 
     def test_other_ids_are_left_alone(self, root, producer, make):
         producer.begin_transaction()

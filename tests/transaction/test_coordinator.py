@@ -534,6 +534,19 @@ def test_markers_go_through_logs_that_are_open(cluster, markers):
     assert len(markers) == 3
 
 
+def test_no_failure_after_the_decision_hides_the_decision(cluster, markers):
+    def open_log(partition):
+        raise RuntimeError("a bug")
+
+    coordinator = TransactionCoordinator(cluster, "t", open_log=open_log)
+    owner = coordinator.initialize(TIMEOUT_MS)
+    coordinator.register(owner, of(cluster, 0))
+    assert coordinator.commit(owner) == replace(owner, producer_epoch=1)
+    assert cluster.suppressed.counts() == {"transaction end": 1}
+    another(cluster).initialize(TIMEOUT_MS)
+    assert [marker.is_committed for _, marker in markers] == [True]
+
+
 def test_a_refused_change_looks_first(cluster, coordinator):
     """What is known may be old: only an append, or a look, shows the present state."""
     owner = coordinator.initialize(TIMEOUT_MS)

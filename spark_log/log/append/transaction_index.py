@@ -265,40 +265,42 @@ class TransactionIndex:
 def aborted_transactions(
     segments: Iterable[tuple[int, np.ndarray]], start_offset: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions that lie wholly in some segments.
+    """Return the aborted transactions whose markers lie in some segments, by the markers alone.
 
-    The same as `TransactionIndex.replay` of all their headers, for a fraction of its time.
+    What a producer has between two of its markers is one transaction. Its batches are not looked
+    for: a compaction may have removed them here, but not from the older segments that a reader
+    still has open.
 
     Args:
         segments: base offset and `header_array` of each, in offset order. They may overlap.
         start_offset: batches before it are left out.
+
+    Returns:
+        The transactions, which begin at ``start_offset``, or after
+        the marker before.
     """
-    producer_ids, offsets, attributes = [], [], []
+    from_offset, producer_ids, offsets, attributes = start_offset, [], [], []
     for base_offset, headers in segments:
         picked = headers[
-            (headers["attributes"] & BatchHeader.TRANSACTIONAL_BIT != 0)
+            (headers["attributes"] & _KIND_BITS == _KIND_BITS)
             & (headers["producer_id"] != NO_PRODUCER_ID)
-            & (headers["last_offset_delta"] >= start_offset - base_offset)
+            & (headers["last_offset_delta"] >= from_offset - base_offset)
         ]
         producer_ids.append(picked["producer_id"])
         offsets.append(picked["base_offset_delta"].astype(np.int64) + base_offset)
         attributes.append(picked["attributes"])
         # A rewrite may have cut a segment: the next one has the end of it again.
-        start_offset = max(start_offset, base_offset + int(headers["last_offset_delta"][-1]) + 1)
+        from_offset = max(from_offset, base_offset + int(headers["last_offset_delta"][-1]) + 1)
     if not producer_ids:
         return []
     ids = np.concatenate(producer_ids)
     by_producer = np.argsort(ids, kind="stable")
     ids = ids[by_producer]
     offset = np.concatenate(offsets)[by_producer]
-    attribute = np.concatenate(attributes)[by_producer]
-    is_marker = attribute & BatchHeader.CONTROL_BIT != 0
-    # Whether the batch before it belongs to the same transaction.
-    goes_on = np.zeros(len(ids), bool)
-    goes_on[1:] = (ids[1:] == ids[:-1]) & ~is_marker[:-1]
-    first = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(ids))))
-    is_abort = is_marker & goes_on & (attribute & BatchHeader.ABORT_BIT != 0)
-    columns = (ids[is_abort], offset[first[is_abort]], offset[is_abort])
+    first = np.full(len(ids), start_offset)
+    first[1:] = np.where(ids[1:] == ids[:-1], offset[:-1] + 1, start_offset)
+    is_abort = np.concatenate(attributes)[by_producer] & BatchHeader.ABORT_BIT != 0
+    columns = (ids[is_abort], first[is_abort], offset[is_abort])
     return [
         AbortedTransaction(*each) for each in zip(*map(np.ndarray.tolist, columns), strict=True)
     ]

@@ -10,7 +10,16 @@ from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
-from tests.log.support import DIRECTORY, Part, file_names, open_log, put_bytes, segment_bytes
+from tests.log.support import (
+    DIRECTORY,
+    HookedStore,
+    Part,
+    file_names,
+    open_log,
+    put_bytes,
+    segment_bytes,
+    values_of,
+)
 from tests.record.samples import row
 
 SETTLED_MS = 61_000
@@ -426,3 +435,26 @@ class TestSnapshotsOfBefore:
             compact(log.log, now_us=log.clock.time_us())
         assert 1 not in log.offsets()
         log.verify()
+
+
+def test_a_reader_of_older_segments_leaves_out_what_a_compaction_removes_meanwhile(log):
+    """Its snapshot is that of the compacted log, which has the same name as the one before."""
+    log.plain(b"1")
+    log.send(1, b"2", b"3")
+    log.abort(1, epoch=1)
+    log.plain(b"4")
+    log.plain(FILLER)
+    log.log.write_snapshot()
+    log.clock.advance_ms(SETTLED_MS)
+    store = HookedStore(log.store)
+
+    def compact_first(path, call):
+        compact(log.log, now_us=log.clock.time_us())
+        log.log.write_snapshot()
+        return call()
+
+    store.once("open_buffer", compact_first)
+    reader = open_log(store, clock=log.clock, cleanup_policy="compact")
+    found = values_of(reader.scan(0, None, isolation_level="read_committed"))
+    assert [offset for offset, _ in found] == [0, 4, 5]
+    assert log.keys() == [b"1", b"4"], "the compaction has removed the aborted records"
