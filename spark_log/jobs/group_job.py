@@ -223,8 +223,8 @@ class GroupJob:
         except BatchAbortedError as aborted:
             stats.lost |= aborted.lost
             _log.warning(
-                "%s went to other members while a batch was written: nothing of the batch counts, "
-                "and its other partitions are read again",
+                "%s went to other members while a batch was written: nothing of it counts, and its "
+                "other partitions are read again",
                 ", ".join(map(str, sorted(aborted.lost))),
             )
             return

@@ -23,7 +23,7 @@ from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster
 from spark_log.record import RECORD_SCHEMA
 from tests.faults import transactional_copy_job as job
-from tests.faults.spark_driver import START_S, kill, start
+from tests.faults.spark_driver import START_S, kill, python_processes, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -85,18 +85,6 @@ class Reader:
     def __exit__(self, *_):
         self._is_over.set()
         self._thread.join()
-
-
-def python_processes(running):
-    """The ids of a program's Python processes that work for Spark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            pid = int(path.name)
-            ours = os.getpgid(pid) == running.pid and pid != running.pid
-            if ours and b"pyspark" in (path / "cmdline").read_bytes():
-                found.append(pid)
-    return sorted(found)
 
 
 def await_progress(running, reader, least):
