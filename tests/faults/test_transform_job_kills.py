@@ -114,7 +114,7 @@ def run(root, directory, *, is_stable=True, **environment):
         driver.__file__,
         *("source", "--root", root, "--group", "g", "--json", "--to", "target"),
         *("--transform", "transform_job_driver:copied", "--batch-records", _BATCH),
-        *("--transaction-timeout", 20_000, "--consumer-props", member),
+        *("--transaction-timeout", 60_000, "--consumer-props", member),
         *("--consumer-props", "session.timeout.ms=6000"),
         *("--consumer-props", "heartbeat.interval.ms=1000"),
         SPARK_CONF_DIR=str(conf),
