@@ -249,6 +249,7 @@ class JobMember:
 
     def _take_over(self) -> GroupStatus:
         """Return the group's status, after releasing revoked partitions and adding new ones."""
+        is_waiting = False
         while True:
             try:
                 status = self._member.poll()
@@ -262,7 +263,9 @@ class JobMember:
                 _log.warning("%s; joining again", error)
                 self.join()
             except UnstableOffsetCommitError as error:
-                _log.info("waiting for a transaction: %s", error)
+                if not is_waiting:
+                    _log.warning("waiting for a transaction to be decided: %s", error)
+                is_waiting = True
                 self._cluster.clock.sleep_ms(self._config.retry_backoff_ms)
 
     def _apply_assignment(self, status: GroupStatus) -> bool:
