@@ -1,4 +1,6 @@
-"""Clean a root: retention, merging, compaction and deletion, one Spark task per partition.
+"""Clean a root: retention, merging, compaction, deletion and transactions.
+
+Each partition is cleaned by one Spark task.
 
     spark-submit jobs/clean.py --root /data/log
     spark-submit jobs/clean.py flights --root /data/log --dry-run --json
@@ -17,15 +19,17 @@ from typing import Annotated
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
-from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator import GroupOffsets, OffsetsTable
 from spark_log.errors import ClockSkewError
 from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.metadata import check_clock, finish_deletions
+from spark_log.metadata import Cluster, check_clock, finish_deletions
+from spark_log.transaction import TransactionCleaner
 from spark_log.types import TopicPartition
 
 _FAILED = 1
-"""Exit status if a partition was not cleaned, or none because this machine's clock is wrong."""
+"""Exit status if a partition or transactional id was not cleaned, or this machine's clock is wrong.
+"""
 
 _SUMS = (
     "expired_segments",
@@ -48,7 +52,9 @@ def main(
     output: Output,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(help="Topics to clean. [default: all topics, and files of deleted topics]"),
+        typer.Argument(
+            help="Topics to clean. [default: all topics, files of deleted topics, and transactions]"
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
@@ -70,7 +76,11 @@ def main(
         ),
     ] = DEDUPE_BUFFER_BYTES,
 ) -> None:
-    """Apply retention, merge and compact segments, and delete unused files, with Spark."""
+    """Apply retention, merge and compact segments, and delete unused files, with Spark.
+
+    Without topics, transactions without a change for their timeout are aborted, decided ones are
+    finished, and old transactional ids are forgotten.
+    """
     report = Report("cleaned")
     cluster = root.cluster()
     image = cluster.image()
@@ -89,6 +99,8 @@ def main(
         raise
     spark = job_session("clean")
     started = time.perf_counter()
+    # First: nothing behind an open transaction is compacted.
+    ended = [] if topics else list(_transaction_cleaner(cluster, dry_run=dry_run).clean())
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
     work = CleaningTask(
         root.url,
@@ -114,18 +126,29 @@ def main(
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
     failed = {str(tp): each["error"] for tp, each in results.items() if "error" in each}
+    failed |= {
+        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
+    }
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
-    report.add(deleted_topics=len(deleted), seconds=round(time.perf_counter() - started, 3))
+    report.add(deleted_topics=len(deleted), transactional_ids=len(ended))
+    report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)
     if output.is_json:
         documents = [{"partition": str(tp)} | each for tp, each in results.items()]
         report.add(by_partition=documents)
+        ids = [{"transactional_id": each.transactional_id, "action": each.action} for each in ended]
+        report.add(by_transactional_id=ids)
     report.print(as_json=output.is_json)
     if failed:
         raise typer.Exit(_FAILED)
+
+
+def _transaction_cleaner(cluster: Cluster, *, dry_run: bool) -> TransactionCleaner:
+    commit_offsets = GroupOffsets(cluster).commit
+    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=commit_offsets)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,7 @@ the result exactly once, together with its offsets.
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 import time
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -37,14 +33,15 @@ from spark_log.jobs import (
     Target,
     TopicTarget,
     ToTime,
+    Transform,
+    TransformOption,
     connection_options,
+    count_records,
     job_session,
     spark_progress,
     starting_options,
     where_timestamp_in,
 )
-
-Transform = Callable[[DataFrame], DataFrame]
 
 
 class To(StrEnum):
@@ -62,14 +59,7 @@ def main(
     name: Annotated[
         str, typer.Option(help="Name of the run. A run is continued by giving its name again.")
     ],
-    transform: Annotated[
-        str,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="Function that takes a DataFrame of records and returns a DataFrame. The module "
-            "may be in the current directory.",
-        ),
-    ],
+    transform: TransformOption,
     to: Annotated[To, typer.Option(help="Where to write the results.")] = To.DELTA,
     path: Annotated[str | None, typer.Option(help="Delta table to append to.")] = None,
     to_topic: Annotated[str | None, typer.Option(help="Topic to append to.")] = None,
@@ -102,7 +92,7 @@ def main(
 ) -> None:
     """Apply a function to records of a log, and write the results exactly once."""
     report = Report("reprocessed")
-    function = _transform(transform)
+    function = Transform.load(transform)
     window = TimeWindow.parse(from_time, to_time)
     connection = connection_options(root.url, root.storage_options)
     reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
@@ -148,18 +138,9 @@ def main(
             "endingOffsets": format_offsets(ends),
         }
         nonlocal read
+        read += count_records(spark, reads | ranges, in_window)
         reader = spark.read.format("spark_log").options(**(reads | ranges))
-        # Counted by a separate query of one column: an observation within the function's query
-        # would count only the records that this query reads, or count those of another query.
-        read += in_window(reader.schema("timestamp timestamp").load()).count()
-        reader = spark.read.format("spark_log").options(**(reads | ranges))
-        results = function(in_window(reader.load()))
-        if not isinstance(results, DataFrame):
-            raise InvalidOptionError(
-                f"--transform {transform} returned {type(results).__name__}, expected a DataFrame",
-                key="transform",
-            )
-        return results
+        return function.results(in_window(reader.load()))
 
     first = work.progress
     total = count_offsets(first.starts, first.ends)
@@ -191,29 +172,6 @@ def _warning(work: Reprocessing, was_done: bool, transform: str, counts: Counts)
         f"none. If it filters by a field, check whether the field is null: from_json returns null "
         f"for a value of another type than its schema says, such as a quoted number for a double"
     )
-
-
-def _transform(text: str) -> Transform:
-    """Return the function that ``module:function`` names.
-
-    Raises:
-        InvalidOptionError: the module or the function does not exist.
-    """
-    module_name, _, function_name = text.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidOptionError(
-            f"--transform is {text!r}, expected MODULE:FUNCTION, with a module in the current "
-            f"directory or among --py-files, and a function in it: {error}",
-            key="transform",
-        ) from None
-    if not callable(function):
-        raise InvalidOptionError(f"--transform {text} is not a function", key="transform")
-    found: Transform = function
-    return found
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ class GroupPartitionLag:
     Attributes:
         partition: the topic and partition.
         current_offset: the committed offset; None if the group has committed none.
-        log_end_offset: the offset of the next record to be written.
+        log_end_offset: the offset of the next record to be written; with ``read_committed`` the
+            last stable offset.
         lag: ``log_end_offset - current_offset``; None without a committed offset.
         lag_ms: age of the first unread record, by its timestamp; 0 if all records are read, None if
             it is not known.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import (
@@ -42,9 +43,12 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.log import first_unread_us
+from spark_log.log import IsolationLevel, first_unread_us
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.coordinator import TransactionalOffsets
 
 _MAX_TRIES = 20
 
@@ -65,6 +69,7 @@ class GroupManager:
         """
         self.table = OffsetsTable(cluster)
         self._cluster = cluster
+        self._transactions: TransactionalOffsets | None = None
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -108,17 +113,25 @@ class GroupManager:
         return tuple(self._view(group_id).group.members)
 
     def offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets, of some partitions or of all."""
         wanted = None if partitions is None else {TopicPartition(*each) for each in partitions}
+        if require_stable:
+            self._transactional_offsets.settle_group(group_id, wanted)
         return {
             tp: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
             for tp, found in sorted(self.table.fetch(group_id).items())
             if wanted is None or tp in wanted
         }
 
-    def lag(self, description: GroupDescription) -> list[GroupPartitionLag]:
+    def lag(
+        self, description: GroupDescription, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> list[GroupPartitionLag]:
         """Return the lag in each partition with a committed offset or an owner."""
         committed = self.table.fetch(description.group_id)
         image = self._cluster.image()
@@ -139,7 +152,7 @@ class GroupManager:
 
         def lag_in(topic: TopicImage, tp: TopicPartition) -> GroupPartitionLag:
             log = self._cluster.partition_log(topic, tp.partition)
-            end = log.observe().log_end_offset
+            end = log.end_offset(isolation_level=isolation_level)
             found = committed.get(tp)
             lag_ms: int | None = None
             if found is not None:
@@ -256,6 +269,16 @@ class GroupManager:
         GroupCoordinator(self._cluster, group_id).remove(member_ids)
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    @property
+    def _transactional_offsets(self) -> TransactionalOffsets:
+        if self._transactions is None:
+            # A late import: most calls need no transactions.
+            from spark_log.coordinator import TransactionalOffsets
+
+            # Kept: it measures for how long it has seen a transaction open.
+            self._transactions = TransactionalOffsets(self._cluster, self.table)
+        return self._transactions
 
     def _change(
         self,

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spark_log.admin.cluster_access import limited
-from spark_log.admin.offsets import OffsetOperations, check_by_partition
+from spark_log.admin.offsets import OffsetOperations, check_by_partition, check_isolation_level
+from spark_log.log import IsolationLevel
 from spark_log.types import OffsetAndMetadata, OffsetSpec, OffsetTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -53,18 +54,30 @@ class GroupOperations(OffsetOperations):
         return {group_id: self._groups.describe(group_id) for group_id in group_ids}
 
     @limited
-    def group_lag(self, group_id: str) -> list[GroupPartitionLag]:
+    def group_lag(
+        self, group_id: str, *, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> list[GroupPartitionLag]:
         """Return the lag of a group, in records and in time, for each of its partitions.
+
+        Args:
+            group_id: the group.
+            isolation_level: with ``read_committed``, the lag ends at the last stable offset.
 
         Raises:
             GroupIdNotFoundError: the group has neither members nor committed offsets.
+            InvalidConfigurationError: the isolation level is unknown.
             StorageError: the group cannot be read.
         """
-        return self._groups.lag(self._groups.describe(group_id))
+        check_isolation_level(isolation_level)
+        return self._groups.lag(self._groups.describe(group_id), isolation_level)
 
     @limited
     def list_group_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group.
 
@@ -72,27 +85,38 @@ class GroupOperations(OffsetOperations):
             group_id: the group; one that does not exist has no offsets.
             partitions: return only these; partitions without a committed offset are left out. None
                 for all.
+            require_stable: whether to refuse offsets that an open transaction may replace, and to
+                take those of decided ones into account (KIP-447).
 
         Raises:
+            UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
+                again.
             StorageError: the offsets cannot be read.
         """
-        return self._groups.offsets(group_id, partitions)
+        return self._groups.offsets(group_id, partitions, require_stable=require_stable)
 
     @limited
     def list_consumer_group_offsets(
-        self, group_specs: Mapping[str, Collection[TopicPartition] | None]
+        self,
+        group_specs: Mapping[str, Collection[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of several groups, by group id (KIP-709).
 
         Args:
             group_specs: group id → partitions to return, None for all. A group that does not exist
                 has no offsets; partitions without a committed offset are left out.
+            require_stable: whether to refuse offsets that an open transaction may replace, and to
+                take those of decided ones into account (KIP-447).
 
         Raises:
+            UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
+                again.
             StorageError: the offsets cannot be read.
         """
         return {
-            group_id: self._groups.offsets(group_id, partitions)
+            group_id: self._groups.offsets(group_id, partitions, require_stable=require_stable)
             for group_id, partitions in group_specs.items()
         }
 

@@ -46,7 +46,7 @@ class OffsetOperations(ClusterAccess):
             InvalidConfigurationError: the argument is not a dict with `TopicPartition` keys, or the
                 isolation level is unknown.
         """
-        _check_isolation_level(isolation_level)
+        check_isolation_level(isolation_level)
         given = check_by_partition("topic_partition_specs", topic_partition_specs)
         specs = {tp: check_spec(spec) for tp, spec in given.items()}
         image = self._cluster().image()
@@ -128,7 +128,12 @@ def check_spec(spec: object) -> int:
     return int(spec)
 
 
-def _check_isolation_level(given: object) -> None:
+def check_isolation_level(given: object) -> None:
+    """Check an argument ``isolation_level``.
+
+    Raises:
+        InvalidConfigurationError: it is unknown.
+    """
     if given not in get_args(IsolationLevel):
         raise InvalidConfigurationError(
             f"isolation_level is {given!r}; give {' or '.join(map(repr, get_args(IsolationLevel)))}"

@@ -57,7 +57,7 @@ _MISTAKES = (
     errors.UnsupportedStoreError,
 )
 
-_RAISED_IN_SPARK = re.compile(r"^(?:\S*: )?spark_log\.errors\.(\w+): (.+)$", re.MULTILINE)
+_RAISED_IN_SPARK = re.compile(r"^(?:.*: )?spark_log\.errors\.(\w+): (.+)$", re.MULTILINE)
 """Last line of a Python traceback, as Spark quotes it when a task or a reader fails."""
 
 

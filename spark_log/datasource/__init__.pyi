@@ -1,4 +1,5 @@
 from .options import STORAGE_PREFIX as STORAGE_PREFIX
+from .options import OwnedTransaction as OwnedTransaction
 from .options import ReadOptions as ReadOptions
 from .options import parse_read_options as parse_read_options
 from .read import EARLIEST as EARLIEST

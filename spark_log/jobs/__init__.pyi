@@ -7,11 +7,13 @@ from .destination import Destination as Destination
 from .destination import Sink as Sink
 from .group_job import BatchProcessor as BatchProcessor
 from .group_job import GroupJob as GroupJob
+from .job_member import BatchAbortedError as BatchAbortedError
 from .job_member import JobMember as JobMember
 from .job_options import FromTime as FromTime
 from .job_options import SinkOption as SinkOption
 from .job_options import ToTime as ToTime
 from .job_options import connection_options as connection_options
+from .job_transactions import JobTransactions as JobTransactions
 from .progress_bar import spark_progress as spark_progress
 from .report import Counts as Counts
 from .report import Report as Report
@@ -24,3 +26,8 @@ from .session import job_session as job_session
 from .stop_signals import StopSignals as StopSignals
 from .time_range import starting_options as starting_options
 from .time_range import where_timestamp_in as where_timestamp_in
+from .transactional_member import TransactionalMember as TransactionalMember
+from .transform import Transform as Transform
+from .transform import TransformOption as TransformOption
+from .transform import count_records as count_records
+from .transform_processor import TransformProcessor as TransformProcessor

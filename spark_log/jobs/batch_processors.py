@@ -71,6 +71,7 @@ class SparkProcessor:
         """Write a batch's records."""
         if self._spark is None:
             self._spark = self._make_session()
+            _activate(self._spark)
             self._spark.sparkContext.setJobGroup(self._job_group, f"group {self._group}")
             self._members = self._members or self._spark.sparkContext.defaultParallelism
         topics = ", ".join(sorted({tp.topic for tp in batch.starts}))
@@ -212,6 +213,12 @@ def _appending(
                     )
 
     return append
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: a write finds data sources in Python by it."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _sql_metrics(spark: SparkSession) -> list[tuple[int, str]]:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from spark_log.clock import Clock
+from spark_log.datasource import format_offsets
 from spark_log.errors import KafkaTimeoutError
-from spark_log.jobs.job_member import Batch, JobMember
+from spark_log.jobs.job_member import Batch, BatchAbortedError, JobMember
+from spark_log.jobs.report import Counts, Report
 from spark_log.types import TopicPartition
 
 _POLL_S: Final = 0.2
@@ -87,6 +89,15 @@ class JobStats:
     skipped: int = 0
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
+
+    def add_to(self, report: Report, seconds: float) -> None:
+        """Add the totals to a job's report."""
+        report.add_counts(Counts(self.records, self.written), seconds)
+        if self.skipped:
+            report.add(in_the_table_before=self.skipped)
+        if self.lost:
+            report.add(went_to_other_members=", ".join(map(str, sorted(self.lost))))
+        report.add(committed=format_offsets(self.committed))
 
 
 class GroupJob:
@@ -207,7 +218,16 @@ class GroupJob:
             _log.debug("a batch was cancelled: %s", error)
 
     def _commit(self, batch: Batch, done: BatchResult, stats: JobStats) -> None:
-        lost = self._member.commit(batch, done.reached)
+        try:
+            lost = self._member.commit(batch, done.reached)
+        except BatchAbortedError as aborted:
+            stats.lost |= aborted.lost
+            _log.warning(
+                "%s went to other members while a batch was written: nothing of it counts, and its "
+                "other partitions are read again",
+                ", ".join(map(str, sorted(aborted.lost))),
+            )
+            return
         stats.batches += done.records > 0
         stats.records += done.records
         stats.written += done.written

@@ -57,6 +57,18 @@ class Batch:
         return sum(self.ends[tp] - start for tp, start in self.starts.items())
 
 
+class BatchAbortedError(Exception):
+    """Nothing of a batch counts, because partitions of it went to other members.
+
+    Attributes:
+        lost: these partitions; the others are read again in the next batch.
+    """
+
+    def __init__(self, lost: frozenset[TopicPartition]) -> None:
+        super().__init__(lost)
+        self.lost = lost
+
+
 class JobMember:
     """The membership and the positions of a job, from joining the group to leaving it.
 
@@ -181,7 +193,7 @@ class JobMember:
         ids = {name: topic.topic_id for name, topic in status.topics.items()}
         batch = Batch(starts, ends, ids, status.protocol)
         if self._uncommitted:
-            self.commit(batch, {tp: starts[tp] for tp in self._uncommitted & ends.keys()})
+            self._commit(batch, {tp: starts[tp] for tp in self._uncommitted & ends.keys()})
         return batch, self._targets is not None and status.is_settled
 
     def commit(
@@ -201,6 +213,13 @@ class JobMember:
             CommitFailedError: the group changes too often.
             StorageError: the offsets may have been committed.
         """
+        return self._commit(batch, reached)
+
+    # --- internals -------------------------------------------------------------------------------
+
+    def _commit(
+        self, batch: Batch, reached: Mapping[TopicPartition, int]
+    ) -> frozenset[TopicPartition]:
         offsets = {
             tp: OffsetAndMetadata(offset)
             for tp, offset in reached.items()
@@ -219,15 +238,18 @@ class JobMember:
                     raise
                 lost |= gone
                 offsets = {tp: at for tp, at in offsets.items() if tp not in gone}
-        for tp in offsets:
-            self._positions[tp] = batch.topic_ids[tp.topic], reached[tp]
-        self._uncommitted -= offsets.keys()
+        self._advance(batch, {tp: reached[tp] for tp in offsets})
         return frozenset(lost)
 
-    # --- internals -------------------------------------------------------------------------------
+    def _advance(self, batch: Batch, committed: Mapping[TopicPartition, int]) -> None:
+        """Continue after offsets that are committed."""
+        for tp, offset in committed.items():
+            self._positions[tp] = batch.topic_ids[tp.topic], offset
+        self._uncommitted -= committed.keys()
 
     def _take_over(self) -> GroupStatus:
         """Return the group's status, after releasing revoked partitions and adding new ones."""
+        is_waiting = False
         while True:
             try:
                 status = self._member.poll()
@@ -241,7 +263,9 @@ class JobMember:
                 _log.warning("%s; joining again", error)
                 self.join()
             except UnstableOffsetCommitError as error:
-                _log.info("waiting for a transaction: %s", error)
+                if not is_waiting:
+                    _log.warning("waiting for a transaction to be decided: %s", error)
+                is_waiting = True
                 self._cluster.clock.sleep_ms(self._config.retry_backoff_ms)
 
     def _apply_assignment(self, status: GroupStatus) -> bool:

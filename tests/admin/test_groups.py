@@ -7,6 +7,7 @@ import pytest
 
 from spark_log import (
     Admin,
+    ConsumerGroupMetadata,
     GroupIdNotFoundError,
     GroupNotEmptyError,
     GroupSubscribedToTopicError,
@@ -15,6 +16,7 @@ from spark_log import (
     OffsetOutOfRangeError,
     OffsetSpec,
     OffsetTimestamp,
+    Producer,
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
@@ -26,9 +28,11 @@ from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTimestampError,
     UnknownMemberIdError,
+    UnstableOffsetCommitError,
 )
 from spark_log.metadata import Cluster
 from tests.record.samples import START_US, numbered, record_batch, row
+from tests.transactions import TransactionWriter
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -105,6 +109,47 @@ def test_lag_is_told_in_records_and_in_time(cluster, admin, table):
     assert (behind.lag_ms, behind.metadata, behind.member.client_id) == (5000, "note", "")
     assert (done.lag, done.lag_ms) == (0, 0)
     assert [(each.current_offset, each.lag, each.lag_ms) for each in never] == [(None,) * 3] * 2
+
+
+def test_lag_of_committed_reads_ends_at_the_last_stable_offset(cluster, admin, table):
+    log = cluster.partition_log(cluster.topic("t"), 0)
+    log.append(numbered(0, 3))
+    writer = TransactionWriter(log)
+    writer.send(b"open", b"too")
+    table.commit("g", {P0: OffsetAndMetadata(1)})
+
+    def lag(**isolation):
+        (found,) = admin.group_lag("g", **isolation)
+        return found.log_end_offset, found.lag
+
+    assert (lag(), lag(isolation_level="read_committed")) == ((5, 4), (3, 2))
+    writer.commit()
+    assert lag(isolation_level="read_committed") == lag() == (6, 5)
+    with pytest.raises(InvalidConfigurationError, match="isolation_level is 'serializable'"):
+        admin.group_lag("g", isolation_level="serializable")
+
+
+def test_stable_offsets_are_those_behind_all_transactions(cluster, admin, table):
+    table.commit("g", {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(1)})
+    with Producer(cluster.root, transactional_id="tx") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({P0: OffsetAndMetadata(7)}, ConsumerGroupMetadata("g"))
+        assert offsets(admin, "g") == {P0: 1, P1: 1}
+        assert admin.list_group_offsets("g", [P1], require_stable=True) == {
+            P1: OffsetAndMetadata(1)
+        }
+        for call in (
+            lambda: admin.list_group_offsets("g", require_stable=True),
+            lambda: admin.list_consumer_group_offsets({"g": [P0]}, require_stable=True),
+        ):
+            with pytest.raises(UnstableOffsetCommitError, match="'tx', which is not decided yet"):
+                call()
+        producer.commit_transaction()
+    assert admin.list_consumer_group_offsets({"g": [P0], "h": None}, require_stable=True) == {
+        "g": {P0: OffsetAndMetadata(7)},
+        "h": {},
+    }
 
 
 def test_positions_are_altered_all_or_none(admin):

@@ -12,9 +12,10 @@ from spark_log.clock import ManualClock, SystemClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
-from tests.cli.support import append
+from tests.cli.support import append, partition_log
 from tests.docs.blocks import block
 from tests.record.samples import START_US
+from tests.transactions import TransactionWriter
 
 HOST = socket.gethostname()
 F0, F1, W0 = (
@@ -76,6 +77,18 @@ def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
         "metadata": "note", "member_id": None, "client_id": None, "host": None,
     }  # fmt: skip
     assert (done["lag"], done["lag_seconds"]) == (0, 0)
+
+
+def test_describe_shows_lag_by_isolation_level(shell, root, group):
+    TransactionWriter(partition_log(root, "weather")).send(b"open", b"too")
+
+    def lag(*isolation):
+        (described,) = shell("groups", "describe", "g", "--json", *isolation).document["groups"]
+        return [each["lag"] for each in described["partitions"]]
+
+    assert lag() == [4, 2]
+    assert lag("--isolation-level", "read_committed") == [4, 0]
+    assert shell("groups", "describe", "g", "--isolation-level", "none").status == 2
 
 
 def test_describe_as_text_names_the_members(shell, root, group):

@@ -29,6 +29,7 @@ COMMANDS = [
     "top",
     "topics",
     "transactions",
+    "transform",
     "verify",
     "version",
 ]

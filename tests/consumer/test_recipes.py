@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_log import Admin, Consumer, NewTopic, TopicPartition
+from spark_log import Admin, AIOConsumer, Consumer, NewTopic, TopicPartition
 from spark_log.consumer.dead_letter import DeadLetter
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata import Cluster
@@ -31,6 +31,7 @@ WITH_GROUPS = {
     "at_most_once",
     "at_least_once",
     "from_topic_to_topic",
+    "from_topic_to_topic_with_asyncio",
     "without_repeats",
     "with_dead_letters",
 }
@@ -49,6 +50,15 @@ def polls_that_are_empty_only_at_the_end(monkeypatch):
 
         return patient
 
+    poll_aio = AIOConsumer.poll
+
+    async def patient_aio(consumer, timeout_ms=0):
+        while True:
+            found = await poll_aio(consumer, timeout_ms)
+            if found or not any((await consumer.lag()).values()):
+                return found
+
+    monkeypatch.setattr(AIOConsumer, "poll", patient_aio)
     monkeypatch.setattr(Consumer, "poll", patched(Consumer.poll, lambda found: not found))
     monkeypatch.setattr(
         Consumer, "poll_table", patched(Consumer.poll_table, lambda found: not found.num_rows)
@@ -120,7 +130,7 @@ def crash_at_every_line(recipe, prepare, check, **options):
         arguments, state = prepare()
         run(recipe, *arguments, crash_at=times[number % len(times)], **options)
         if recipe in WITH_GROUPS:
-            expire_all(arguments[0], recipe.replace("_", "-"))
+            expire_all(arguments[0], recipe.removesuffix("_with_asyncio").replace("_", "-"))
         run(recipe, *arguments, **options)
         check(state, crashed=True)
 
@@ -275,10 +285,15 @@ def results(root):
     return sorted(each for found in committed(root, "invoices").values() for each in found)
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "from_topic_to_topic",
+        pytest.param("from_topic_to_topic_with_asyncio", marks=pytest.mark.long),
+    ],
+)
 class TestFromTopicToTopic:
-    RECIPE = "from_topic_to_topic"
-
-    def test_at_every_line(self, new_root):
+    def test_at_every_line(self, new_root, recipe):
         def prepare():
             root = new_root()
             append(root, numbered(0, 3), to=ORDERS[0])
@@ -288,20 +303,20 @@ class TestFromTopicToTopic:
         def check(root, crashed):
             assert results(root) == sorted([*numbered(0, 3), *numbered(10, 13)])
 
-        crash_at_every_line(self.RECIPE, prepare, check, **NO_WAIT)
+        crash_at_every_line(recipe, prepare, check, **NO_WAIT)
 
-    def test_goes_on_after_it_has_lost_its_partitions(self, new_root):
+    def test_goes_on_after_it_has_lost_its_partitions(self, new_root, recipe):
         root = new_root()
         append(root, numbered(0, 3), to=ORDERS[0])
         changed: list[bytes] = []
 
         def change(value):
             if not changed:
-                expire_all(root, self.RECIPE.replace("_", "-"))
+                expire_all(root, "from-topic-to-topic")
             changed.append(value)
             return value
 
-        RECIPES[self.RECIPE](root, change, "tx", timeout_ms=500)
+        run(recipe, root, change, "tx", timeout_ms=500)
         assert len(changed) > 3
         assert results(root) == numbered(0, 3)
 

@@ -7,7 +7,7 @@ import pytest
 from spark_log import KafkaTimeoutError, TopicPartition
 from spark_log.jobs import group_job
 from spark_log.jobs.group_job import BatchResult, GroupJob
-from spark_log.jobs.job_member import Batch
+from spark_log.jobs.job_member import Batch, BatchAbortedError
 
 P0 = TopicPartition("t", 0)
 LIMIT_S = 120
@@ -105,6 +105,23 @@ def test_what_went_to_others_is_told_and_the_job_goes_on(clock, caplog):
     stats = job(FakeMember(2, lost=[P0]), FakeProcessor(), clock).run()
     assert stats.lost == {P0}
     assert "t-0 went to other members" in caplog.text
+
+
+def test_a_batch_that_its_commit_aborts_counts_nothing_and_the_job_goes_on(clock, caplog):
+    aborts = iter([BatchAbortedError(frozenset([P0]))])
+
+    class AbortingFirst(FakeMember):
+        def commit(self, batch, reached):
+            for error in aborts:
+                raise error
+            return super().commit(batch, reached)
+
+    member = AbortingFirst(2)
+    stats = job(member, FakeProcessor(), clock).run()
+    assert member.events == ["joined", {P0: 10}, {P0: 20}, "left"]
+    assert (stats.batches, stats.records, stats.written) == (2, 20, 20)
+    assert stats.lost == {P0}
+    assert "t-0 went to other members while a batch was written: nothing of it" in caplog.text
 
 
 def test_what_a_batch_raises_ends_the_job_and_nothing_is_committed(clock):

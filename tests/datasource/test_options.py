@@ -438,6 +438,8 @@ def test_every_option_is_taken_in_any_case(change):
         ({"transactional": "true", "idempotent": "false"}, "contradict each other"),
         ({"transaction.timeout.ms": "5000"}, "has no effect without 'transactional=true'"),
         ({"transactional": "true", "transaction.timeout.ms": "0"}, "a whole number of at least 1"),
+        ({"joinTransaction": "x"}, "expected JSON with transactionalId"),
+        ({"joinTransaction": '{"transactionalId":"x","producerId":"y"}'}, "expected JSON"),
     ],
 )
 def test_options_of_transactional_writes_that_make_no_sense_are_refused(options, expected):

@@ -17,6 +17,8 @@ from tests.docs.blocks import block
 
 pytestmark = pytest.mark.spark
 
+JOINED = '{"transactionalId": "x", "producerId": 1, "producerEpoch": 0}'
+
 
 class Copy:
     """A streaming query from text files to topics, with one file per micro-batch."""
@@ -203,6 +205,7 @@ def test_bad_columns_end_the_query(
         ("value string", {"topic": "t", "kafka.value.serializer": "x"}, "is not supported"),
         ("value string", {"topic": "t", "kafka.partitioner.class": "x"}, "column partition"),
         ("value string", {"topic": "t", "summaryPath": "x"}, "is for batch writes"),
+        ("value string", {"topic": "t", "joinTransaction": JOINED}, "is for batch writes"),
         ("value string", {"topic": "t", "idempotent": "maybe"}, "expected true or false"),
     ],
 )

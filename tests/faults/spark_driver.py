@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -91,3 +92,15 @@ def kill(running):
     with suppress(ProcessLookupError):
         os.killpg(running.pid, signal.SIGKILL)
     running.wait()
+
+
+def python_processes(running):
+    """The ids of a program's Python processes that work for Spark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            pid = int(path.name)
+            ours = os.getpgid(pid) == running.pid and pid != running.pid
+            if ours and b"pyspark" in (path / "cmdline").read_bytes():
+                found.append(pid)
+    return sorted(found)

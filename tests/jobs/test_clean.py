@@ -8,12 +8,17 @@ import time
 
 import pytest
 
-from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
+from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.jobs.cluster_cleaning import CleaningTask
+from spark_log.log import PartitionLog
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
+from spark_log.testing.spark import spark
+from tests.cli.support import begin_transaction
 from tests.datasource.reading import fill, log_of, records
-from tests.jobs.conftest import ENVIRONMENT, HOME, report
+from tests.jobs.conftest import ENVIRONMENT, HOME, report, reported
+
+__all__ = ["spark"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -119,3 +124,31 @@ def test_mistakes_are_one_line_before_spark_starts(root):
         assert said in done.stderr
         assert done.stderr.count("\n") == 1
     assert Cluster(root).topic("small")
+
+
+@pytest.mark.usefixtures("spark")
+def test_dead_transactions_are_aborted_unless_topics_are_named(job, root):
+    coordinator, _ = begin_transaction(root, "orders", TopicPartition("small", 0), timeout_ms=1)
+    abort = [{"transactional_id": "orders", "action": "abort"}]
+    assert reported(job("clean", "--dry-run", "--json"))["by_transactional_id"] == abort
+    assert reported(job("clean", "small", "--json"))["transactional_ids"] == 0
+    assert coordinator.refresh().state == "Ongoing"
+
+    done = reported(job("clean", "--json"))
+
+    assert (done["transactional_ids"], done["by_transactional_id"]) == (1, abort)
+    assert coordinator.refresh().state == "CompleteAbort"
+    assert reported(job("clean", "--json"))["transactional_ids"] == 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch):
+    begin_transaction(root, "orders", TopicPartition("small", 0), timeout_ms=1)
+
+    def fail(self, markers):
+        raise StorageError("not there")
+
+    monkeypatch.setattr(PartitionLog, "append_markers", fail)
+    status, out, _ = job("clean", "--json")
+    assert status == 1
+    assert json.loads(out)["failed"] == {"transactional id orders": "not there"}

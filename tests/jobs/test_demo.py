@@ -150,6 +150,8 @@ EXPECTED = {
     "jobs/consume.py": BOTH_ALL,
     "jobs/replay.py": r'(\{"key": .*2013-07-04T12:00:00.*\}\n){5}' + counts(56, 5),
     "jobs/clean.py": r"cleaned +\n.*\n.*dry run +│ False .*\n.*partitions +│ 14 .*\n(.*\n)*",
+    "topics create late": r"Created topic late with 4 partitions in \.demo/log\.\n",
+    "jobs/transform.py": counts(336_776, r"\d\d,\d{3}"),
     "jobs/reprocess.py": counts("{read}", "{written}"),
 }
 """What each command of the README prints: its beginning, and the whole of stdout."""

@@ -3,17 +3,15 @@
 The jobs run in this process, in one session.
 """
 
-import importlib.util
 import json
 
 import pytest
 from deltalake import DeltaTable
 
 from spark_log import Admin
-from spark_log.cli.errors import run
 from spark_log.testing.spark import spark
 from tests.datasource.reading import create, fill, log_of
-from tests.jobs.conftest import HOME
+from tests.jobs.conftest import reported
 
 __all__ = ["spark"]
 
@@ -45,30 +43,6 @@ def root(tmp_path, monkeypatch):
     fill(root, "t", 0, range(100), segments=2)
     fill(root, "t", 1, range(40))
     return root
-
-
-@pytest.fixture
-def job(root, capfd):
-    """Return a function that runs a job, and returns its exit status, stdout and stderr."""
-
-    def job(script, *arguments):
-        spec = importlib.util.spec_from_file_location(script, HOME / f"jobs/{script}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            run(module.main, argv=[*map(str, arguments), "--root", root], prog=f"{script}.py")
-        return ended.value.code, *capfd.readouterr()
-
-    return job
-
-
-def reported(done):
-    status, out, err = done
-    assert status == 0, err
-    return json.loads(out.splitlines()[-1])
 
 
 def test_reprocess_counts_what_the_function_is_given_and_what_it_gives(job, tmp_path):

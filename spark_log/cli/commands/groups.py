@@ -24,6 +24,7 @@ from spark_log.cli.format import (
 )
 from spark_log.cli.group_options import Groups, TopicPartitionsOption
 from spark_log.cli.group_partitions import parse_partitions
+from spark_log.cli.isolation_option import IsolationLevelOption
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
@@ -72,10 +73,12 @@ def describe_groups(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --members: show the partitions of each member.")
     ] = False,
+    isolation_level: IsolationLevelOption = "read_uncommitted",
 ) -> None:
     """Describe groups: lag, members or state.
 
-    Lag is shown in records, and in seconds as the age of the first unread record.
+    Lag is shown in records, and in seconds as the age of the first unread record. With
+    --isolation-level read_committed it ends at the last stable offset.
     """
     if members and state:
         raise InvalidConfigurationError("--members or --state: give one of the two")
@@ -86,7 +89,10 @@ def describe_groups(
     elif state:
         print_states(output, described)
     else:
-        lags = {group_id: admin.group_lag(group_id) for group_id in described}
+        lags = {
+            group_id: admin.group_lag(group_id, isolation_level=isolation_level)
+            for group_id in described
+        }
         print_lag(output, described, lags)
 
 

@@ -1,4 +1,4 @@
-"""``spark-log produce``, ``consume``, ``replay``, ``reprocess``: jobs run by ``spark-submit``."""
+"""``spark-log produce``, ``consume``, ``transform``, …: jobs run by ``spark-submit``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from spark_log.errors import InvalidConfigurationError
 JOBS: Final = {
     "produce": "Write files into a topic, by Spark.",
     "consume": "Write a group's new records elsewhere, by Spark.",
+    "transform": "Pass new records into another topic, by Spark.",
     "replay": "Read a range of offsets or times again, by Spark.",
     "reprocess": "Pass retained records through a function, by Spark.",
 }

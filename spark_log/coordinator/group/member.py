@@ -73,7 +73,7 @@ class GroupMember:
                 table,
                 group_id,
                 self._current_status,
-                self._refresh,
+                self.refresh,
                 transactions.settle if transactions else None,
             )
             if table
@@ -143,6 +143,20 @@ class GroupMember:
         self._polled_ms = self._clock.monotonic_ms()
         self._polled_status = status = self._current_status()
         return status
+
+    def refresh(self) -> GroupStatus:
+        """Read the group, and return this member's present status; one lookup if nothing is new.
+
+        Raises:
+            UnknownMemberIdError: this is not a member any more; join again.
+            FencedInstanceIdError: a process with the same instance id has replaced it.
+            StorageError: the group cannot be read.
+        """
+        with self._lock:
+            self._current_status()
+            self._coordinator.describe()
+            self._status = self._coordinator.status()
+            return self._status
 
     @property
     def heartbeats(self) -> HeartbeatCounts:
@@ -272,10 +286,3 @@ class GroupMember:
                 group_id=self.group_id,
             )
         return status
-
-    def _refresh(self) -> GroupStatus:
-        with self._lock:
-            self._current_status()
-            self._coordinator.describe()
-            self._status = self._coordinator.status()
-            return self._status

@@ -9,6 +9,7 @@ from typing import Final
 from spark_log.config import ProducerConfig
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
+from spark_log.datasource.options.owned_transaction import JOIN_TRANSACTION, OwnedTransaction
 from spark_log.errors import InvalidOptionError
 from spark_log.types import NewTopic
 
@@ -31,6 +32,9 @@ WRITE_OPTIONS: Final = {
     "isolation.level=read_committed see all of it or nothing (default false)",
     _TIMEOUT: "milliseconds after which others abort a transaction that is not committed (default "
     "900000, or the cluster's transaction.max.timeout.ms if that is less)",
+    JOIN_TRANSACTION: "JSON with transactionalId, producerId and producerEpoch of a transaction "
+    "that the caller owns: tasks of a batch write join it, and the summary has their producers, "
+    "which the caller commits",
     "txnAppId": "with txnVersion: identifies a batch write, like Delta's options of the same "
     "names. If the write runs again, also by another program, no record is appended twice",
     "txnVersion": "a number that increases with each write of one txnAppId",
@@ -52,6 +56,8 @@ class WriteOptions:
         idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
         transactional: commit each micro-batch, or the batch write, as one transaction.
         transaction_timeout_ms: ``transaction.timeout.ms``; None for the default.
+        joined: the caller's transaction, which the write joins and does not end; None for a
+            transaction of its own.
         transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
         summary_path: file for the summary of a batch write; None for none.
         ignored: options that were given and have no effect.
@@ -66,6 +72,7 @@ class WriteOptions:
     idempotent: bool = True
     transactional: bool = False
     transaction_timeout_ms: int | None = None
+    joined: OwnedTransaction | None = None
     transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
@@ -88,6 +95,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
     topic = parser.get("topic").strip() or None
     idempotent, transactional = _guarantees(parser, options)
+    joined = parser.get(JOIN_TRANSACTION)
     ignored = set(parser.ignored)
     if not transactional:
         ignored |= {name for name in options if name.lower() == f"kafka.{_TIMEOUT}"}
@@ -98,8 +106,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         compression=compression,
         new_topic=_new_topic(parser, topic),
         idempotent=idempotent,
-        transactional=transactional,
+        transactional=transactional or bool(joined),
         transaction_timeout_ms=parser.integer(_TIMEOUT, minimum=1, maximum=2**31 - 1),
+        joined=OwnedTransaction.from_json(joined) if joined else None,
         transaction=_transaction(parser),
         summary_path=parser.get("summaryPath") or None,
         ignored=tuple(sorted(ignored)),

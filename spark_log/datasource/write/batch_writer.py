@@ -28,7 +28,8 @@ from spark_log.errors import InvalidOptionError
 class LogBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame to topics.
 
-    With ``transactional=true`` the write is one transaction, which the driver commits after the
+    With ``joinTransaction`` the write is a part of a transaction that the caller commits. With
+    ``transactional=true`` the write is one transaction, which the driver commits after the
     last task (docs/spark.md). Without it the driver commits nothing: as with Spark's Kafka
     connector, records are visible when their task ends. A task that runs again, or twice at the
     same time, appends its records once (ADR 8): the driver creates the writer, and the writer
@@ -75,8 +76,8 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the transaction, and write the summary, if the options say so."""
-        if self._options.transactional:
+        """Commit the write's own transaction, and write the summary, if the options say so."""
+        if self._ends_transaction:
             with self._root() as root:
                 commit_transaction(root, messages, self._number)
         if self._options.summary_path is not None:
@@ -87,10 +88,14 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the transaction; without one, appended records stay."""
-        if self._options.transactional:
+        """Abort the write's own transaction; without one, appended records stay."""
+        if self._ends_transaction:
             with self._root() as root:
                 abort_transaction(root, messages)
+
+    @property
+    def _ends_transaction(self) -> bool:
+        return self._options.transactional and self._options.joined is None
 
     def _root(self) -> OpenRoot:
         return OpenRoot.take(self._options.root, self._options.storage_options)
@@ -101,7 +106,8 @@ def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
 
     It contains the number of records, of records that an earlier attempt had appended, of bytes in
     segments, and of tasks; and for each partition the number of records, first and last offset.
-    Records of other producers may be between these offsets.
+    Records of other producers may be between these offsets. Of a write in a transaction it contains
+    the producers (id and epoch) of the tasks that count.
     """
     results = [result for task in tasks for result in task.results.values()]
     topics: dict[str, dict[str, dict[str, int]]] = {}
@@ -112,12 +118,21 @@ def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
         if result.first_offset >= 0:
             found["firstOffset"] = min(result.first_offset, found.get("firstOffset", 2**63))
             found["lastOffset"] = max(result.last_offset, found.get("lastOffset", -1))
+    producers = [
+        {
+            "producerId": task.joined.producer.producer_id,
+            "producerEpoch": task.joined.producer.producer_epoch,
+        }
+        for task in tasks
+        if task.joined is not None
+    ]
     return {
         "records": sum(result.records for result in results),
         "repeatedRecords": sum(result.repeated for result in results),
         "bytes": sum(result.size_bytes for result in results),
         "tasks": len(tasks),
         "topics": topics,
+        **({"producers": producers} if producers else {}),
     }
 
 

@@ -59,6 +59,12 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 "query.lastProgress",
                 key="summaryPath",
             )
+        if options.joined is not None:
+            raise InvalidOptionError(
+                "option 'joinTransaction' is for batch writes; set transactional=true, and each "
+                "micro-batch is a transaction",
+                key="joinTransaction",
+            )
         self._options = options
         prepare_topic(options)
 

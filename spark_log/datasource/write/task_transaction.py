@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from spark_log.datasource.options import OwnedTransaction
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.transaction_owner import present_owner
@@ -45,7 +46,12 @@ class TaskTransaction:
     """
 
     def __init__(
-        self, root: OpenRoot, identity: WriteIdentity, topic: str | None, timeout_ms: int
+        self,
+        root: OpenRoot,
+        identity: WriteIdentity,
+        topic: str | None,
+        timeout_ms: int,
+        given: OwnedTransaction | None = None,
     ) -> None:
         """Start without a request.
 
@@ -53,15 +59,17 @@ class TaskTransaction:
             root: the opened root.
             identity: identity of the task.
             topic: the option ``topic``; None if a column contains the topics.
-            timeout_ms: ``transaction.timeout.ms``.
+            timeout_ms: ``transaction.timeout.ms`` of a transaction of the write's own.
+            given: the caller's transaction; None for one of the write's own.
         """
         self._identity = identity
         self._cluster = root.cluster
         self._timeout_ms = timeout_ms
-        self._coordinator = root.coordinator(identity.transactional_id(topic))
+        transactional_id = given.transactional_id if given else identity.transactional_id(topic)
+        self._coordinator = root.coordinator(transactional_id)
         self._partitions: set[TopicIdPartition] = set()
-        self._owner: ProducerIdAndEpoch | None = None
-        self._is_committed: bool | None = None
+        self._owner = given.owner if given else None
+        self._is_committed = False if given else None
         self.joined: JoinedTransaction | None = None
 
     @property
@@ -128,8 +136,8 @@ def ended_elsewhere(coordinator: TransactionCoordinator) -> TransactionAbortable
     name, timeout_ms = coordinator.transactional_id, coordinator.state.timeout_ms
     return TransactionAbortableError(
         f"the transaction of {name!r} was aborted while tasks wrote to it: it took longer than "
-        f"transaction.timeout.ms ({timeout_ms}), or the query was started a second time. Nothing "
-        f"of it is visible to read_committed. Start the query or the write again; raise the option "
+        f"transaction.timeout.ms ({timeout_ms}), or the query or job was started a second time. "
+        f"Nothing of it is visible to read_committed. Start the query, job or write again; raise "
         f"transaction.timeout.ms if it needs more time",
         transactional_id=name,
     )

@@ -76,7 +76,9 @@ class TaskWriter:
         if options.transactional:
             most_ms = self._root.image.cluster_config().transaction_max_timeout_ms
             timeout_ms = options.transaction_timeout_ms or min(_TIMEOUT_MS, most_ms)
-            self._transaction = TaskTransaction(self._root, identity, options.topic, timeout_ms)
+            self._transaction = TaskTransaction(
+                self._root, identity, options.topic, timeout_ms, options.joined
+            )
 
     def __enter__(self) -> TaskWriter:
         return self

@@ -1,0 +1,53 @@
+"""The option ``joinTransaction``: a transaction that is not the write's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Self
+
+from spark_log.errors import InvalidOptionError
+from spark_log.log import ProducerIdAndEpoch
+
+JOIN_TRANSACTION = "joinTransaction"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedTransaction:
+    """A transaction that tasks of a write join, and that its owner, the caller, decides.
+
+    Attributes:
+        transactional_id: the ``transactional.id``.
+        owner: the producer that owns the transaction, in the epoch of this transaction.
+    """
+
+    transactional_id: str
+    owner: ProducerIdAndEpoch
+
+    def to_json(self) -> str:
+        """Return the value of the option."""
+        return json.dumps(
+            {
+                "transactionalId": self.transactional_id,
+                "producerId": self.owner.producer_id,
+                "producerEpoch": self.owner.producer_epoch,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Parse the value of the option.
+
+        Raises:
+            InvalidOptionError: it is not what `to_json` returns.
+        """
+        try:
+            found = json.loads(text)
+            owner = ProducerIdAndEpoch(int(found["producerId"]), int(found["producerEpoch"]))
+            return cls(str(found["transactionalId"]), owner)
+        except (ValueError, TypeError, KeyError):
+            raise InvalidOptionError(
+                f"option {JOIN_TRANSACTION!r} is {text!r}, expected JSON with transactionalId, "
+                f"producerId and producerEpoch",
+                key=JOIN_TRANSACTION,
+            ) from None
