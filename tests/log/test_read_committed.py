@@ -132,6 +132,16 @@ class TestSnapshotsAndRewrites:
         assert writer.transactions().aborted == ()
         assert scanned(log) == [3, 4]
 
+    def test_the_logs_start_cuts_a_batch_of_an_aborted_transaction(self, log, writer):
+        send(writer, 7, count=3)
+        end(writer, 7, commits=False)
+        plain(writer)
+        merge_all(writer)
+        move_log_start(writer, 1)
+        writer.write_snapshot()
+        assert scanned(log, 1) == [4, 5]
+        assert scanned(log, 2) == [4, 5]
+
     def test_an_aborted_transaction_over_several_segments(self, log, writer):
         send(writer, 7)
         plain(writer)

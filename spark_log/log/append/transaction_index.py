@@ -161,8 +161,10 @@ class TransactionIndex:
         pairs = self._aborted.get(header.producer_id)
         if pairs is None:
             return False
-        at = bisect_right(pairs, (base_offset, _NO_OFFSET)) - 1
-        return at >= 0 and base_offset < pairs[at][1]
+        # By its last offset: the log's start may cut the batch, and the transaction with it.
+        offset = base_offset + header.last_offset_delta - header.base_offset_delta
+        at = bisect_right(pairs, (offset, _NO_OFFSET)) - 1
+        return at >= 0 and offset < pairs[at][1]
 
     # --- changes ---------------------------------------------------------------------------------
 
