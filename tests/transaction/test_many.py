@@ -17,7 +17,7 @@ from spark_log.transaction import (
 from tests.record.samples import numbered
 from tests.waiting import wait_until
 
-OPEN = int(os.environ.get("OPEN_TRANSACTIONS", "10000"))
+OPEN = int(os.environ.get("OPEN_TRANSACTIONS", "2000"))
 PARTITIONS = 4
 TIMEOUT_MS = 900_000
 
@@ -68,8 +68,8 @@ def test_a_transaction_of_a_thousand_partitions_is_registered_at_once_and_seen_w
 
 
 @pytest.mark.long
-def test_ten_thousand_open_transactions_hold_readers_up_until_they_are_finished(root):
-    """All of it takes time and memory by the number of transactions: nothing is quadratic."""
+def test_thousands_of_open_transactions_hold_readers_up_until_they_are_finished(root):
+    """``OPEN_TRANSACTIONS=10000`` opens so many; the store in memory makes that slow."""
     admin = Admin(root)
     admin.create_topics([NewTopic("t", PARTITIONS)])
     cluster = Cluster(root)
