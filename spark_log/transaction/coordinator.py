@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.errors import (
@@ -30,6 +31,10 @@ from spark_log.transaction.state import (
     TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
+
+_QUICK_MS: Final = 10.0
+"""A storage that took a decision in this time keeps nobody waiting: threads that put the markers
+would wait for each other instead. On a local disk ten markers took twice as long."""
 
 CommitOffsets = Callable[[TransactionMetadata], None]
 """Commits the offsets of a committed transaction to their groups. It may be repeated."""
@@ -70,8 +75,8 @@ class TransactionCoordinator:
                 put. Other threads use them while a call of this coordinator runs.
             commit_offsets: commits the offsets of a decided transaction to their groups. Without it
                 a transaction with offsets is refused, and none is completed.
-            markers_at_once: how many partitions get their markers at the same time; with 1
-                everything is done by the caller's thread.
+            markers_at_once: how many partitions get their markers at the same time, unless the
+                storage answers at once; with 1 everything is done by the caller's thread.
             completes_later: whether the record that begins the next transaction completes this one,
                 too, which saves an append. Call `complete` after the last transaction.
         """
@@ -295,9 +300,10 @@ class TransactionCoordinator:
                 f"transactional id {self.transactional_id!r}: offsets cannot be committed here",
                 transactional_id=self.transactional_id,
             )
+        began_ms = self._clock.monotonic_ms()
         chosen = (owner,) if counting is None else tuple(counting)
         self._change(lambda state: changes.commit(state, owner, chosen, offsets, batch_id))
-        return self._after_decision(owner)
+        return self._after_decision(owner, began_ms)
 
     def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Decide to abort, then put the markers and complete, as `commit` does.
@@ -311,9 +317,10 @@ class TransactionCoordinator:
             UnknownOutcomeError: it may be aborted; call again.
             StorageError: it is not aborted; call again.
         """
+        began_ms = self._clock.monotonic_ms()
         if self._log.commit(lambda state: changes.abort(state, owner)).owner == owner:
             return owner
-        return self._after_decision(owner)
+        return self._after_decision(owner, began_ms)
 
     def expire(self, transaction: int) -> None:
         """Decide to abort an ongoing transaction, as anybody who has seen it past its timeout.
@@ -337,7 +344,7 @@ class TransactionCoordinator:
             SparkLogError: a marker could not be put, or the completion could not be stored; the
                 decision stands.
         """
-        self._end()
+        self._end(self._markers_at_once)
         self.complete()
 
     def complete(self) -> None:
@@ -354,12 +361,12 @@ class TransactionCoordinator:
             self._log.commit(lambda state: changes.complete(state, ended))
             self._ended = None
 
-    def _end(self) -> None:
+    def _end(self, markers_at_once: int) -> None:
         """Put the missing markers of a decided transaction, and commit its offsets."""
         state = self.state
         if not state.state.is_prepared or state.transaction == self._ended:
             return
-        put_markers(self._cluster, state, open_log=self._open_log, at_once=self._markers_at_once)
+        put_markers(self._cluster, state, open_log=self._open_log, at_once=markers_at_once)
         assert state.decision is not None
         if state.decision.offsets:
             if self._commit_offsets is None:
@@ -420,11 +427,12 @@ class TransactionCoordinator:
         is_ended = state.state.is_prepared and state.transaction == self._ended
         return changes.completed(state) if is_ended else state
 
-    def _after_decision(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
+        is_quick = self._clock.monotonic_ms() - began_ms < _QUICK_MS
         # Whatever fails from here on: an error would tell the caller that nothing is decided.
         with suppressed.suppress("transaction end", path, Exception):
-            self._end()
+            self._end(1 if is_quick else self._markers_at_once)
             if not self._completes_later:
                 self.complete()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)

@@ -48,10 +48,10 @@ def die_at_commit(where: str, number: int) -> None:
     else:
         after_decision = TransactionCoordinator._after_decision  # noqa: SLF001 - no public step
 
-        def deciding(coordinator, owner):
+        def deciding(coordinator, owner, began_ms):
             if coordinator.state.state.is_committed:
                 step()
-            return after_decision(coordinator, owner)
+            return after_decision(coordinator, owner, began_ms)
 
         patch.object(TransactionCoordinator, "_after_decision", deciding).start()
 
