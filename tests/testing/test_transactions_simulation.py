@@ -15,14 +15,14 @@ SEEDS_PER_RULE = 150
 
 FIRST_SEEDS = {
     "a partition is registered before the put there": 8,
-    "a registration is refused after the decision": 8,
+    "a registration is refused after the decision": 18,
     "a marker raises the epoch": 3,
-    "no later marker is put where an earlier one is missing": 2,
-    "no later record is put where an earlier marker is missing": 3,
-    "participants that do not count are aborted": 14,
+    "no later marker is put where an earlier one is missing": 22,
+    "no later record is put where an earlier marker is missing": 22,
+    "participants that do not count are aborted": 15,
     "a decision is appended where it was made": 1,
-    "a micro-batch is committed once": 3,
-    "a producer id is recorded before it is used": 39,
+    "a micro-batch is committed once": 70,
+    "a producer id is recorded before it is used": 42,
 }
 """The first seed that found a violation when this was written; it saves time."""
 

@@ -177,7 +177,7 @@ class Scheduler:
         self._current = actor
         try:
             actor.coroutine.switch()
-        except Exception as error:
+        except BaseException as error:
             self.note(f"--- {error} ---")
             raise
         finally:

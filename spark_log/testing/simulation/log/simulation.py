@@ -114,7 +114,7 @@ def report_failures(seed: int, profile: object, scheduler: Scheduler) -> Iterato
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, ViolationError) as error:
         is_violation = isinstance(error, ViolationError)
         reason = str(error) if is_violation else f"{type(error).__name__}: {error}"
         raise SimulationFailedError(

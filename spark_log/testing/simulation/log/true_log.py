@@ -25,8 +25,8 @@ TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
 
 
-class ViolationError(AssertionError):
-    """A guarantee of the log did not hold."""
+class ViolationError(BaseException):
+    """A guarantee of the log did not hold. Nothing that suppresses an `Exception` hides it."""
 
 
 @dataclass(frozen=True, slots=True)
