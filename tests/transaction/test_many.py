@@ -72,7 +72,7 @@ def test_a_transaction_of_a_thousand_partitions_is_registered_at_once_and_seen_w
 
 @pytest.mark.long
 def test_thousands_of_open_transactions_hold_readers_up_until_they_are_finished(root):
-    """``OPEN_TRANSACTIONS=10000`` opens so many, in ``--basetemp``, which had better be in memory."""
+    """``OPEN_TRANSACTIONS=10000`` opens so many; ``--basetemp`` had better be in memory then."""
     admin = Admin(root)
     admin.create_topics([NewTopic("t", PARTITIONS)])
     cluster = Cluster(root)
