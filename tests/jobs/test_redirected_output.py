@@ -22,10 +22,11 @@ JOBS = {
     "produce.py": "lines.txt --format text --value value --root root --topic to",
     "replay.py": "t --root root --show 2",
     "reprocess.py": "t --root root --name r --transform same:same --path table",
+    "transform.py": "t --root root --group f --transform same:same --to to",
 }
 """A command line of each job that starts Spark, and so shows progress where it can."""
 
-TITLES = ["cleaned", "consumed", "produced", "replayed", "reprocessed"]
+TITLES = ["cleaned", "consumed", "produced", "replayed", "reprocessed", "transformed"]
 END = "-- end of a job\n"
 ONE_AFTER_THE_OTHER = f"""
 import json, runpy, sys
