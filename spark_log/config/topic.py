@@ -89,8 +89,9 @@ class TopicConfig(ConfigModel):
     merge_tail_segments: NonNegativeInt = Field(
         default=128,
         description="Number of small segments at the end of the log after which an appender "
-        "merges them into one. All other merging is done by the cleaner. 0: appenders merge "
-        "nothing. Not in Kafka.",
+        "merges them into one; up to an eighth more, by the partition's number, so that partitions "
+        "that are written together are not all merged at once. All other merging is done by the "
+        "cleaner. 0: appenders merge nothing. Not in Kafka.",
     )
     merge_compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
         default="producer",

@@ -29,6 +29,9 @@ from spark_log.storage import FileInfo
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Bytes merged at once. An append that makes a merge due waits for it."""
 
+_SPREAD: Final = 8
+"""A partition is merged up to this part of ``merge.tail.segments`` later than partition 0."""
+
 
 class TailMerger:
     """The merges of one appender. Its state can be lost at any time."""
@@ -38,6 +41,8 @@ class TailMerger:
         self._config = config
         self._clock = directory.clock
         self._fan_in = config.merge_tail_segments
+        # Partitions that are written together are not all merged by the same call of a producer.
+        self._due = self._fan_in + directory.partition % max(1, self._fan_in // _SPREAD)
         self._policy = MergePolicy(
             segment_bytes=config.segment_bytes,
             segment_us=config.segment_ms * 1000,
@@ -111,7 +116,7 @@ class TailMerger:
                 merged ones could not be deleted. A later call tries again.
         """
         self._delete_covered()
-        if not self._needs_listing and len(self._tail) < max(1, self._fan_in):
+        if not self._needs_listing and len(self._tail) < max(1, self._due):
             return []
         view = self._remembered_view() or self._observe()
         runs = self._policy.runs(candidates_of_view(view))

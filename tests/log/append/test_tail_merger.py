@@ -2,11 +2,13 @@
 
 import pytest
 
+from spark_log import Admin, NewTopic
 from spark_log.clock import ManualClock
 from spark_log.errors import StorageError
 from spark_log.log.append import tail_merger
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.file_names import SegmentName
+from spark_log.metadata import Cluster
 from tests.log.support import (
     HookedStore,
     failing,
@@ -71,6 +73,21 @@ class TestMerging:
         assert len(live(inner)) <= 4 * TAIL
         assert max(generation for _, _, generation in live(inner)) >= 3
         assert len(values(open_log(inner))) == 300
+
+    def test_of_partitions_that_are_written_together_is_done_one_after_the_other(self, tmp_path):
+        """A producer's call that appends to all of them waits for one merge, not for all."""
+        root = str(tmp_path / "root")
+        with Admin(root) as admin:
+            admin.create_topics([NewTopic("t", 4, topic_configs={"merge.tail.segments": "32"})])
+        cluster = Cluster(root)
+        merged_after: dict[int, int] = {}
+        for partition in range(4):
+            log = cluster.partition_log(cluster.topic("t"), partition)
+            for number in range(1, 40):
+                append(log)
+                if len(log.observe().live.segments) < number:
+                    merged_after.setdefault(partition, number)
+        assert merged_after == {0: 32, 1: 33, 2: 34, 3: 35}
 
     def test_may_be_switched_off(self, store, inner):
         append(open_log(store, merge_tail_segments=0), 200)
