@@ -27,6 +27,7 @@ from .errors import InvalidOptionError as InvalidOptionError
 from .errors import InvalidPartitionsError as InvalidPartitionsError
 from .errors import InvalidProducerEpochError as InvalidProducerEpochError
 from .errors import InvalidRecordError as InvalidRecordError
+from .errors import InvalidReplicaAssignmentError as InvalidReplicaAssignmentError
 from .errors import InvalidReplicationFactorError as InvalidReplicationFactorError
 from .errors import InvalidRootError as InvalidRootError
 from .errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError

@@ -204,6 +204,18 @@ class InvalidReplicationFactorError(SparkLogError):
     """The registered brokers do not support this replication factor."""
 
 
+class InvalidReplicaAssignmentError(SparkLogError):
+    """The brokers that were chosen for the replicas of partitions cannot hold them.
+
+    Attributes:
+        partition: the number of the first refused partition; -1 if it is the whole assignment.
+    """
+
+    def __init__(self, message: str, *, partition: int = -1) -> None:
+        super().__init__(message)
+        self.partition = partition
+
+
 class TopicAlreadyExistsError(SparkLogError):
     """A topic of this name exists.
 

@@ -42,6 +42,7 @@ _MISTAKES = (
     errors.InvalidGroupIdError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
+    errors.InvalidReplicaAssignmentError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
     errors.InvalidSessionTimeoutError,

@@ -23,6 +23,7 @@ MISTAKES = [
     errors.InvalidOptionError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
+    errors.InvalidReplicaAssignmentError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
     errors.InvalidSessionTimeoutError,
