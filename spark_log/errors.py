@@ -216,6 +216,30 @@ class InvalidReplicaAssignmentError(SparkLogError):
         self.partition = partition
 
 
+class BrokerIdNotRegisteredError(SparkLogError):
+    """No broker with this id is registered.
+
+    Attributes:
+        broker_id: the id that was looked up.
+    """
+
+    def __init__(self, message: str, *, broker_id: int = -1) -> None:
+        super().__init__(message)
+        self.broker_id = broker_id
+
+
+class DuplicateBrokerRegistrationError(SparkLogError):
+    """A broker with this id, or with this root, is registered.
+
+    Attributes:
+        broker_id: the id of the registered broker.
+    """
+
+    def __init__(self, message: str, *, broker_id: int = -1) -> None:
+        super().__init__(message)
+        self.broker_id = broker_id
+
+
 class TopicAlreadyExistsError(SparkLogError):
     """A topic of this name exists.
 

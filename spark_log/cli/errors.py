@@ -35,6 +35,8 @@ CLOSED_PIPE: Final = 141
 """Exit status: the reader of stdout has ended; 128 + SIGPIPE, as for ``cat`` before ``head``."""
 
 _MISTAKES = (
+    errors.BrokerIdNotRegisteredError,
+    errors.DuplicateBrokerRegistrationError,
     errors.GroupIdNotFoundError,
     errors.GroupNotEmptyError,
     errors.InconsistentGroupProtocolError,
