@@ -139,6 +139,11 @@ class TestWithRacks:
             existing += place(brokers, 1, 2, existing=existing)
         assert existing == [(0, 1), (1, 2), (2, 3), (3, 0)]
 
+    def test_the_order_of_racks_is_shuffled_too(self):
+        brokers = [UsableBroker(number, f"{number}") for number in range(3)]
+        assert len(set(place(brokers, 3, 2))) == 3
+        assert len(set(place(brokers, 90, 2))) == 6
+
     def test_brokers_without_a_rack_are_a_rack_of_their_own(self):
         brokers = [*in_rack("a", 1, 2), *in_rack(None, 3, 4)]
         for replicas in place(brokers, 20, 2):
