@@ -6,6 +6,7 @@ from .consumer import Consumer as Consumer
 from .consumer import ConsumerRebalanceListener as ConsumerRebalanceListener
 from .datasource import spark_session as spark_session
 from .errors import AlreadyExistsError as AlreadyExistsError
+from .errors import BrokerIdNotRegisteredError as BrokerIdNotRegisteredError
 from .errors import BufferExhaustedError as BufferExhaustedError
 from .errors import ClockSkewError as ClockSkewError
 from .errors import CommitFailedError as CommitFailedError
@@ -13,6 +14,7 @@ from .errors import ConcurrentModificationError as ConcurrentModificationError
 from .errors import ConcurrentTransactionsError as ConcurrentTransactionsError
 from .errors import CorruptRecordError as CorruptRecordError
 from .errors import DataLossError as DataLossError
+from .errors import DuplicateBrokerRegistrationError as DuplicateBrokerRegistrationError
 from .errors import FencedInstanceIdError as FencedInstanceIdError
 from .errors import GroupIdNotFoundError as GroupIdNotFoundError
 from .errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
@@ -27,6 +29,7 @@ from .errors import InvalidOptionError as InvalidOptionError
 from .errors import InvalidPartitionsError as InvalidPartitionsError
 from .errors import InvalidProducerEpochError as InvalidProducerEpochError
 from .errors import InvalidRecordError as InvalidRecordError
+from .errors import InvalidReplicaAssignmentError as InvalidReplicaAssignmentError
 from .errors import InvalidReplicationFactorError as InvalidReplicationFactorError
 from .errors import InvalidRootError as InvalidRootError
 from .errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError

@@ -204,6 +204,42 @@ class InvalidReplicationFactorError(SparkLogError):
     """The registered brokers do not support this replication factor."""
 
 
+class InvalidReplicaAssignmentError(SparkLogError):
+    """The brokers that were chosen for the replicas of partitions cannot hold them.
+
+    Attributes:
+        partition: the number of the first refused partition; -1 if it is the whole assignment.
+    """
+
+    def __init__(self, message: str, *, partition: int = -1) -> None:
+        super().__init__(message)
+        self.partition = partition
+
+
+class BrokerIdNotRegisteredError(SparkLogError):
+    """No broker with this id is registered.
+
+    Attributes:
+        broker_id: the id that was looked up.
+    """
+
+    def __init__(self, message: str, *, broker_id: int = -1) -> None:
+        super().__init__(message)
+        self.broker_id = broker_id
+
+
+class DuplicateBrokerRegistrationError(SparkLogError):
+    """A broker with this id, or with this root, is registered.
+
+    Attributes:
+        broker_id: the id of the registered broker.
+    """
+
+    def __init__(self, message: str, *, broker_id: int = -1) -> None:
+        super().__init__(message)
+        self.broker_id = broker_id
+
+
 class TopicAlreadyExistsError(SparkLogError):
     """A topic of this name exists.
 

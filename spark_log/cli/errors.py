@@ -35,6 +35,8 @@ CLOSED_PIPE: Final = 141
 """Exit status: the reader of stdout has ended; 128 + SIGPIPE, as for ``cat`` before ``head``."""
 
 _MISTAKES = (
+    errors.BrokerIdNotRegisteredError,
+    errors.DuplicateBrokerRegistrationError,
     errors.GroupIdNotFoundError,
     errors.GroupNotEmptyError,
     errors.InconsistentGroupProtocolError,
@@ -42,6 +44,7 @@ _MISTAKES = (
     errors.InvalidGroupIdError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
+    errors.InvalidReplicaAssignmentError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
     errors.InvalidSessionTimeoutError,

@@ -1,4 +1,4 @@
-"""The metadata after replaying the metadata log: topics, partitions and configs."""
+"""The metadata after replaying the metadata log: topics, partitions, configs and brokers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from spark_log.config import ClientQuotaConfig, ClusterConfig, ConfigModel, TopicConfig
 from spark_log.errors import (
+    BrokerIdNotRegisteredError,
     CorruptRecordError,
     InvalidConfigurationError,
     InvalidTopicError,
@@ -15,12 +16,15 @@ from spark_log.errors import (
     nearest,
 )
 from spark_log.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from spark_log.suppressed import IN_PROCESS
 
@@ -37,6 +41,13 @@ type for quotas. Older versions would refuse to read that; they ignore an unknow
 
 DEFAULT_CLIENT = ""
 """``resource_name`` of the quotas that apply to client ids without a quota of their own."""
+
+ROOT_BROKER_ID = 0
+"""The id of the root that has the metadata log. It is a broker without a registration."""
+
+_ROOT_BROKER = RegisterBrokerRecord(
+    broker_id=ROOT_BROKER_ID, incarnation_id="", broker_epoch=-1, root="", fenced=False
+)
 
 _Config = TypeVar("_Config", bound=ConfigModel)
 
@@ -81,17 +92,20 @@ class MetadataImage:
 
     Attributes:
         next_producer_id: the first producer id that has not been allocated.
+        next_broker_epoch: the epoch of the next registration of a broker.
         cluster_overrides: config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; only those that have any.
     """
 
     def __init__(self) -> None:
         self.next_producer_id = 0
+        self.next_broker_epoch = 0
         self.cluster_overrides: dict[str, str] = {}
         self.client_overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._own: set[str] = set()
+        self._brokers = {ROOT_BROKER_ID: _ROOT_BROKER}
 
     def __repr__(self) -> str:
         return f"<MetadataImage of {len(self._names)} topics>"
@@ -104,6 +118,8 @@ class MetadataImage:
         image.client_overrides = dict(self.client_overrides)
         image._topics = dict(self._topics)
         image._names = dict(self._names)
+        image.next_broker_epoch = self.next_broker_epoch
+        image._brokers = dict(self._brokers)
         return image
 
     def topics(self) -> Iterator[TopicImage]:
@@ -128,6 +144,28 @@ class MetadataImage:
                 ClientQuotaConfig.parse({key: value})
                 understood[key] = value
         return ClientQuotaConfig.parse(understood)
+
+    def brokers(self) -> Iterator[RegisterBrokerRecord]:
+        """Yield the registrations of brokers with their present state, sorted by id.
+
+        Broker 0, the root that has the metadata log, is always among them.
+        """
+        for broker_id in sorted(self._brokers):
+            yield self._brokers[broker_id]
+
+    def broker(self, broker_id: int) -> RegisterBrokerRecord:
+        """Return the registration of a broker, with its present state.
+
+        Raises:
+            BrokerIdNotRegisteredError: there is none; the message names the registered ids.
+        """
+        found = self._brokers.get(broker_id)
+        if found is None:
+            raise BrokerIdNotRegisteredError(
+                f"broker {broker_id!r} is not registered; registered are {sorted(self._brokers)}",
+                broker_id=broker_id,
+            )
+        return found
 
     def find(self, name: str) -> TopicImage | None:
         """Return the topic with this name, or None."""
@@ -167,7 +205,7 @@ class MetadataImage:
         """Apply one record.
 
         Raises:
-            CorruptRecordError: it refers to a topic that does not exist.
+            CorruptRecordError: it refers to a topic or a broker that does not exist.
         """
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
@@ -189,6 +227,32 @@ class MetadataImage:
                 del self._topics[topic_id]
             case ProducerIdsRecord(next_producer_id=next_producer_id):
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
+            case RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch):
+                self._brokers[broker_id] = record
+                self.next_broker_epoch = max(self.next_broker_epoch, epoch + 1)
+            case BrokerRegistrationChangeRecord():
+                broker = self._registered(record)
+                changes = {
+                    "fenced": record.fenced > 0 if record.fenced else broker.fenced,
+                    "in_controlled_shutdown": broker.in_controlled_shutdown
+                    or record.in_controlled_shutdown > 0,
+                }
+                self._brokers[broker.broker_id] = broker.model_copy(update=changes)
+            case UnregisterBrokerRecord():
+                del self._brokers[self._registered(record).broker_id]
+                self._brokers.setdefault(ROOT_BROKER_ID, _ROOT_BROKER)
+
+    def _registered(
+        self, record: BrokerRegistrationChangeRecord | UnregisterBrokerRecord
+    ) -> RegisterBrokerRecord:
+        """Return the registration that a record changes."""
+        broker = self._brokers.get(record.broker_id)
+        if broker is None or broker.broker_epoch != record.broker_epoch:
+            raise CorruptRecordError(
+                f"the metadata log has a {type(record).__name__} for broker {record.broker_id}, "
+                f"epoch {record.broker_epoch}, which is not registered then"
+            )
+        return broker
 
     def _existing(self, topic_id: str) -> TopicImage:
         """Return a topic that may be changed: a copy if another image shares it."""

@@ -68,9 +68,65 @@ class ProducerIdsRecord(MetadataRecord):
     next_producer_id: int
 
 
+class RegisterBrokerRecord(MetadataRecord):
+    """A broker, which is a storage root, was registered.
+
+    Credentials are never in it: clients get them as storage options.
+
+    Attributes:
+        broker_id: the broker's id.
+        incarnation_id: the id of this registration. The root has it too, so that another root, or
+            one that was emptied, is noticed.
+        broker_epoch: the number of this registration: above that of every earlier one, of any
+            broker.
+        root: the root's path or URL, in the place of KRaft's ``endPoints``; empty for broker 0, the
+            root that has this metadata log.
+        rack: the rack that the root is in; None without one.
+        fenced: whether the broker may not lead a partition.
+        in_controlled_shutdown: whether the broker is being unregistered. It gets no new replica.
+    """
+
+    broker_id: int
+    incarnation_id: str
+    broker_epoch: int
+    root: str
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+
+class BrokerRegistrationChangeRecord(MetadataRecord):
+    """The state of a registered broker changed.
+
+    Attributes:
+        broker_epoch: the epoch of the registration.
+        fenced: 1 if the broker was fenced, -1 if it was unfenced, 0 without a change.
+        in_controlled_shutdown: 1 if unregistering the broker began, 0 without a change.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+
+
+class UnregisterBrokerRecord(MetadataRecord):
+    """A broker was unregistered.
+
+    Attributes:
+        broker_epoch: the epoch of the registration that ends.
+    """
+
+    broker_id: int
+    broker_epoch: int
+
+
 _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
-    for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)
+    for kind in (
+        *(TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord),
+        *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
+    )
 }
 
 

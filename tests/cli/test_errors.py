@@ -14,6 +14,8 @@ from spark_log.cli.errors import run, verdict
 from tests.cli.support import append, environment, spark_log_process
 
 MISTAKES = [
+    errors.BrokerIdNotRegisteredError,
+    errors.DuplicateBrokerRegistrationError,
     errors.GroupIdNotFoundError,
     errors.GroupNotEmptyError,
     errors.GroupSubscribedToTopicError,
@@ -23,6 +25,7 @@ MISTAKES = [
     errors.InvalidOptionError,
     errors.InvalidPartitionsError,
     errors.InvalidRecordError,
+    errors.InvalidReplicaAssignmentError,
     errors.InvalidReplicationFactorError,
     errors.InvalidRootError,
     errors.InvalidSessionTimeoutError,

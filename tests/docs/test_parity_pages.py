@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/cleaner-parity.md", "docs/kafka-connector-parity.md", "docs/transactions-parity.md"]
+PAGES = [
+    "docs/cleaner-parity.md",
+    "docs/kafka-connector-parity.md",
+    "docs/replication-parity.md",
+    "docs/transactions-parity.md",
+]
 
 
 @cache

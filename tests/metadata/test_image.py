@@ -3,13 +3,20 @@
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -154,3 +161,84 @@ class TestDirectories:
         components = image.topic(name).partition_directory(partition).split("/")
         assert len(components) == 2
         assert all(len(component) <= 255 for component in components)
+
+
+def registered(broker_id, epoch, **fields):
+    return RegisterBrokerRecord(
+        broker_id=broker_id, incarnation_id="i", broker_epoch=epoch, root="/b", **fields
+    )
+
+
+def changed(broker_id, epoch, **fields):
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, **fields)
+
+
+class TestBrokers:
+    def test_the_root_of_the_metadata_log_is_broker_0_without_a_record(self):
+        (root,) = image_of(*FLIGHTS).brokers()
+        assert (root.broker_id, root.broker_epoch, root.root) == (0, -1, "")
+        assert not root.fenced
+        assert image_of().next_broker_epoch == 0
+
+    def test_are_in_the_order_of_their_ids(self):
+        image = image_of(registered(12, 0), registered(3, 1, rack="a"))
+        assert [broker.broker_id for broker in image.brokers()] == [0, 3, 12]
+        assert image.broker(3) == registered(3, 1, rack="a")
+
+    def test_are_fenced_and_unfenced_and_nothing_else_of_them_changes(self):
+        image = image_of(registered(1, 0, rack="a", fenced=False), changed(1, 0, fenced=1))
+        assert image.broker(1) == registered(1, 0, rack="a", fenced=True)
+        image.replay(changed(1, 0))
+        assert image.broker(1).fenced
+        image.replay(changed(1, 0, fenced=-1))
+        assert image.broker(1) == registered(1, 0, rack="a", fenced=False)
+
+    def test_the_root_can_be_fenced_too(self):
+        image = image_of(changed(0, -1, fenced=1))
+        assert image.broker(0).fenced
+        assert not image_of().broker(0).fenced
+
+    def test_the_root_is_a_broker_also_when_a_registration_of_it_ends(self):
+        end = UnregisterBrokerRecord(broker_id=0, broker_epoch=5)
+        image = image_of(registered(0, 5, rack="a"), end)
+        assert list(image.brokers()) == list(image_of().brokers())
+
+    def test_that_are_being_unregistered_stay_so_when_they_are_fenced(self):
+        image = image_of(registered(1, 0), changed(1, 0, in_controlled_shutdown=1))
+        image.replay(changed(1, 0, fenced=-1))
+        assert image.broker(1).in_controlled_shutdown
+
+    def test_an_epoch_is_never_given_again(self):
+        image = image_of(
+            registered(1, 0), registered(2, 1), UnregisterBrokerRecord(broker_id=2, broker_epoch=1)
+        )
+        assert [broker.broker_id for broker in image.brokers()] == [0, 1]
+        assert image.next_broker_epoch == image.copy().next_broker_epoch == 2
+
+    def test_a_copy_does_not_change_with_the_image(self):
+        image = image_of(registered(1, 0, fenced=False))
+        before = image.copy()
+        image.replay(changed(1, 0, fenced=1))
+        image.replay(registered(2, 1))
+        assert before.broker(1) == registered(1, 0, fenced=False)
+        assert [broker.broker_id for broker in before.brokers()] == [0, 1]
+
+    def test_one_that_is_not_registered_is_told_with_those_that_are(self):
+        with pytest.raises(BrokerIdNotRegisteredError) as caught:
+            image_of(registered(3, 0)).broker(1)
+        assert caught.value.message == "broker 1 is not registered; registered are [0, 3]"
+        assert caught.value.broker_id == 1
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            changed(2, 4, fenced=1),
+            changed(1, 3, fenced=1),
+            UnregisterBrokerRecord(broker_id=2, broker_epoch=4),
+            UnregisterBrokerRecord(broker_id=1, broker_epoch=3),
+        ],
+    )
+    def test_a_change_of_what_is_not_registered_is_damage(self, record):
+        image = image_of(registered(1, 4))
+        with pytest.raises(CorruptRecordError, match=f"{type(record).__name__} for broker"):
+            image.replay(record)

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from spark_log.errors import CorruptRecordError
 from spark_log.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     from_json,
 )
 
@@ -49,6 +52,23 @@ AT_REST = [
         '{"type":"ProducerIdsRecord","version":0,'
         '"data":{"brokerId":0,"brokerEpoch":-1,"nextProducerId":1000}}',
     ),
+    (
+        RegisterBrokerRecord(
+            broker_id=1, incarnation_id="id", broker_epoch=4, root="s3://zone-a/log", rack="a"
+        ),
+        '{"type":"RegisterBrokerRecord","version":0,"data":{"brokerId":1,"incarnationId":"id",'
+        '"brokerEpoch":4,"root":"s3://zone-a/log","rack":"a","fenced":true,'
+        '"inControlledShutdown":false}}',
+    ),
+    (
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=4, fenced=-1),
+        '{"type":"BrokerRegistrationChangeRecord","version":0,'
+        '"data":{"brokerId":1,"brokerEpoch":4,"fenced":-1,"inControlledShutdown":0}}',
+    ),
+    (
+        UnregisterBrokerRecord(broker_id=1, broker_epoch=4),
+        '{"type":"UnregisterBrokerRecord","version":0,"data":{"brokerId":1,"brokerEpoch":4}}',
+    ),
 ]
 
 numbers = st.integers(0, 2**31 - 1)
@@ -74,6 +94,24 @@ records = st.one_of(
     ),
     st.builds(RemoveTopicRecord, topic_id=st.text()),
     st.builds(ProducerIdsRecord, next_producer_id=st.integers(0, 2**63 - 1)),
+    st.builds(
+        RegisterBrokerRecord,
+        broker_id=numbers,
+        incarnation_id=st.text(),
+        broker_epoch=numbers,
+        root=st.text(),
+        rack=st.none() | st.text(),
+        fenced=st.booleans(),
+        in_controlled_shutdown=st.booleans(),
+    ),
+    st.builds(
+        BrokerRegistrationChangeRecord,
+        broker_id=numbers,
+        broker_epoch=numbers,
+        fenced=st.integers(-1, 1),
+        in_controlled_shutdown=st.integers(0, 1),
+    ),
+    st.builds(UnregisterBrokerRecord, broker_id=numbers, broker_epoch=numbers),
 )
 
 

@@ -1,4 +1,4 @@
-"""Topics: rules for names, creation and deletion."""
+"""Topics: rules for names, creation and deletion; placement of replicas."""
 
 from spark_log.exports import attach_stub
 

@@ -1,0 +1,159 @@
+"""Builds the metadata records that register, fence and unregister brokers (storage roots).
+
+The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
+return no records if there is nothing to change. No command calls them yet: as long as nothing is
+replicated, a registered broker would hold no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_log.errors import (
+    DuplicateBrokerRegistrationError,
+    InvalidConfigurationError,
+    InvalidRootError,
+)
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from spark_log.metadata.topics import UsableBroker
+
+_MAX_BROKER_ID = 2**31 - 1
+
+
+def register_broker_records(
+    image: MetadataImage,
+    broker_id: int,
+    root: str,
+    *,
+    cluster_root: str,
+    incarnation_id: str,
+    rack: str | None = None,
+) -> list[MetadataRecord]:
+    """Return the record that registers a broker; it is not fenced.
+
+    Args:
+        image: the present metadata.
+        broker_id: the broker's id, from 1 on.
+        root: its path or URL, as `Store.url` has it.
+        cluster_root: the root of the metadata log, as `Store.url` has it.
+        incarnation_id: a new random id, which the broker's root has too.
+        rack: the rack that the root is in; None without one.
+
+    Raises:
+        DuplicateBrokerRegistrationError: the id or the root is registered.
+        InvalidRootError: the URL has credentials. The error does not show them.
+        InvalidConfigurationError: the id is out of range, or the rack is empty.
+    """
+    if not ROOT_BROKER_ID < broker_id <= _MAX_BROKER_ID:
+        raise InvalidConfigurationError(
+            f"broker id {broker_id}; give 1 to {_MAX_BROKER_ID} ({ROOT_BROKER_ID} is the root of "
+            f"the metadata log)",
+            key="broker.id",
+        )
+    if rack == "":
+        raise InvalidConfigurationError(
+            "the rack is empty; give its name, or leave it out", key="broker.rack"
+        )
+    _check_has_no_credentials(root)
+    for broker in image.brokers():
+        other_root = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
+        if broker.broker_id == broker_id or other_root == root:
+            raise DuplicateBrokerRegistrationError(
+                f"broker {broker.broker_id} is registered with the root {other_root}; give another "
+                f"{'id' if broker.broker_id == broker_id else 'root'}, or unregister it first",
+                broker_id=broker.broker_id,
+            )
+    return [
+        RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=incarnation_id,
+            broker_epoch=image.next_broker_epoch,
+            root=root,
+            rack=rack,
+            fenced=False,
+        )
+    ]
+
+
+def fence_broker_records(
+    image: MetadataImage, broker_id: int, *, fenced: bool
+) -> list[MetadataRecord]:
+    """Return the record that fences or unfences a broker; none if it is so already.
+
+    A fenced broker is not chosen as a leader.
+
+    Raises:
+        BrokerIdNotRegisteredError: the broker is not registered.
+    """
+    broker = image.broker(broker_id)
+    if broker.fenced == fenced:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
+        )
+    ]
+
+
+def unregister_broker_records(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
+    """Return the record that unregisters a broker, or begins to.
+
+    A broker that holds replicas stays registered and gets no new ones. When its partitions were
+    moved, the next call unregisters it. Kafka's controller unregisters at once, and the replicas
+    are offline.
+
+    Raises:
+        BrokerIdNotRegisteredError: the broker is not registered.
+        InvalidConfigurationError: it is the root of the metadata log.
+    """
+    broker = image.broker(broker_id)
+    if broker_id == ROOT_BROKER_ID:
+        raise InvalidConfigurationError(
+            f"broker {ROOT_BROKER_ID} is the root of the metadata log and cannot be unregistered; "
+            f"fence it, so that it leads no partition",
+            key="broker.id",
+        )
+    epoch = broker.broker_epoch
+    if not _holds_replicas(image, broker_id):
+        return [UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch)]
+    if broker.in_controlled_shutdown:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1
+        )
+    ]
+
+
+def usable_brokers(image: MetadataImage) -> Iterator[UsableBroker]:
+    """Yield the brokers that can get replicas: all but those that are being unregistered."""
+    for broker in image.brokers():
+        if not broker.in_controlled_shutdown:
+            yield UsableBroker(broker.broker_id, broker.rack, broker.fenced)
+
+
+def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:
+    return any(
+        broker_id in partition.replicas
+        for topic in image.topics()
+        for partition in topic.partitions.values()
+    )
+
+
+def _check_has_no_credentials(root: str) -> None:
+    """Refuse ``s3://KEY:SECRET@bucket`` and ``https://…?signature``; paths have no such parts."""
+    scheme, separator, rest = root.partition("://")
+    user = rest.partition("/")[0].rpartition("@")[0]
+    if separator and (":" in user or "?" in rest):
+        raise InvalidRootError(
+            f"the {scheme}:// URL of the root has credentials, and every client could read them in "
+            f"the metadata log; give the URL without them, and the credentials as storage options "
+            f"of each client",
+            path=f"{scheme}://",
+        )
