@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, NewTopic
+from tests.spark_output import without_lost_workers
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROJECT = Path(__file__).parents[2]
-
-_LOST_WORKER = re.compile(
-    r"""Traceback \(most recent call last\):\n(?:  File "[^"]*/pyspark/daemon\.py", .*\n)+"""
-    r"BrokenPipeError: .*\n"
-)
-"""What Spark's own daemon prints when Spark gives a worker up while it starts, on a busy machine.
-No line of it is this project's."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +39,7 @@ def printed(events: Path) -> tuple[dict[str, str], dict[str, str]]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return sections(done.stdout), sections(_LOST_WORKER.sub("", done.stderr))
+    return sections(done.stdout), sections(without_lost_workers(done.stderr))
 
 
 def sections(text: str) -> dict[str, str]:
