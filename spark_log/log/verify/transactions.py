@@ -66,9 +66,11 @@ def transactions_problem(said: TransactionIndex, true: TransactionIndex, start: 
             return f"producer {each.producer_id} has no transaction open at {each.first_offset}"
     listed = {(each.producer_id, each.marker_offset) for each in said.aborted}
     for aborted in true.aborted:
+        # The log's start may have cut the transaction.
+        begin = max(aborted.first_offset, min(start, aborted.marker_offset))
         is_unlisted = any(
-            first <= aborted.first_offset and aborted.marker_offset < end
-            for first, end in said.unlisted_in(aborted.first_offset, aborted.marker_offset + 1)
+            first <= begin and aborted.marker_offset < end
+            for first, end in said.unlisted_in(begin, aborted.marker_offset + 1)
         )
         if (aborted.producer_id, aborted.marker_offset) not in listed and not is_unlisted:
             return (
