@@ -42,8 +42,8 @@ _ABORT_EVERY = 101
 _LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
 _console = Console(stderr=True)
 
-_Read = Callable[[IsolationLevel], int]
-"""Reads the topic with an isolation level; returns how many records it got."""
+_Read = Callable[[IsolationLevel], tuple[int, float]]
+"""Reads the topic with an isolation level; returns how many records it got, and the seconds."""
 
 
 def main() -> int:
@@ -116,9 +116,8 @@ def _compare(
         rates: dict[IsolationLevel, list[float]] = {level: [] for level in _LEVELS}
         for repeat in range(repeats + 1):
             for level in _LEVELS if repeat % 2 else _LEVELS[::-1]:
-                start = time.perf_counter()
-                count = read(level)
-                rate = count / (time.perf_counter() - start) / 1e6
+                count, took_s = read(level)
+                rate = count / took_s / 1e6
                 if level == "read_committed" and count != committed:
                     raise SystemExit(f"{name}: {count} records read, {committed} were committed")
                 label = f"run {repeat} of {repeats}" if repeat else "warm-up"
@@ -134,18 +133,21 @@ def _compare(
         yield Figure(f"{name}, {what}: committed / all", ratio, at_least=0.95)
 
 
-def _poll_tables(root: str, level: IsolationLevel) -> int:
+def _poll_tables(root: str, level: IsolationLevel) -> tuple[int, float]:
     with open_consumer(root, _TOPIC, _PARTITIONS, level) as consumer:
-        return read_tables(consumer)
+        ends = consumer.end_offsets(list(consumer.assignment()))
+        start = time.perf_counter()
+        return read_tables(consumer, ends), time.perf_counter() - start
 
 
-def _read_by_spark(spark: SparkSession, root: str, level: IsolationLevel) -> int:
+def _read_by_spark(spark: SparkSession, root: str, level: IsolationLevel) -> tuple[int, float]:
     """Read all columns of all records, and drop them in the JVM."""
-    reader = spark.read.format("spark_log").option("subscribe", _TOPIC)
     observation = Observation()
+    start = time.perf_counter()
+    reader = spark.read.format("spark_log").option("subscribe", _TOPIC)
     df = reader.option("kafka.isolation.level", level).load(root)
     noop(df.observe(observation, functions.count(functions.lit(1)).alias("records")))
-    return int(observation.get["records"])
+    return int(observation.get["records"]), time.perf_counter() - start
 
 
 def _logs(root: str) -> Iterator[PartitionLog]:

@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -96,7 +96,7 @@ class SparkLogTransactions:
 
     def record_count(self, topic: str, partitions: int) -> int:
         with open_consumer(self.root, topic, partitions, "read_committed") as consumer:
-            return read_tables(consumer)
+            return read_tables(consumer, consumer.end_offsets(list(consumer.assignment())))
 
 
 class KafkaTransactions:
@@ -308,9 +308,8 @@ def open_consumer(
     return consumer
 
 
-def read_tables(consumer: Consumer) -> int:
-    """Read to the end of all partitions; return the number of records."""
-    ends = consumer.end_offsets(list(consumer.assignment()))
+def read_tables(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> int:
+    """Read up to an offset of each partition; return the number of records."""
     seen = 0
     while any(consumer.position(partition) < end for partition, end in ends.items()):
         seen += consumer.poll_table(timeout_ms=10).num_rows  # it waits at markers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from spark_log.errors import NotFoundError
 from spark_log.log.append import NOT_LISTED_US, OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
@@ -25,7 +26,8 @@ class CommittedTail:
     A transaction is decided by a marker behind its records. So the headers of each new segment are
     read when it is found, and its records wait until nothing before them is undecided. Meanwhile
     the open segment is held, in bounded memory, so that no file is opened or read twice. Segments
-    beyond the bound are opened again.
+    beyond the bound are opened again. The segments of a listing that lie behind the newest snapshot
+    are followed like new ones.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
@@ -36,6 +38,7 @@ class CommittedTail:
         self._tail: TailView | None = None
         self._held: deque[SegmentReader] = deque()
         self._held_bytes = 0
+        self._is_doubted = False
 
     def load(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
@@ -52,9 +55,18 @@ class CommittedTail:
     # --- following -------------------------------------------------------------------------------
 
     def observe(self) -> LogView:
-        """List the log, and follow its end from there."""
+        """List the log, and follow it from the newest snapshot, or from where it was followed to.
+
+        No segment is opened, unless the last listing did not fit the log.
+        """
         self._tail = None
-        _, view = self.load(self._directory.observe())
+        state, view = self._snapshots.initial_state(self._directory.observe(), self._state)
+        self._state = state
+        is_followed = state.transactions.is_complete and state.offset <= view.log_end_offset
+        if self._is_doubted or not is_followed:
+            _, view = self.load(view)
+        self._is_doubted = False
+        self.index.log_start_offset = view.log_start_offset
         self._tail = TailView(self._directory, view)
         return view
 
@@ -79,22 +91,23 @@ class CommittedTail:
 
     @property
     def index(self) -> TransactionIndex:
-        """The transactions at the end of the log."""
+        """The transactions as far as the log was followed."""
         assert self._state is not None
         return self._state.transactions
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset before which everything is decided, as far as the end of the log is known.
+        """Offset before which everything is decided, as far as the log was followed.
 
         A newer listing may have moved the log's start in the index, but not here. Until then
         offsets before that start are read, where transactions may be open.
         """
         tail, first = self._tail, self.index.first_open
         assert tail is not None
+        end_offset = min(self.index.offset, tail.log_end_offset)
         if first is None:
-            return tail.log_end_offset
-        return min(max(first.first_offset, tail.log_start_offset), tail.log_end_offset)
+            return end_offset
+        return min(max(first.first_offset, tail.log_start_offset), end_offset)
 
     @property
     def blocking_transaction(self) -> OpenTransaction | None:
@@ -111,30 +124,45 @@ class CommittedTail:
         return self._tail.open_at(offset)
 
     def advance(self) -> bool:
-        """Look for the next segment at the log's end, and replay its headers.
+        """Replay the headers of the next segment: of the listing, or behind it at the log's end.
 
         Returns:
-            Whether there is one.
+            Whether there is one. It may be found only after the next `observe`.
 
         Raises:
             CorruptRecordError: it is damaged.
-            NotFoundError: on an object store, it was deleted meanwhile.
         """
         tail, state = self._tail, self._state
         assert tail is not None
         assert state is not None
-        end_offset = tail.log_end_offset
-        reader = tail.open_at(end_offset)
+        is_listed = state.offset < tail.log_end_offset
+        if is_listed and not tail.is_valid:
+            self.forget()
+            return True
+        reader = tail.open_at(min(state.offset, tail.log_end_offset))
         if reader is None:
-            return False
+            if is_listed:
+                self._doubt()
+            return is_listed
         self._tail = None  # until the headers are replayed
-        for _, headers in reader.all_headers():
-            state.replay(reader.base_offset, headers, NOT_LISTED_US)
-        self._directory.check_unchanged(reader, tail.observed_ms)
+        try:
+            for _, headers in reader.all_headers():
+                state.replay(reader.base_offset, headers, NOT_LISTED_US)
+            self._directory.check_unchanged(reader, tail.observed_ms)
+        except NotFoundError:  # on an object store, it was deleted meanwhile
+            self._state = None
+            self._doubt()
+            return True
         self._tail = tail
+        state.offset = max(state.offset, reader.end_offset)  # its last records may be removed
         if self.index.last_stable_offset < reader.end_offset:
             self._hold(reader)
         return True
+
+    def _doubt(self) -> None:
+        """List the log again, and open all segments behind the snapshot: one may be missing."""
+        self._is_doubted = True
+        self.forget()
 
     def _hold(self, reader: SegmentReader) -> None:
         if self._held and self._held[-1].end_offset != reader.base_offset:

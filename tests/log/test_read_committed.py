@@ -1,8 +1,10 @@
 """Reads with read_committed: what lies before the last stable offset, without aborted records."""
 
+from collections import Counter
+
 import pytest
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
@@ -319,6 +321,56 @@ class TestFollower:
         move_log_start(writer, 5)
         assert scanned(log, 5) == []  # this reader has listed the log again
         assert (follower.read(), follower.position) == ([], 2)
+
+
+def write_transactions(log, count=4):
+    """Transactions of two records: the first one and every second one after it are committed."""
+    for epoch in range(count):
+        send(log, 7, epoch=epoch)
+        end(log, 7, epoch=epoch + 1, commits=epoch % 2 == 0)
+
+
+class TestFromTheStart:
+    """A reader of the whole log follows what lies behind the newest snapshot."""
+
+    def test_each_segment_is_opened_once(self, store, log, writer):
+        write_transactions(writer, 2)
+        writer.write_snapshot()
+        for epoch in (2, 3):
+            send(writer, 7, epoch=epoch)
+            end(writer, 7, epoch=epoch + 1, commits=epoch == 2)
+        follower = Follower(log)
+        assert (follower.read(), follower.position) == ([0, 1, 6, 7], 12)
+        opened = Counter(path for _, path in store.calls if path.endswith(".log"))
+        last = f"{DIRECTORY}/{SegmentName(11).log}"
+        assert opened.pop(last) == 2, "its end is not in the listing"
+        assert len(opened) == 8, "the probe behind it is one"
+        assert set(opened.values()) == {1}
+
+    def test_segments_may_be_merged_and_freed_meanwhile(self, log, writer, inner):
+        write_transactions(writer)
+        batches = log.read_on(0, **COMMITTED)
+        found = [next(batches)[0]]
+        view = writer.observe()
+        merge_all(writer)
+        free(inner, *(each.name for each in view.live.segments))
+        found += [batch for batch, _ in batches if batch is not None and not batch.is_control]
+        assert [offset for offset, _ in values_of(found)] == [0, 1, 6, 7]
+
+    def test_the_listing_may_become_invalid_meanwhile(self, log, writer, clock):
+        write_transactions(writer)
+        found = []
+        for batch, _ in log.read_on(0, **COMMITTED):
+            clock.advance_ms(40_000)
+            if batch is not None and not batch.is_control:
+                found += batch.offsets().tolist()
+        assert found == [0, 1, 6, 7]
+
+    def test_a_missing_segment_is_an_error(self, log, writer, inner):
+        write_transactions(writer)
+        free(inner, SegmentName(3))
+        with pytest.raises(CorruptRecordError, match="missing"):
+            Follower(log).read()
 
 
 class TestFetch:

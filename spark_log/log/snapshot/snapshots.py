@@ -121,6 +121,34 @@ class Snapshots:
         summaries = map(self.summaries.known, view.live.segments)
         return (each for each in takewhile(lambda each: each is not None, summaries) if each)
 
+    def initial_state(
+        self, view: LogView, state: ProducerState | None
+    ) -> tuple[ProducerState, LogView]:
+        """Return a state to replay a view on: the given one, or that of the newest snapshot.
+
+        If no valid snapshot covers the log start offset, the producers of deleted records are
+        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
+        new producers, so their appends are accepted, and a warning is counted and logged.
+        """
+        has_looked_again = False
+        while state is None or state.offset < view.log_start_offset:
+            snapshot = self.newest(view)
+            start = view.log_start_offset
+            covers_start = snapshot is not None and snapshot.offset >= start
+            if start and not covers_start and not has_looked_again:
+                # A snapshot is written before the marker that moves the start. But a listing during
+                # which both appeared may show the marker alone.
+                has_looked_again = True
+                view = self._directory.observe()
+                continue
+            state = ProducerState(start)
+            if snapshot is not None and (covers_start or not start):
+                known = snapshot.producers
+                state = ProducerState(snapshot.offset, known.entries(), known.transactions.copy())
+            elif start:
+                self._warn_of_unknown_producers(start)
+        return state, view
+
     def producers(
         self, view: LogView, state: ProducerState | None = None
     ) -> tuple[ProducerState, LogView]:
@@ -138,7 +166,7 @@ class Snapshots:
         hole: LiveSegment | None = None
         ahead_of: int | None = None
         while True:
-            state, view = self._initial_state(view, state)
+            state, view = self.initial_state(view, state)
             try:
                 last = self._replay(state, view)
             except OffsetOutOfRangeError:
@@ -235,7 +263,7 @@ class Snapshots:
             NotFoundError, OffsetOutOfRangeError: the log was rewritten since, or its start moved.
         """
         # The state is kept also after an error: on a slow storage each call gets further.
-        state, view = self._initial_state(view, self._state)
+        state, view = self.initial_state(view, self._state)
         self._state = state
         try:
             self._replay(state, view)
@@ -308,34 +336,6 @@ class Snapshots:
                 snapshot = self.newest(view)
             if snapshot is not None:
                 self.summaries.load(snapshot.segments)
-
-    def _initial_state(
-        self, view: LogView, state: ProducerState | None
-    ) -> tuple[ProducerState, LogView]:
-        """Return a state to replay a view on: the given one, or that of the newest snapshot.
-
-        If no valid snapshot covers the log start offset, the producers of deleted records are
-        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
-        new producers, so their appends are accepted, and a warning is counted and logged.
-        """
-        has_looked_again = False
-        while state is None or state.offset < view.log_start_offset:
-            snapshot = self.newest(view)
-            start = view.log_start_offset
-            covers_start = snapshot is not None and snapshot.offset >= start
-            if start and not covers_start and not has_looked_again:
-                # A snapshot is written before the marker that moves the start. But a listing during
-                # which both appeared may show the marker alone.
-                has_looked_again = True
-                view = self._directory.observe()
-                continue
-            state = ProducerState(start)
-            if snapshot is not None and (covers_start or not start):
-                known = snapshot.producers
-                state = ProducerState(snapshot.offset, known.entries(), known.transactions.copy())
-            elif start:
-                self._warn_of_unknown_producers(start)
-        return state, view
 
     def _warn_of_unknown_producers(self, log_start_offset: int) -> None:
         directory = self._directory
