@@ -220,7 +220,9 @@ class SnapshotCheck:
         is_known = self._has_all_headers and self._transactions.offset == self._offset
         if not (is_known and said.is_complete):
             return None
-        return transactions_problem(said, self._transactions, self._compacted_until)
+        return transactions_problem(
+            said, self._transactions, self._log_start_offset, self._compacted_until
+        )
 
     @property
     def _had_deleted_producers(self) -> bool:

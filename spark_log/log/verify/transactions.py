@@ -45,7 +45,9 @@ class LateBatches:
                 )
 
 
-def transactions_problem(said: TransactionIndex, true: TransactionIndex, start: int) -> str | None:
+def transactions_problem(
+    said: TransactionIndex, true: TransactionIndex, log_start_offset: int, start: int
+) -> str | None:
     """Return what is wrong with the transactions in a snapshot; None if all are right.
 
     Transactions of deleted records are in snapshots alone, also if they were open when the snapshot
@@ -54,6 +56,7 @@ def transactions_problem(said: TransactionIndex, true: TransactionIndex, start: 
     Args:
         said: from the snapshot.
         true: by the headers of the log, up to the snapshot's offset.
+        log_start_offset: of the log now. A snapshot may leave out what is before it.
         start: the offset from which on the log has every record.
     """
     for each in true.open:
@@ -66,8 +69,7 @@ def transactions_problem(said: TransactionIndex, true: TransactionIndex, start: 
             return f"producer {each.producer_id} has no transaction open at {each.first_offset}"
     listed = {(each.producer_id, each.marker_offset) for each in said.aborted}
     for aborted in true.aborted:
-        # The log's start may have cut the transaction.
-        begin = max(aborted.first_offset, min(start, aborted.marker_offset))
+        begin = max(aborted.first_offset, log_start_offset)  # the start may have cut it
         is_unlisted = any(
             first <= begin and aborted.marker_offset < end
             for first, end in said.unlisted_in(begin, aborted.marker_offset + 1)

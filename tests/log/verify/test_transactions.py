@@ -13,6 +13,7 @@ from spark_log.log import (
 )
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import BatchHeader
@@ -120,6 +121,18 @@ class TestSnapshots:
         assert verify() == []
         rewrite(aborted=[], unlisted=[(0, 3)])
         assert verify() == []
+
+    def test_one_that_begins_at_the_start_that_cuts_a_transaction_is_sound(
+        self, rewrite, verify, log
+    ):
+        """A snapshot that was written after the log start was moved knows nothing before it."""
+        move_log_start(log, 1)
+        rewrite(aborted=[], unlisted=[(1, 3)])
+        assert verify() == []
+        rewrite(aborted=[], unlisted=[(2, 3)])
+        ((kind, message),) = verify()
+        assert kind == "wrong-snapshot"
+        assert "the aborted transaction of producer 8 before offset 2 is missing" in message
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
