@@ -193,8 +193,9 @@ def header_array(value: bytes) -> np.ndarray:
         ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
     """
     headers = np.frombuffer(_unpacked(value), HEADER_DTYPE)
-    for magic in headers["magic"][headers["magic"] != MAGIC]:
-        raise _unknown_magic(magic)
+    unknown = headers["magic"][headers["magic"] != MAGIC]
+    if len(unknown):
+        raise _unknown_magic(unknown[0])
     return headers
 
 

@@ -278,8 +278,7 @@ def aborted_transactions(
         start_offset: batches before it are left out.
 
     Returns:
-        The transactions, which begin at ``start_offset``, or after
-        the marker before.
+        The transactions. Each begins at ``start_offset``, or after its producer's marker before.
     """
     from_offset, producer_ids, offsets, attributes = start_offset, [], [], []
     for base_offset, headers in segments:
