@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -35,9 +35,7 @@ from spark_log.jobs import (
     job_session,
     spark_progress,
 )
-
-_TIMEOUT_MS: Final = 900_000
-"""The default of ``--transaction-timeout``, if the cluster allows it."""
+from spark_log.transaction import batch_timeout_ms
 
 
 @with_option_groups
@@ -93,10 +91,8 @@ def main(
     for name in topics:
         cluster.topic(name)
     own_id = transactional_id or f"{group}-{config.group_instance_id or uuid.uuid4()}"
-    most_ms = cluster.image().cluster_config().transaction_max_timeout_ms
-    transactions = JobTransactions(
-        cluster, own_id, transaction_timeout or min(_TIMEOUT_MS, most_ms)
-    )
+    timeout_ms = batch_timeout_ms(cluster.image().cluster_config(), transaction_timeout)
+    transactions = JobTransactions(cluster, own_id, timeout_ms)
     member = TransactionalMember(
         transactions, cluster, options, config,
         follow=membership.follow, max_records=membership.batch_records,
