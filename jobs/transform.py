@@ -13,7 +13,6 @@ with ``isolation.level=read_committed`` see it.
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Annotated
 
@@ -23,16 +22,15 @@ from spark_log.cli import JobMemberOptions, Output, Root, run, with_option_group
 from spark_log.datasource import parse_read_options
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs import (
-    GroupJob,
     JobTransactions,
     Report,
-    StopSignals,
     TransactionalMember,
     Transform,
     TransformOption,
     TransformProcessor,
     connection_options,
     job_session,
+    run_group_job,
     spark_progress,
 )
 from spark_log.transaction import batch_timeout_ms
@@ -103,16 +101,10 @@ def main(
         headers=headers,
     )  # fmt: skip
     report.add(group=group, topics=", ".join(topics), to=to, transactional_id=own_id)
-    started = time.perf_counter()
-    with StopSignals() as stop:
-        stats = GroupJob(
-            member, processor, cluster.clock, stop=stop,
-            max_poll_interval_ms=config.max_poll_interval_ms, interval_s=membership.interval_s,
-        ).run()  # fmt: skip
-    stats.add_to(report, time.perf_counter() - started)
-    report.print(as_json=output.is_json)
-    if stop.exit_status:
-        raise typer.Exit(stop.exit_status)
+    run_group_job(
+        member, processor, cluster.clock, report, as_json=output.is_json,
+        max_poll_interval_ms=config.max_poll_interval_ms, interval_s=membership.interval_s,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
