@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spark_log.config import ClientQuotaConfig, ClusterConfig
+from spark_log.config import ClientQuotaConfig, ClusterConfig, ReplicationConfig
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -49,6 +49,9 @@ ROOT_BROKER_ID = 0
 _ROOT_BROKER = RegisterBrokerRecord(
     broker_id=ROOT_BROKER_ID, incarnation_id="", broker_epoch=-1, root="", fenced=False
 )
+
+_INHERITED = frozenset(ReplicationConfig.keys())
+"""Configs of the cluster that topics have, too, unless they override them."""
 
 _NAMES_SHOWN = 5
 """Number of topics that an error names if no topic name is similar to the unknown one."""
@@ -97,6 +100,10 @@ class MetadataImage:
     def cluster_config(self) -> ClusterConfig:
         """Return the configs of the whole cluster, such as the limits of consumer groups."""
         return parse_overrides(ClusterConfig, self.cluster_overrides)
+
+    def inherited(self) -> dict[str, str]:
+        """Return the overrides of the cluster that hold for topics without their own."""
+        return {key: value for key, value in self.cluster_overrides.items() if key in _INHERITED}
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
         """Return the quotas of a client id: of each kind its own, else the default, else none.
@@ -177,7 +184,7 @@ class MetadataImage:
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
                 self._own.add(topic_id)
-                self._topics[topic_id] = TopicImage(name, topic_id)
+                self._topics[topic_id] = TopicImage(name, topic_id, inherited=self.inherited())
                 self._names[name] = topic_id
             case PartitionRecord():
                 self._existing(record.topic_id).partitions[record.partition_id] = record
@@ -187,6 +194,11 @@ class MetadataImage:
                 _set(self._existing(self._names.get(name, "")).overrides, record)
             case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
                 _set(self.cluster_overrides, record)
+                if record.name in _INHERITED:
+                    self._topics = {
+                        topic_id: replace(topic, inherited=self.inherited())
+                        for topic_id, topic in self._topics.items()
+                    }
             case ConfigRecord(resource_name=name) if record.resource_type == CLIENT_RESOURCE:
                 overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
                 _set(overrides, record)

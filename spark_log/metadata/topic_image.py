@@ -20,12 +20,19 @@ _Config = TypeVar("_Config", bound=ConfigModel)
 
 @dataclass(slots=True)
 class TopicImage:
-    """A topic: its partitions and config overrides."""
+    """A topic: its partitions and config overrides.
+
+    Attributes:
+        partitions: number → present state.
+        overrides: configs that were set for this topic.
+        inherited: configs that were set for the cluster, and that topics have, too.
+    """
 
     name: str
     topic_id: str
     partitions: dict[int, PartitionRecord] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_partitions(self) -> int:
@@ -58,8 +65,28 @@ class TopicImage:
         return f"{self.directory}/{self.name[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
 
     def config(self) -> TopicConfig:
-        """Return its configs: overrides on defaults. Keys of a newer version are ignored."""
-        return parse_overrides(TopicConfig, self.overrides)
+        """Return its configs: overrides, else the cluster's, else defaults.
+
+        Keys of a newer version are ignored.
+        """
+        return parse_overrides(TopicConfig, {**self.inherited, **self.overrides})
+
+    def min_insync_replicas(self, partition: int) -> int:
+        """Return how many in-sync replicas an append with ``acks=all`` to a partition needs.
+
+        It is ``min.insync.replicas``, or the number of replicas if that is lower, as in Kafka.
+        Replicas that a reassignment adds do not count until it is complete: writers shall not wait
+        for them.
+
+        Raises:
+            KeyError: the partition does not exist.
+        """
+        return self.effective_min_insync(self.partitions[partition])
+
+    def effective_min_insync(self, partition: PartitionRecord) -> int:
+        """Return what `min_insync_replicas` is in this state of a partition."""
+        count = len(partition.replicas) - len(partition.adding_replicas)
+        return min(self.config().min_insync_replicas, count)
 
 
 def parse_overrides(model: type[_Config], overrides: Mapping[str, str]) -> _Config:

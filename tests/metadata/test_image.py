@@ -93,6 +93,38 @@ class TestReplay:
         assert image_of(*FLIGHTS, other).topic("flights").overrides["segment.bytes"] == "1048576"
         assert list(image_of(other).topics()) == []
 
+    def test_a_topic_has_the_clusters_settings_of_replication_unless_it_has_its_own(self):
+        two = config("", "min.insync.replicas", "2", "broker")
+        image = image_of(*FLIGHTS, two, TopicRecord(name="weather", topic_id="id-2"))
+        names = ("flights", "weather")
+        assert [image.topic(name).config().min_insync_replicas for name in names] == [2, 2]
+        copy = image.copy()
+        for record in (
+            config("flights", "min.insync.replicas", "3"),
+            config("", "min.insync.replicas", None, "broker"),
+        ):
+            copy.replay(record)
+        assert [copy.topic(name).config().min_insync_replicas for name in names] == [3, 1]
+        assert [image.topic(name).config().min_insync_replicas for name in names] == [2, 2]
+        assert copy.topic("flights").partitions.keys() == {0, 1}
+
+    def test_other_settings_of_the_cluster_are_not_those_of_topics(self):
+        image = image_of(*FLIGHTS, config("", "segment.bytes", "2097152", "broker"))
+        assert image.topic("flights").inherited == {}
+
+    @pytest.mark.parametrize(
+        ("replicas", "adding", "needed"),
+        [((1, 2, 3), (), 2), ((1, 2), (), 2), ((1,), (), 1), ((4, 5, 1), (4, 5), 1)],
+    )
+    def test_no_more_replicas_have_to_be_in_sync_than_there_are(self, replicas, adding, needed):
+        partition = PartitionRecord(
+            topic_id="id-1", partition_id=0, replicas=replicas, adding_replicas=adding
+        )
+        two = config("flights", "min.insync.replicas", "2")
+        assert image_of(FLIGHTS[0], partition, two).topic("flights").min_insync_replicas(0) == (
+            needed
+        )
+
     def test_a_removed_topic_is_gone_with_all_it_had(self):
         again = TopicRecord(name="flights", topic_id="id-2")
         image = image_of(*FLIGHTS, RemoveTopicRecord(topic_id="id-1"))
