@@ -1,4 +1,4 @@
-from .cluster import META_PROPERTIES as META_PROPERTIES
+from .broker_registration import register_broker as register_broker
 from .cluster import Cluster as Cluster
 from .cluster import open_cluster as open_cluster
 from .cluster_cleaner import CleanedPartition as CleanedPartition
@@ -13,6 +13,7 @@ from .configs import kind_of as kind_of
 from .image import DEFAULT_CLIENT as DEFAULT_CLIENT
 from .image import MetadataImage as MetadataImage
 from .image import TopicImage as TopicImage
+from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import Decide as Decide
 from .quotas import UNLIMITED as UNLIMITED

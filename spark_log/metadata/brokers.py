@@ -1,8 +1,7 @@
 """Builds the metadata records that register, fence and unregister brokers (storage roots).
 
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
-return no records if there is nothing to change. No command calls them yet: as long as nothing is
-replicated, a registered broker would hold no data.
+return no records if there is nothing to change.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ def register_broker_records(
 
     Raises:
         DuplicateBrokerRegistrationError: the id or the root is registered.
-        InvalidRootError: the URL has credentials. The error does not show them.
+        InvalidRootError: the root is inside of another broker's root or around it; or the URL has
+            credentials, which the error does not show.
         InvalidConfigurationError: the id is out of range, or the rack is empty.
     """
     if not ROOT_BROKER_ID < broker_id <= _MAX_BROKER_ID:
@@ -60,7 +60,7 @@ def register_broker_records(
         raise InvalidConfigurationError(
             "the rack is empty; give its name, or leave it out", key="broker.rack"
         )
-    _check_has_no_credentials(root)
+    check_has_no_credentials(root)
     for broker in image.brokers():
         other_root = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
         if broker.broker_id == broker_id or other_root == root:
@@ -69,6 +69,7 @@ def register_broker_records(
                 f"{'id' if broker.broker_id == broker_id else 'root'}, or unregister it first",
                 broker_id=broker.broker_id,
             )
+    check_is_outside_of_other_roots(image, root, cluster_root)
     return [
         RegisterBrokerRecord(
             broker_id=broker_id,
@@ -79,6 +80,40 @@ def register_broker_records(
             fenced=False,
         )
     ]
+
+
+def check_is_outside_of_other_roots(image: MetadataImage, root: str, cluster_root: str) -> None:
+    """Check that a new root shares no files with a root that is registered.
+
+    Raises:
+        InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
+    """
+    for broker in image.brokers():
+        other = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
+        if _is_in(root, other) or _is_in(other, root):
+            where = "inside of" if _is_in(root, other) else "around"
+            raise InvalidRootError(
+                f"{root} is {where} {other}, the root of broker {broker.broker_id}; give a root "
+                f"that has no files of another broker",
+                path=root,
+            )
+
+
+def check_has_no_credentials(root: str) -> None:
+    """Refuse ``s3://KEY:SECRET@bucket`` and ``https://…?signature``; paths have no such parts.
+
+    Raises:
+        InvalidRootError: the URL has credentials. The error does not show them.
+    """
+    scheme, separator, rest = root.partition("://")
+    user = rest.partition("/")[0].rpartition("@")[0]
+    if separator and (":" in user or "?" in rest):
+        raise InvalidRootError(
+            f"the {scheme}:// URL of the root has credentials, and every client could read them in "
+            f"the metadata log; give the URL without them, and the credentials as storage options "
+            f"of each client",
+            path=f"{scheme}://",
+        )
 
 
 def fence_broker_records(
@@ -146,14 +181,5 @@ def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:
     )
 
 
-def _check_has_no_credentials(root: str) -> None:
-    """Refuse ``s3://KEY:SECRET@bucket`` and ``https://…?signature``; paths have no such parts."""
-    scheme, separator, rest = root.partition("://")
-    user = rest.partition("/")[0].rpartition("@")[0]
-    if separator and (":" in user or "?" in rest):
-        raise InvalidRootError(
-            f"the {scheme}:// URL of the root has credentials, and every client could read them in "
-            f"the metadata log; give the URL without them, and the credentials as storage options "
-            f"of each client",
-            path=f"{scheme}://",
-        )
+def _is_in(inner: str, outer: str) -> bool:
+    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
