@@ -13,6 +13,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata import META_PROPERTIES, Cluster, broker_stores, register_broker
 from spark_log.metadata.brokers import unregister_broker_records
+from spark_log.storage import open_store
 
 
 @pytest.fixture
@@ -65,13 +66,12 @@ class TestOpen:
 class TestOptions:
     def test_each_broker_has_its_options_and_the_request_timeout(self, cluster, monkeypatch):
         opened = []
-        real = broker_stores.open_store
 
-        def open_store(root, options, *, request_timeout_ms):
+        def opening(root, options, *, request_timeout_ms):
             opened.append((options, request_timeout_ms))
-            return real(root)
+            return open_store(root)
 
-        monkeypatch.setattr(broker_stores, "open_store", open_store)
+        monkeypatch.setattr(broker_stores, "open_store", opening)
         options = {1: {"key": "SECRET"}}
         given = Cluster(cluster.root, broker_options=options, request_timeout_ms=700)
         given.broker_store(1)
