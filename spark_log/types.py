@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -420,12 +420,36 @@ class BrokerDescription:
     """A broker of a cluster: a storage root that holds replicas.
 
     Attributes:
-        broker_id: the broker's id.
+        broker_id: the broker's id; 0 is the root of the metadata log.
         log_dir: its path or URL.
+        rack: the rack it is in; None without one.
+        fenced: whether it may not lead a partition.
+        in_controlled_shutdown: whether unregistering it has begun; it gets no new replica.
+        broker_epoch: the number of its registration; -1 for broker 0, which has none.
+        incarnation_id: the id of its registration, as in its ``meta.properties``; empty for
+            broker 0.
+        replica_count: number of partitions that it holds a replica of.
+        in_sync_count: number of partitions whose in-sync replicas it is one of.
+        leader_count: number of partitions that it leads.
     """
 
     broker_id: int
     log_dir: str
+    rack: str | None = None
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    broker_epoch: int = -1
+    incarnation_id: str = ""
+    replica_count: int = 0
+    in_sync_count: int = 0
+    leader_count: int = 0
+
+    @property
+    def state(self) -> Literal["active", "fenced", "unregistering"]:
+        """What may happen on the broker: everything, no leading, or no new replica."""
+        if self.in_controlled_shutdown:
+            return "unregistering"
+        return "fenced" if self.fenced else "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from spark_log.config import BrokerOptions, checked_broker_options
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidRootError,
@@ -29,8 +28,9 @@ class BrokerStores:
         root: Store,
         cluster_id: str,
         metadata: MetadataLog,
-        options: Mapping[int, StorageOptions],
+        options: BrokerOptions | None,
         request_timeout_ms: int | None,
+        root_options: StorageOptions | None,
     ) -> None:
         """Return the stores of a cluster; nothing is opened yet.
 
@@ -40,11 +40,17 @@ class BrokerStores:
             metadata: the metadata log, which has the registrations.
             options: broker id → its storage options; never printed or logged.
             request_timeout_ms: time limit of one request to an object store.
+            root_options: storage options of the cluster's root. A broker without options of its
+                own has them too, if its URL has the same scheme.
+
+        Raises:
+            InvalidConfigurationError: ``options`` are not a mapping from ids to mappings.
         """
         self._root = root
         self._cluster_id = cluster_id
         self._metadata = metadata
-        self._options = dict(options)
+        self._options = checked_broker_options(options)
+        self._root_options = root_options
         self._request_timeout_ms = request_timeout_ms
         self._opened: dict[int, Store] = {}
         """By the epoch of the registration: a broker that is registered again is opened again."""
@@ -57,9 +63,9 @@ class BrokerStores:
             InvalidRootError: the URL names no bucket.
             InvalidConfigurationError: a storage option is unknown.
         """
-        return open_store(
-            root, self._options.get(broker_id), request_timeout_ms=self._request_timeout_ms
-        )
+        is_alike = _scheme(root) == _scheme(self._root.url)
+        options = self._options.get(broker_id, self._root_options if is_alike else None)
+        return open_store(root, options, request_timeout_ms=self._request_timeout_ms)
 
     def get(self, broker_id: int) -> Store:
         """Return the store of a broker.
@@ -112,3 +118,7 @@ class BrokerStores:
             f"replaced, or a copy was restored; mount or move the right storage there",
             path=store.url,
         )
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0] if "://" in url else ""

@@ -7,10 +7,11 @@ put-if-absent, before anything else. A crash after it leaves an empty, valid clu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.config import BrokerOptions
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
@@ -49,7 +50,7 @@ def open_cluster(
     clock: Clock = SYSTEM_CLOCK,
     create: bool = False,
     request_timeout_ms: int | None = None,
-    broker_options: Mapping[int, StorageOptions] | None = None,
+    broker_options: BrokerOptions | None = None,
 ) -> Cluster:
     """Open a root as `Cluster` does, with a time limit if it is on an object store.
 
@@ -103,7 +104,7 @@ class Cluster:
         clock: Clock = SYSTEM_CLOCK,
         create: bool = False,
         request_timeout_ms: int | None = None,
-        broker_options: Mapping[int, StorageOptions] | None = None,
+        broker_options: BrokerOptions | None = None,
     ) -> None:
         """Open a root.
 
@@ -115,7 +116,8 @@ class Cluster:
             request_timeout_ms: time limit of one request to an object store; None for the default
                 of ``request.timeout.ms``.
             broker_options: broker id → storage options of its root, which `broker_store` opens;
-                never printed or logged.
+                never printed or logged. A broker without them has those of the cluster's root, if
+                its URL has the same scheme.
 
         Raises:
             RootNotFoundError: the root does not exist, and ``create`` is false.
@@ -123,6 +125,7 @@ class Cluster:
                 of a broker other than 0.
             StorageUnavailableError: the storage does not answer; try again.
             UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidConfigurationError: a storage option is unknown.
         """
         self.store: Store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
         self.clock = clock
@@ -131,7 +134,12 @@ class Cluster:
         self._metadata = MetadataLog(self.store, clock, self.suppressed)
         self._producer_ids = ProducerIds(self._metadata)
         self._broker_stores = BrokerStores(
-            self.store, self.cluster_id, self._metadata, broker_options or {}, request_timeout_ms
+            self.store,
+            self.cluster_id,
+            self._metadata,
+            broker_options,
+            request_timeout_ms,
+            storage_options,
         )
 
     def __repr__(self) -> str:
