@@ -47,7 +47,12 @@ class TestTable:
         assert key.default == ("" if default is None else f"`{to_text(default)}`")
 
     def test_defaults_are_kafkas_or_designs(self):
-        assert TopicConfig.parse({}).dotted() == {
+        replication = {
+            "min.insync.replicas": 1,
+            "unclean.leader.election.enable": False,
+            "replica.lag.time.max.ms": 30_000,
+        }
+        assert TopicConfig.parse({}).dotted() == replication | {
             "compression.type": "producer",
             "segment.bytes": 1_073_741_824,
             "segment.ms": 604_800_000,
@@ -122,13 +127,17 @@ class TestTable:
             "request.timeout.ms": 30_000,
             "default.api.timeout.ms": 60_000,
         }
-        assert ClusterConfig.parse({}).dotted() == {
+        assert ClusterConfig.parse({}).dotted() == replication | {
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
             "max.clock.skew.ms": 600_000,
             "transaction.max.timeout.ms": 900_000,
             "transactional.id.expiration.ms": 604_800_000,
+            "default.replication.factor": 1,
+            "auto.leader.rebalance.enable": True,
+            "leader.imbalance.per.broker.percentage": 10,
+            "leader.imbalance.check.interval.seconds": 300,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,

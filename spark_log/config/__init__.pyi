@@ -17,6 +17,7 @@ from .model import split_list as split_list
 from .model import to_text as to_text
 from .model import unknown_key_error as unknown_key_error
 from .producer import ProducerConfig as ProducerConfig
+from .replication import ReplicationConfig as ReplicationConfig
 from .settings import AdminSettings as AdminSettings
 from .settings import ConsumerSettings as ConsumerSettings
 from .settings import ProducerSettings as ProducerSettings

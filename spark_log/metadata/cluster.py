@@ -26,7 +26,7 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
-from spark_log.metadata.image import MetadataImage, TopicImage
+from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.meta_properties import (
     FORMAT_VERSION,
     META_PROPERTIES,
@@ -36,6 +36,7 @@ from spark_log.metadata.meta_properties import (
 )
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import StorageOptions, Store, call_within, open_store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id

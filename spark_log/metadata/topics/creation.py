@@ -8,13 +8,14 @@ from spark_log.errors import (
     InvalidReplicationFactorError,
     InvalidTopicError,
 )
-from spark_log.metadata.image import TOPIC_RESOURCE, TopicImage
+from spark_log.metadata.image import TOPIC_RESOURCE
 from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
 )
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.names import validate_topic_name
 from spark_log.types import NewTopic
 

@@ -17,7 +17,7 @@ from typing import Final
 from spark_log.errors import StorageError
 from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import TopicImage
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
 
 DELETION_MARKERS: Final = "__deleted_topics"
