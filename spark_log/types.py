@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -123,21 +123,32 @@ class NewTopic:
     Attributes:
         name: the topic's name; Kafka's rules apply.
         num_partitions: how many partitions, at least 1.
-        replication_factor: how many storage roots have a copy of each partition.
+        replication_factor: how many brokers (storage roots) have a replica of each partition; None
+            or -1 for the cluster's ``default.replication.factor``.
         topic_configs: config overrides, with Kafka's keys (``{"retention.ms": "-1"}``).
+        replica_assignment: partition → ids of the brokers that have its replicas, the preferred
+            leader first; then the two numbers are left out. None: brokers are chosen.
     """
 
     name: str
     num_partitions: int = 1
-    replication_factor: int = 1
+    replication_factor: int | None = None
     topic_configs: Mapping[str, object] = field(default_factory=dict)
+    replica_assignment: Mapping[int, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The new number of partitions of a topic, including the existing ones."""
+    """The new number of partitions of a topic, including the existing ones.
+
+    Attributes:
+        total_count: the new number.
+        new_assignments: for each new partition the ids of the brokers that have its replicas, the
+            preferred leader first. None: brokers are chosen.
+    """
 
     total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
