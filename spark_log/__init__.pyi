@@ -87,6 +87,7 @@ from .types import ConfigResourceType as ConfigResourceType
 from .types import ConsumerGroupMetadata as ConsumerGroupMetadata
 from .types import ConsumerRecord as ConsumerRecord
 from .types import DeletedRecords as DeletedRecords
+from .types import ElectionType as ElectionType
 from .types import LogDirDescription as LogDirDescription
 from .types import NewPartitions as NewPartitions
 from .types import NewTopic as NewTopic

@@ -175,6 +175,13 @@ class TopicDescription:
     configs: Mapping[str, str]
 
 
+class ElectionType(IntEnum):
+    """Which election of leaders a user asks for, with Kafka's numbers (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
 class ConfigResourceType(IntEnum):
     """Types of resources whose configs are in the metadata log, with Kafka's numbers.
 

@@ -81,12 +81,13 @@ class TopicImage:
         Raises:
             KeyError: the partition does not exist.
         """
-        return self.effective_min_insync(self.partitions[partition])
+        return effective_min_insync(self.config(), self.partitions[partition])
 
-    def effective_min_insync(self, partition: PartitionRecord) -> int:
-        """Return what `min_insync_replicas` is in this state of a partition."""
-        count = len(partition.replicas) - len(partition.adding_replicas)
-        return min(self.config().min_insync_replicas, count)
+
+def effective_min_insync(config: TopicConfig, partition: PartitionRecord) -> int:
+    """Return what `TopicImage.min_insync_replicas` is with these configs, in this state."""
+    count = len(partition.replicas) - len(partition.adding_replicas)
+    return min(config.min_insync_replicas, count)
 
 
 def parse_overrides(model: type[_Config], overrides: Mapping[str, str]) -> _Config:

@@ -1,3 +1,10 @@
+from .broker_states import on_broker_fenced as on_broker_fenced
+from .broker_states import on_broker_unfenced as on_broker_unfenced
+from .broker_states import on_configs_altered as on_configs_altered
+from .elections import elect_leader as elect_leader
+from .elections import elect_online_leader as elect_online_leader
+from .elections import imbalanced_partitions as imbalanced_partitions
+from .elections import rebalance_leader as rebalance_leader
 from .in_sync_replicas import begin_joining as begin_joining
 from .in_sync_replicas import complete_joining as complete_joining
 from .in_sync_replicas import leave_isr as leave_isr

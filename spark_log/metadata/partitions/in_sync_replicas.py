@@ -8,14 +8,9 @@ epoch. The caller then looks at the present state and decides again.
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import dropwhile
 
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.partitions.partition_change import (
-    change_records,
-    find_in_epoch,
-    unfenced_brokers,
-)
+from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import NO_LEADER, MetadataRecord
 
 
@@ -29,10 +24,10 @@ def leave_isr(
 ) -> list[MetadataRecord]:
     """Return the record that takes brokers out of the in-sync and of the joining replicas.
 
-    Each in-sync replica holds a prefix of the one before it. So the leader is the first one that is
-    left and not fenced, and those before it leave, too: they may hold records that it lacks. If
-    none can lead, all stay in sync and the partition has no leader: nobody appends, so each of them
-    still holds every acknowledged record.
+    The leader is the first in-sync replica that is left and not fenced; those before it leave, too.
+    If none is left that can lead, all stay in sync and the partition has no leader. Below
+    ``min.insync.replicas`` those who leave are eligible to lead (KIP-966), but only elections make
+    use of it: a writer that cannot reach any replica shall not move the leadership around.
 
     Args:
         image: the present metadata.
@@ -41,18 +36,17 @@ def leave_isr(
         brokers: those that failed or lag. Others than replicas are ignored.
         leader_epoch: the leader epoch in which this was noticed.
     """
-    before = find_in_epoch(image, topic_id, partition, leader_epoch)
-    if before is None or not {*before.isr, *before.joining}.intersection(brokers):
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None:
         return []
-    unfenced = unfenced_brokers(image)
-    left = (broker for broker in before.isr if broker not in brokers)
-    isr = tuple(dropwhile(lambda broker: broker not in unfenced, left))
+    before = builder.partition
+    if not {*before.isr, *before.joining}.intersection(brokers):
+        return []
     changes = {
-        "isr": isr or before.isr,
-        "leader": isr[0] if isr else NO_LEADER,
+        "isr": tuple(broker for broker in before.isr if broker not in brokers),
         "joining": tuple(broker for broker in before.joining if broker not in brokers),
     }
-    return change_records(before, before.model_copy(update=changes))
+    return builder.without(brokers).build(before.model_copy(update=changes))
 
 
 def begin_joining(
@@ -78,10 +72,13 @@ def begin_joining(
         leader_epoch: the leader epoch in which the replica was found to be a prefix of the leader.
         directory: the number of the directory with this replica.
     """
-    before = find_in_epoch(image, topic_id, partition, leader_epoch)
-    if before is None or before.leader == NO_LEADER or broker_id not in unfenced_brokers(image):
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None or broker_id not in builder.can_lead:
         return []
-    if broker_id not in before.replicas or broker_id in (*before.isr, *before.joining):
+    before = builder.partition
+    if before.leader == NO_LEADER or broker_id not in before.replicas:
+        return []
+    if broker_id in (*before.isr, *before.joining):
         return []
     directories = tuple(
         directory if replica == broker_id else before.directory_of(replica)
@@ -91,7 +88,7 @@ def begin_joining(
         "joining": (*before.joining, broker_id),
         "directories": directories if any(directories) else (),
     }
-    return change_records(before, before.model_copy(update=changes))
+    return builder.build(before.model_copy(update=changes))
 
 
 def complete_joining(
@@ -106,11 +103,12 @@ def complete_joining(
         broker_id: the broker with the replica.
         leader_epoch: the leader epoch whose barrier stands on all in-sync replicas and on this one.
     """
-    before = find_in_epoch(image, topic_id, partition, leader_epoch)
-    if before is None or broker_id not in before.joining:
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None or broker_id not in builder.partition.joining:
         return []
+    before = builder.partition
     changes = {
         "isr": (*before.isr, broker_id),
         "joining": tuple(broker for broker in before.joining if broker != broker_id),
     }
-    return change_records(before, before.model_copy(update=changes))
+    return builder.build(before.model_copy(update=changes))

@@ -3,6 +3,7 @@
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -11,12 +12,14 @@ from spark_log.metadata.records import (
 TOPIC_ID = "id-flights"
 
 
-def image_of(*, brokers=5, fenced=(), **fields):
+def image_of(*, brokers=5, fenced=(), min_insync=1, unclean=False, **fields):
     """Return the metadata of a cluster with partition 0 of a topic.
 
     Args:
         brokers: ids 1 to this one are registered, besides broker 0.
         fenced: ids of the brokers that are fenced.
+        min_insync: ``min.insync.replicas`` of the topic.
+        unclean: ``unclean.leader.election.enable`` of the topic.
         fields: of the partition; the replicas are 1, 2, 3, and all in sync, if not given.
     """
     image = MetadataImage()
@@ -35,7 +38,14 @@ def image_of(*, brokers=5, fenced=(), **fields):
     state = {"replicas": replicas, "isr": isr, "leader": isr[0], "leader_epoch": 7} | fields
     image.replay(TopicRecord(name="flights", topic_id=TOPIC_ID))
     image.replay(PartitionRecord(topic_id=TOPIC_ID, partition_id=0, **state))
+    image.replay(topic_config("min.insync.replicas", min_insync))
+    image.replay(topic_config("unclean.leader.election.enable", str(unclean).lower()))
     return image
+
+
+def topic_config(key, value):
+    """Return the record that sets a config of the topic."""
+    return ConfigRecord(resource_type="topic", resource_name="flights", name=key, value=str(value))
 
 
 def fence(image, *brokers, fenced=True):

@@ -87,6 +87,60 @@ class TestLeave:
         assert leave_isr(image, "id-other", 0, (1,), leader_epoch=7) == []
 
 
+class TestEligibleLeaderReplicas:
+    """Below min.insync.replicas nothing is acknowledged, so who leaves then lacks nothing."""
+
+    def test_who_leaves_is_eligible_below_the_minimum_only(self):
+        image = image_of(min_insync=2)
+        assert after(image, leave(image, 3)).eligible_leader_replicas == ()
+        assert after(image, leave(image, 2, epoch=8)).eligible_leader_replicas == (2,)
+
+    def test_who_left_with_enough_others_in_sync_is_not(self):
+        image = image_of(replicas=(1, 2, 3, 4), min_insync=3)
+        after(image, leave(image, 4))
+        state = after(image, leave(image, 2, 3, epoch=8))
+        assert (state.isr, state.eligible_leader_replicas) == ((1,), (2, 3))
+
+    def test_a_fenced_broker_before_the_leader_is_eligible(self):
+        image = image_of(min_insync=3, fenced=(2,))
+        state = after(image, leave(image, 1))
+        assert (state.isr, state.eligible_leader_replicas) == ((3,), (1, 2))
+
+    def test_who_leaves_later_is_eligible_too(self):
+        image = image_of(min_insync=3)
+        after(image, leave(image, 3))
+        state = after(image, leave(image, 1, epoch=8))
+        assert (state.isr, state.eligible_leader_replicas) == ((2,), (1, 3))
+
+    def test_the_minimum_is_at_most_the_number_of_replicas(self):
+        image = image_of(replicas=(1, 2), min_insync=3)
+        assert after(image, leave(image, 1)).eligible_leader_replicas == (1,)
+        assert leave(image_of(replicas=(1,), min_insync=3), 1)[0].eligible_leader_replicas is None
+
+    def test_when_enough_are_in_sync_again_nobody_is_eligible(self):
+        image = image_of(isr=(1,), joining=(2, 3), eligible_leader_replicas=(2, 3), min_insync=3)
+        state = after(image, complete(image, 2))
+        assert (state.isr, state.eligible_leader_replicas) == ((1, 2), (3,))
+        state = after(image, complete(image, 3, epoch=8))
+        assert (state.isr, state.eligible_leader_replicas) == ((1, 2, 3), ())
+
+    def test_another_one_that_comes_back_makes_enough_too(self):
+        image = image_of(isr=(1,), joining=(3,), eligible_leader_replicas=(2,), min_insync=2)
+        assert after(image, complete(image, 3)).eligible_leader_replicas == ()
+
+    def test_a_writer_does_not_elect_who_is_eligible(self):
+        image = image_of(isr=(1,), eligible_leader_replicas=(2,), min_insync=2)
+        state = after(image, leave(image, 1))
+        assert (state.isr, state.leader, state.eligible_leader_replicas) == ((1,), -1, (2,))
+
+    def test_the_last_leader_is_known_while_there_is_none(self):
+        image = image_of(isr=(2, 1))
+        state = after(image, leave(image, 1, 2))
+        assert (state.leader, state.last_known_elr) == (-1, (2,))
+        state = after(image, leave(image, 2, epoch=8))
+        assert (state.isr, state.leader, state.last_known_elr) == ((1,), 1, ())
+
+
 class TestBeginJoining:
     def test_the_replica_is_the_last_one_that_joins(self):
         image = image_of(isr=(1,), joining=(3,))
