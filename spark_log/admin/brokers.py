@@ -56,7 +56,8 @@ class BrokerOperations(ClusterAccess):
         """Register a storage root as a broker of the cluster.
 
         The root gets a ``meta.properties``, and then the metadata log gets a record. After a
-        failure between the two, register it again. Existing partitions stay where they are.
+        failure between the two, register it again. Existing partitions stay where they are. After
+        the data of a broker was lost, fence it, and register it again with an empty root.
 
         Args:
             broker_id: the broker's id, from 1 on.
@@ -67,7 +68,8 @@ class BrokerOperations(ClusterAccess):
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
-            DuplicateBrokerRegistrationError: the id or the root is registered.
+            DuplicateBrokerRegistrationError: the id or the root is registered; or the broker is
+                fenced, and some partition has no other replica that may lead.
             InvalidRootError: the root shares files with another broker's root, belongs to another
                 cluster or broker, has the data of an earlier registration, or its URL has
                 credentials.
@@ -83,7 +85,9 @@ class BrokerOperations(ClusterAccess):
 
     @limited
     def fence_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> BrokerDescription:
-        """Fence a broker: it may not lead a partition. Harmless if it is fenced.
+        """Fence a broker: other replicas lead its partitions. Harmless if it is fenced.
+
+        A partition that no other replica can lead has no leader then, and accepts no records.
 
         Args:
             broker_id: the broker's id.

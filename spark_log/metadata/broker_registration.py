@@ -2,8 +2,8 @@
 
 On storage: first ``meta.properties`` in the broker's root, by put-if-absent, and then a
 ``RegisterBrokerRecord`` with the same incarnation id. So of two registrations of one root only one
-succeeds. A crash between the two leaves a root of a broker that is not registered; registering it
-again continues with the incarnation id that the root has.
+succeeds. A crash between the two leaves a root with an incarnation id that is not registered;
+registering it again continues with this id.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def register_broker(
 ) -> None:
     """Register a storage root as a broker of a cluster; it is not fenced.
 
+    A fenced broker whose data was lost is registered again with an empty root, the same or another.
+
     Args:
         cluster: the cluster. Its ``broker_options`` for this id open the root.
         broker_id: the broker's id, from 1 on.
@@ -46,7 +48,8 @@ def register_broker(
         rack: the rack that the root is in; None without one.
 
     Raises:
-        DuplicateBrokerRegistrationError: the id or the root is registered.
+        DuplicateBrokerRegistrationError: the id or the root is registered; or the broker is fenced,
+            and some partition has no other replica that may lead.
         InvalidRootError: the root is inside of another broker's root or around it, belongs to
             another cluster or broker, has the data of an earlier registration, or its URL has
             credentials.
@@ -75,7 +78,7 @@ def register_broker(
     records(image, new.incarnation_id)  # refuse before anything is written
     if "://" not in store.url:  # a link may lead into another root
         check_is_outside_of_other_roots(
-            image, os.path.realpath(store.url), os.path.realpath(cluster.root)
+            image, broker_id, os.path.realpath(store.url), os.path.realpath(cluster.root)
         )
     incarnation_id = _take_root(store, new)
     with cluster.suppressed.suppress("reserve", store.url, StorageError):

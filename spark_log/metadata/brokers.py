@@ -14,9 +14,11 @@ from spark_log.errors import (
     InvalidRootError,
 )
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.partitions import on_broker_fenced, on_broker_unfenced
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -34,7 +36,10 @@ def register_broker_records(
     incarnation_id: str,
     rack: str | None = None,
 ) -> list[MetadataRecord]:
-    """Return the record that registers a broker; it is not fenced.
+    """Return the records that register a broker; it is not fenced.
+
+    A fenced broker can be registered again with a root that is empty, after its data was lost. Then
+    its replicas have nothing that was acknowledged, and are not eligible to lead (KIP-966).
 
     Args:
         image: the present metadata.
@@ -45,7 +50,8 @@ def register_broker_records(
         rack: the rack that the root is in; None without one.
 
     Raises:
-        DuplicateBrokerRegistrationError: the id or the root is registered.
+        DuplicateBrokerRegistrationError: the id or the root is registered, or is that of a fenced
+            broker and some partition has no other replica that may lead without a loss.
         InvalidRootError: the root is inside of another broker's root or around it; or the URL has
             credentials, which the error does not show.
         InvalidConfigurationError: the id is out of range, or the rack is empty.
@@ -63,13 +69,20 @@ def register_broker_records(
     check_has_no_credentials(root)
     for broker in image.brokers():
         other_root = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
-        if broker.broker_id == broker_id or other_root == root:
+        is_same = broker.broker_id == broker_id
+        if is_same and not broker.fenced:
+            raise DuplicateBrokerRegistrationError(
+                f"broker {broker_id} is registered with the root {other_root}; give another id, "
+                f"or unregister it first; if its data was lost, fence it first",
+                broker_id=broker_id,
+            )
+        if other_root == root and not is_same:
             raise DuplicateBrokerRegistrationError(
                 f"broker {broker.broker_id} is registered with the root {other_root}; give another "
-                f"{'id' if broker.broker_id == broker_id else 'root'}, or unregister it first",
+                f"root, or unregister it first",
                 broker_id=broker.broker_id,
             )
-    check_is_outside_of_other_roots(image, root, cluster_root)
+    check_is_outside_of_other_roots(image, broker_id, root, cluster_root)
     return [
         RegisterBrokerRecord(
             broker_id=broker_id,
@@ -78,17 +91,22 @@ def register_broker_records(
             root=root,
             rack=rack,
             fenced=False,
-        )
+        ),
+        *_lost_replicas(image, broker_id),
     ]
 
 
-def check_is_outside_of_other_roots(image: MetadataImage, root: str, cluster_root: str) -> None:
-    """Check that a new root shares no files with a root that is registered.
+def check_is_outside_of_other_roots(
+    image: MetadataImage, broker_id: int, root: str, cluster_root: str
+) -> None:
+    """Check that a broker's new root shares no files with another broker's root.
 
     Raises:
         InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
     """
     for broker in image.brokers():
+        if broker.broker_id == broker_id:
+            continue
         other = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
         if _is_in(root, other) or _is_in(other, root):
             where = "inside of" if _is_in(root, other) else "around"
@@ -119,9 +137,9 @@ def check_has_no_credentials(root: str) -> None:
 def fence_broker_records(
     image: MetadataImage, broker_id: int, *, fenced: bool
 ) -> list[MetadataRecord]:
-    """Return the record that fences or unfences a broker; none if it is so already.
+    """Return the records that fence or unfence a broker; none if it is so already.
 
-    A fenced broker is not chosen as a leader.
+    A fenced broker leads no partition and is in sync with none, unless no other replica can lead.
 
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
@@ -129,11 +147,11 @@ def fence_broker_records(
     broker = image.broker(broker_id)
     if broker.fenced == fenced:
         return []
-    return [
-        BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
-        )
-    ]
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
+    )
+    on_change = on_broker_fenced if fenced else on_broker_unfenced
+    return [change, *on_change(image, broker_id)]
 
 
 def unregister_broker_records(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
@@ -171,6 +189,27 @@ def usable_brokers(image: MetadataImage) -> Iterator[UsableBroker]:
     for broker in image.brokers():
         if not broker.in_controlled_shutdown:
             yield UsableBroker(broker.broker_id, broker.rack, broker.fenced)
+
+
+def _lost_replicas(image: MetadataImage, broker_id: int) -> Iterator[MetadataRecord]:
+    """Yield the changes of partitions after the loss of all replicas of a fenced broker."""
+    for topic in image.topics():
+        for number, partition in topic.partitions.items():
+            if broker_id in (*partition.isr, *partition.joining):
+                raise DuplicateBrokerRegistrationError(
+                    f"partition {topic.name}-{number} has no replica that may lead besides broker "
+                    f"{broker_id}; elect another one (unclean), or delete the topic, before the "
+                    f"broker is registered with an empty root",
+                    broker_id=broker_id,
+                )
+            if broker_id in partition.eligible_leader_replicas:
+                yield PartitionChangeRecord(
+                    topic_id=topic.topic_id,
+                    partition_id=number,
+                    eligible_leader_replicas=tuple(
+                        each for each in partition.eligible_leader_replicas if each != broker_id
+                    ),
+                )
 
 
 def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:

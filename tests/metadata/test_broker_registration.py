@@ -1,6 +1,7 @@
 """A broker's root and the metadata log get one identity, whatever happens between the two."""
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.metadata import META_PROPERTIES, Cluster, register_broker
-from spark_log.metadata.brokers import unregister_broker_records
+from spark_log.metadata.brokers import fence_broker_records, unregister_broker_records
 from spark_log.metadata.meta_properties import read_meta_properties
 from spark_log.storage import open_store
 
@@ -81,6 +82,48 @@ class TestRegistered:
             registered = {*pool.map(register, range(1, 5))} - {None}
         assert broker_ids(cluster) == [0, *registered]
         assert {read_meta_properties(open_store(tmp_path / "b")).broker_id} == registered
+
+
+class TestRegisteredAgain:
+    """The disk of a broker was lost."""
+
+    @pytest.fixture
+    def fenced(self, cluster, tmp_path):
+        """Return the fenced broker 1."""
+        register_broker(cluster, 1, tmp_path / "b")
+        cluster.metadata.commit(lambda image: fence_broker_records(image, 1, fenced=True))
+        return cluster.image().broker(1)
+
+    @pytest.mark.parametrize("name", ["b", "c"])
+    def test_a_fenced_broker_has_a_new_incarnation_in_an_empty_root(
+        self, cluster, fenced, tmp_path, name
+    ):
+        cluster.broker_store(1)
+        shutil.rmtree(tmp_path / "b")
+        register_broker(cluster, 1, tmp_path / name)
+        broker = Cluster(cluster.root).image().broker(1)
+        assert broker.incarnation_id != fenced.incarnation_id
+        assert broker.broker_epoch > fenced.broker_epoch
+        assert not broker.fenced
+        assert cluster.broker_store(1).url == str(tmp_path / name)
+
+    def test_a_root_that_has_its_data_is_not_registered_as_an_empty_one(
+        self, cluster, fenced, tmp_path
+    ):
+        (tmp_path / "b" / f"flights.{'x' * 22}").mkdir()
+        with pytest.raises(InvalidRootError, match="data of an earlier registration"):
+            register_broker(cluster, 1, tmp_path / "b")
+        assert Cluster(cluster.root).image().broker(1) == fenced
+
+    def test_a_crash_before_the_record_leaves_the_old_registration(
+        self, cluster, fenced, tmp_path, monkeypatch
+    ):
+        shutil.rmtree(tmp_path / "b")
+        crash_before_the_record(cluster, 1, tmp_path / "b", monkeypatch)
+        with pytest.raises(InvalidRootError, match="another registration of broker 1"):
+            Cluster(cluster.root).broker_store(1)
+        register_broker(Cluster(cluster.root), 1, tmp_path / "b")
+        assert Cluster(cluster.root).broker_store(1).url == str(tmp_path / "b")
 
 
 class TestRefused:
