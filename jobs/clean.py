@@ -104,6 +104,7 @@ def main(
     work = CleaningTask(
         root.url,
         root.storage_options,
+        root.broker_options,
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )

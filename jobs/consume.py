@@ -51,7 +51,7 @@ def main(
     report = Report("consumed")
     group = membership.group
     cluster = root.cluster()
-    connection = connection_options(root.url, root.storage_options)
+    connection = connection_options(root.url, root.storage_options, root.broker_options)
     read = {"subscribe": ",".join(topics), "group.id": group}
     member = JobMember(
         cluster, parse_read_options({**connection, **read}), membership.config,
