@@ -16,10 +16,10 @@ from spark_log.log.append import (
     TransactionIndex,
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import ALL, REPLICA_ERRORS, ReplicaChain
+from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary
@@ -106,7 +106,7 @@ class ReplicatedLog(PartitionLog):
             segment: from `segment_writer`.
             expected_leo: append only if this is the leader's log end offset.
             acks: -1 to return when all in-sync replicas have it; 1 when the leader has it. Then
-                call `replicate`.
+                call `catch_up`.
 
         Raises:
             NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
@@ -126,14 +126,15 @@ class ReplicatedLog(PartitionLog):
                 latest = leader.stage_again(latest, state.leader_epoch)
                 staged.append(latest)
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
-            if info.last_offset + 1 == leader.appender.log_end_offset:
+            if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
                 self._chain.on_put(latest, info.base_offset)
             return info
 
         try:
             return self._chain.append(put, acks=acks, repeatable=segment.producer is not None)
         finally:
-            self._chain.forget_put()
+            if acks == ALL:
+                self._chain.forget_put()
             for copy in staged[1:]:
                 copy.staged.discard()
 
@@ -162,8 +163,20 @@ class ReplicatedLog(PartitionLog):
 
         return self._chain.append(put)
 
+    def catch_up(self) -> None:
+        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        try:
+            self._chain.catch_up()
+        finally:
+            self._chain.forget_put()
+
     def replicate(self) -> None:
-        """Bring the in-sync replicas up to the leader, as after appends with ``acks=1``.
+        """Bring the in-sync replicas up to the leader's end, and put a missing barrier first.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
