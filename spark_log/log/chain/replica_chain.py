@@ -379,12 +379,16 @@ class ReplicaChain:
     def _newer(self, state: PartitionState) -> PartitionState:
         newer = self.states.refresh()
         if newer.leader_epoch <= state.leader_epoch:
-            raise StorageError(
-                f"{self._name}: the log has a newer leader epoch than the metadata "
-                f"({newer.leader_epoch}): the metadata log is not the one of this log",
-                path=self._name,
-            )
+            raise self.unknown_epoch(newer)
         return newer
+
+    def unknown_epoch(self, state: PartitionState) -> StorageError:
+        """Return the error for a log with a newer leader epoch than the newest state."""
+        return StorageError(
+            f"{self._name}: the log has a newer leader epoch than the metadata "
+            f"({state.leader_epoch}): the metadata log is not the one of this log",
+            path=self._name,
+        )
 
     def _without(
         self,

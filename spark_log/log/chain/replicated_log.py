@@ -24,7 +24,7 @@ from spark_log.log.append import (
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
-from spark_log.log.log_reader import IsolationLevel
+from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
@@ -229,6 +229,8 @@ class ReplicatedLog(PartitionLog):
         for _ in range(_MAX_READ_TRIES):
             if state.leader_epoch <= 0 or self._has_barrier(state):
                 self._read = state
+                # What is appended in later epochs may be on this replica, and not on all in-sync ones.
+                self._replica.reader.max_leader_epoch = state.leader_epoch
                 return
             self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
             state = self._states.refresh()
@@ -244,6 +246,18 @@ class ReplicatedLog(PartitionLog):
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
             except NotFoundError:  # rewritten since it was listed
                 continue
+
+    def _look_for_newer(self) -> None:
+        """Read the metadata, since the log has a newer leader epoch than the state that is read.
+
+        Raises:
+            StorageError: the metadata do not have this epoch.
+        """
+        before = self._read
+        state = self._states.refresh()
+        if before is not None and state.leader_epoch <= before.leader_epoch:
+            raise self._chain.unknown_epoch(state)
+        self._look(is_fresh=False)
 
     def _is_look_due(self) -> bool:
         state = self._states.current()
@@ -275,13 +289,27 @@ class ReplicatedLog(PartitionLog):
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
+        self._look(is_fresh=True)
         while True:
-            self._look(is_fresh=True)
             try:
-                return super().observe()
+                view = super().observe()
+                if not self._is_newer(view):
+                    return view
+            except NotFoundError:  # rewritten since it was listed
+                continue
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
+                self._look(is_fresh=True)
+            else:
+                self._look_for_newer()
+
+    def _is_newer(self, view: LogView) -> bool:
+        """Whether a view has a newer leader epoch than the state that is read."""
+        state = self._read
+        assert state is not None
+        epoch = self._replica.leader_epoch(view) if state.is_replicated else view.leader_epoch
+        return epoch is not None and epoch > state.leader_epoch
 
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to."""
@@ -330,17 +358,15 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
         while True:
             self._look_if_due()
-            assert self._read is not None
-            epoch = self._read.leader_epoch
             try:
                 for batch, next_offset in super().read_on(
                     offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
                 ):
                     yield batch, next_offset
                     offset = next_offset
-                    if batch is not None and batch.leader_epoch > epoch:
-                        self._looked_ms = 0.0  # the chain has changed
                 return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
@@ -368,6 +394,8 @@ class ReplicatedLog(PartitionLog):
                     yield batch
                     start_offset = batch.end_offset
                 return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
