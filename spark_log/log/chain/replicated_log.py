@@ -41,7 +41,8 @@ _MAX_READ_TRIES: Final = 10
 class ReplicatedLog(PartitionLog):
     """The log of a partition whose replicas lie on several brokers, or may in future.
 
-    It is read at the last in-sync replica: what this one has, all have (the high watermark is its
+    It is read at the last replica of the chain, which may be joining: what this one has, all have,
+    also those that are in sync next (the high watermark is its
     log end offset). A reader uses a replica only if the barrier of the present leader epoch stands
     on it.
     """
@@ -82,7 +83,7 @@ class ReplicatedLog(PartitionLog):
     def _replica(self) -> Replica:  # type: ignore[override]
         """The replica that is read."""
         state = self._read or self._states.current()
-        return self._chain.replica(state, state.isr[-1])
+        return self._chain.replica(state, state.chain[-1])
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -229,7 +230,7 @@ class ReplicatedLog(PartitionLog):
         for _ in range(_MAX_READ_TRIES):
             if state.leader_epoch <= 0 or self._has_barrier(state):
                 self._read = state
-                # What is appended in later epochs may be on this replica, and not on all in-sync ones.
+                # In later epochs the chain may not end with this replica.
                 self._replica.reader.max_leader_epoch = state.leader_epoch
                 return
             self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
@@ -239,8 +240,8 @@ class ReplicatedLog(PartitionLog):
         )
 
     def _has_barrier(self, state: PartitionState) -> bool:
-        """Whether the barrier of a state stands on its last in-sync replica."""
-        replica = self._chain.replica(state, state.isr[-1])
+        """Whether the barrier of a state stands on the last replica of its chain."""
+        replica = self._chain.replica(state, state.chain[-1])
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
@@ -274,9 +275,9 @@ class ReplicatedLog(PartitionLog):
     def _on_read_error(self, error: SparkLogError) -> bool:
         """Leave out a replica that cannot be read; return whether another one can be."""
         state = self._read
-        if state is None or not state.is_replicated or len(state.isr) < 2:
+        if state is None or not state.is_replicated or len(state.chain) < 2:
             return False
-        return self._chain.leave_out(state, state.isr[-1], error)
+        return self._chain.leave_out(state, state.chain[-1], error)
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
 )
-from spark_log.log import PartitionCleaner, PartitionState, ReplicatedLog
+from spark_log.log import PartitionCleaner, PartitionState, Replica, ReplicatedLog
 from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain import FixedState, ReplicaChain
 from spark_log.log.chain.replica_chain import _LeaderFailedError
@@ -146,14 +146,20 @@ class Controller:
             name="copy",
             suppressed=SuppressedErrors(),
         )
+        end = self._copied_end(opened, leader)
         try:
-            end = leader.files.observe().log_end_offset
-        except CorruptRecordError as error:
-            raise StorageError(str(error)) from error  # of the leader
-        try:
-            chain._bring_up(follower, leader, state, broker, end)  # noqa: SLF001
+            chain._bring_up(follower, leader, state, broker, end, is_next=False)  # noqa: SLF001
         except _LeaderFailedError as error:
             raise StorageError(str(error)) from error
+
+
+    def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:
+        """Return up to which offset a replica outside of the chain may have the log.
+
+        Readers that do not know yet that it has left may read it. So it gets only what all in-sync
+        replicas have.
+        """
+        return opened.log.log_end_offset()
 
 
 class Outages:
