@@ -335,6 +335,8 @@ class ReplicaChain:
         while offset < end_offset:
             try:
                 view = leader.files.observe()
+                if offset >= view.log_end_offset:
+                    break
                 if offset < view.log_start_offset:
                     offset = self._skip_to_start(replica, view)
                 segment = view.live.segments[view.live.index_of(offset)]
