@@ -8,3 +8,8 @@ from .elections import rebalance_leader as rebalance_leader
 from .in_sync_replicas import begin_joining as begin_joining
 from .in_sync_replicas import complete_joining as complete_joining
 from .in_sync_replicas import leave_isr as leave_isr
+from .reassignment import advance_reassignment as advance_reassignment
+from .reassignment import cancel_reassignment as cancel_reassignment
+from .reassignment import is_reassigning as is_reassigning
+from .reassignment import list_reassignments as list_reassignments
+from .reassignment import reassign_partition as reassign_partition
