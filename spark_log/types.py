@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -123,21 +123,32 @@ class NewTopic:
     Attributes:
         name: the topic's name; Kafka's rules apply.
         num_partitions: how many partitions, at least 1.
-        replication_factor: how many storage roots have a copy of each partition.
+        replication_factor: how many brokers (storage roots) have a replica of each partition; None
+            or -1 for the cluster's ``default.replication.factor``.
         topic_configs: config overrides, with Kafka's keys (``{"retention.ms": "-1"}``).
+        replica_assignment: partition → ids of the brokers that have its replicas, the preferred
+            leader first; then the two numbers are left out. None: brokers are chosen.
     """
 
     name: str
     num_partitions: int = 1
-    replication_factor: int = 1
+    replication_factor: int | None = None
     topic_configs: Mapping[str, object] = field(default_factory=dict)
+    replica_assignment: Mapping[int, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The new number of partitions of a topic, including the existing ones."""
+    """The new number of partitions of a topic, including the existing ones.
+
+    Attributes:
+        total_count: the new number.
+        new_assignments: for each new partition the ids of the brokers that have its replicas, the
+            preferred leader first. None: brokers are chosen.
+    """
 
     total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,12 +453,36 @@ class BrokerDescription:
     """A broker of a cluster: a storage root that holds replicas.
 
     Attributes:
-        broker_id: the broker's id.
+        broker_id: the broker's id; 0 is the root of the metadata log.
         log_dir: its path or URL.
+        rack: the rack it is in; None without one.
+        fenced: whether it may not lead a partition.
+        in_controlled_shutdown: whether unregistering it has begun; it gets no new replica.
+        broker_epoch: the number of its registration; -1 for broker 0, which has none.
+        incarnation_id: the id of its registration, as in its ``meta.properties``; empty for
+            broker 0.
+        replica_count: number of partitions that it holds a replica of.
+        in_sync_count: number of partitions whose in-sync replicas it is one of.
+        leader_count: number of partitions that it leads.
     """
 
     broker_id: int
     log_dir: str
+    rack: str | None = None
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    broker_epoch: int = -1
+    incarnation_id: str = ""
+    replica_count: int = 0
+    in_sync_count: int = 0
+    leader_count: int = 0
+
+    @property
+    def state(self) -> Literal["active", "fenced", "unregistering"]:
+        """What may happen on the broker: everything, no leading, or no new replica."""
+        if self.in_controlled_shutdown:
+            return "unregistering"
+        return "fenced" if self.fenced else "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`Admin` on the cluster and its log directories: a broker here is a storage root."""
+"""`Admin` on log directories: a broker here is a storage root."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.types import (
-    BrokerDescription,
-    ClusterDescription,
     LogDirDescription,
     ReplicaInfo,
     TopicPartition,
@@ -20,20 +18,7 @@ _BROKER_ID = 0
 
 
 class LogDirOperations(ClusterAccess):
-    """Describes the cluster and its log directories."""
-
-    @limited
-    def describe_cluster(self) -> ClusterDescription:
-        """Describe the cluster: its id and its brokers (storage roots).
-
-        Raises:
-            RootNotFoundError: there is no cluster at the root.
-            StorageError: the root cannot be read.
-        """
-        cluster = self._cluster()
-        return ClusterDescription(
-            cluster.cluster_id, (BrokerDescription(_BROKER_ID, cluster.root),)
-        )
+    """Describes log directories."""
 
     @limited
     def describe_log_dirs(

@@ -68,7 +68,8 @@ class TopicOperations(ClusterAccess):
 
         Raises:
             TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
-            InvalidReplicationFactorError, InvalidConfigurationError: nothing was created.
+            InvalidReplicationFactorError, InvalidReplicaAssignmentError,
+            InvalidConfigurationError: nothing was created.
         """
         for topic in [new_topics] if isinstance(new_topics, NewTopic | str) else new_topics:
             validate_new_topic(topic)
@@ -90,7 +91,7 @@ class TopicOperations(ClusterAccess):
                     )
                 validate_topic_name(topic.name, names)
                 names.append(topic.name)
-                records += topic_records(topic, topic_ids[topic.name])
+                records += topic_records(topic, topic_ids[topic.name], image)
             return records
 
         if validate_only:
@@ -236,7 +237,7 @@ class TopicOperations(ClusterAccess):
         metadata.
 
         Args:
-            topic_partitions: topic → its new total number of partitions.
+            topic_partitions: topic → its new total number of partitions, or `NewPartitions`.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
             validate_only: check everything and change nothing.
 
@@ -244,8 +245,9 @@ class TopicOperations(ClusterAccess):
             Topic → number of partitions, after the change.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidPartitionsError: nothing was changed. The number
-                of partitions can only grow.
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicationFactorError,
+            InvalidReplicaAssignmentError: nothing was changed. The number of partitions can only
+                grow.
         """
         totals = {
             name: count.total_count if isinstance(count, NewPartitions) else count
@@ -255,8 +257,8 @@ class TopicOperations(ClusterAccess):
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             return [
                 record
-                for name, total_count in totals.items()
-                for record in partition_records(image.topic(name), total_count)
+                for name, new in topic_partitions.items()
+                for record in partition_records(image.topic(name), new, image)
             ]
 
         self._commit(decide, validate_only)

@@ -1,4 +1,6 @@
-from .cluster import META_PROPERTIES as META_PROPERTIES
+from .broker_registration import register_broker as register_broker
+from .brokers import fence_broker_records as fence_broker_records
+from .brokers import unregister_broker_records as unregister_broker_records
 from .cluster import Cluster as Cluster
 from .cluster import open_cluster as open_cluster
 from .cluster_cleaner import CleanedPartition as CleanedPartition
@@ -11,7 +13,9 @@ from .configs import alterations as alterations
 from .configs import config_entries as config_entries
 from .configs import kind_of as kind_of
 from .image import DEFAULT_CLIENT as DEFAULT_CLIENT
+from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .image import MetadataImage as MetadataImage
+from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import Decide as Decide
 from .partitions import advance_reassignment as advance_reassignment

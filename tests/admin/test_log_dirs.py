@@ -1,14 +1,12 @@
-"""`Admin` on the cluster and its log directories."""
+"""`Admin` on log directories."""
 
 import pytest
 
 from spark_log import (
-    BrokerDescription,
     NewTopic,
     ReplicaInfo,
 )
 from spark_log.errors import (
-    RootNotFoundError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import Cluster
@@ -48,12 +46,3 @@ class TestLogDirs:
         assert asked({"a": [1], "b": [0]}) == [("a", 1), ("b", 0)]
         with pytest.raises(UnknownTopicOrPartitionError):
             asked({"a": [2]})
-
-
-def test_a_cluster_is_described_by_its_id_and_its_roots(admin, root):
-    with pytest.raises(RootNotFoundError):
-        admin.describe_cluster()
-    admin.create_topics([NewTopic("a")])
-    described = admin.describe_cluster()
-    assert described.cluster_id == Cluster(root).cluster_id
-    assert described.brokers == (BrokerDescription(0, str(root)),)

@@ -6,6 +6,7 @@ import pty
 import pytest
 
 from spark_log import Admin
+from spark_log.metadata import Cluster
 from tests.cli.support import append, spark_log_process
 
 
@@ -69,6 +70,9 @@ class TestCreate:
                 "Invalid value for '--partitions': 'many' should be a valid integer",
             ),
             (["planes", "--replication-factor", "2"], "replication factor 2"),
+            (["planes", "--replica-assignment", "0:7"], "broker 7 is not registered"),
+            (["planes", "--replica-assignment", "0:x"], "--replica-assignment is '0:x'; expected"),
+            (["planes", "--replica-assignment", "0", "--partitions", "1"], "leave out"),
             (["planes", "--config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
             (["planes", "--config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
             (["planes", "--config", "compression.type=gzip"], "one of none, lz4, zstd"),
@@ -81,6 +85,17 @@ class TestCreate:
         assert (outcome.status, outcome.out) == (2, "")
         assert message in outcome.error
         assert admin.list_topics() == ["flights", "weather"]
+
+    def test_places_its_replicas_on_brokers(self, shell, root, admin, tmp_path):
+        for broker_id in (1, 2):
+            admin.register_broker(broker_id, tmp_path / f"broker-{broker_id}")
+        shell("topics", "create", "chosen", "--partitions", 3, "--replication-factor", 2)
+        shell("topics", "create", "given", "--replica-assignment", "2:0,0:1")
+        shell("topics", "alter", "given", "--partitions", 3, "--replica-assignment", "9,9,1:2")
+        image = Cluster(root).image()
+        chosen, given = (image.topic(name).partitions for name in ("chosen", "given"))
+        assert [len(each.replicas) for each in chosen.values()] == [2, 2, 2]
+        assert [each.replicas for each in given.values()] == [(2, 0), (0, 1), (1, 2)]
 
     def test_of_one_that_exists_can_be_no_mistake(self, shell, admin):
         (before,) = admin.describe_topics(["flights"])

@@ -106,7 +106,7 @@ def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, argumen
 
 def test_the_clock_of_a_machine_that_runs_tasks_counts_as_well(root):
     Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
-    work = CleaningTask(root, {}, 2**20)
+    work = CleaningTask(root, {}, {}, 2**20)
     for answer in (work.plan(TopicPartition("old", 0)), work.clean(TopicPartition("old", 0))):
         assert socket.gethostname() in answer["error"]
         assert "max.clock.skew.ms (0 ms)" in answer["error"]

@@ -21,9 +21,13 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic
 from spark_log.cli.topic_options import Topic, Topics
-from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    InvalidConfigurationError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.metadata import MetadataImage
-from spark_log.types import NewTopic, TopicDescription
+from spark_log.types import NewPartitions, NewTopic, TopicDescription
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,6 +36,7 @@ app = typer.Typer(rich_markup_mode=None)
 @with_examples(
     "spark-log topics create orders --partitions 4",
     "spark-log topics create latest --config cleanup.policy=compact",
+    "spark-log topics create pairs --replica-assignment 0:1,1:2",
 )
 @with_option_groups
 def create_topic(
@@ -46,8 +51,22 @@ def create_topic(
         ),
     ] = None,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", help="Number of replicas; only 1 is supported.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            help="Number of brokers with a replica of each partition. [default: the cluster's "
+            "default.replication.factor]",
+        ),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,…",
+            help="Brokers of each partition, the preferred leader first, instead of the two "
+            "numbers: 0:1,1:2 is two partitions with two replicas each.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic. Repeatable."),
@@ -58,12 +77,20 @@ def create_topic(
 ) -> None:
     """Create a topic, and the root if it does not exist yet."""
     name = topic.name
-    new_topic = NewTopic(
-        name,
-        root.settings.num_partitions if partitions is None else partitions,
-        replication_factor,
-        parse_pairs("--config", config or []),
-    )
+    configs = parse_pairs("--config", config or [])
+    if replica_assignment is None:
+        total = root.settings.num_partitions if partitions is None else partitions
+        new_topic = NewTopic(name, total, replication_factor, configs)
+    elif partitions is None and replication_factor is None:
+        assignment = _parse_assignment(replica_assignment)
+        new_topic = NewTopic(
+            name, len(assignment), None, configs, replica_assignment=dict(enumerate(assignment))
+        )
+    else:
+        raise InvalidConfigurationError(
+            "--replica-assignment sets the numbers of partitions and of replicas: leave out "
+            "--partitions and --replication-factor"
+        )
     document: dict[str, object] = {"topic": name, "root": root.url}
     try:
         topic_id = root.admin().create_topics([new_topic])[name]
@@ -113,7 +140,10 @@ def describe_topics(topics: Topics, root: Root, output: Output) -> None:
 
 
 @app.command("alter")
-@with_examples("spark-log topics alter flights --partitions 6")
+@with_examples(
+    "spark-log topics alter flights --partitions 6",
+    "spark-log topics alter flights --partitions 3 --replica-assignment 0,0,1",
+)
 @with_option_groups
 def alter_topics(
     topics: Topics,
@@ -123,6 +153,15 @@ def alter_topics(
         int,
         typer.Option("--partitions", help="New number of partitions, more than the topics have."),
     ],
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,…",
+            help="Brokers of each partition, the preferred leader first. Those of existing "
+            "partitions are listed, too, and not changed. [default: brokers are chosen]",
+        ),
+    ] = None,
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything and change nothing.")
     ] = False,
@@ -133,7 +172,11 @@ def alter_topics(
     the existing ones.
     """
     totals = root.admin().create_partitions(
-        dict.fromkeys(topics.names, partitions), validate_only=validate_only
+        {
+            name: NewPartitions(partitions, _assignment_of_new(root, name, replica_assignment))
+            for name in topics.names
+        },
+        validate_only=validate_only,
     )
     would = "would have" if validate_only else "has"
     text = "\n".join(
@@ -170,6 +213,24 @@ def delete_topics(
         deleted = _delete(root, doomed, if_exists)
     text = f"Deleted {', '.join(deleted)}." if deleted else "No topic to delete."
     output.answer(text, {"deleted": deleted})
+
+
+def _parse_assignment(text: str) -> list[list[int]]:
+    """Return the brokers of each partition: ``0:1,1:2`` as in kafka-topics."""
+    try:
+        return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"--replica-assignment is {text!r}; expected the ids of brokers, for each partition "
+            f"with colons between them, and commas between partitions: 0:1,1:2"
+        ) from None
+
+
+def _assignment_of_new(root: Root, topic: str, text: str | None) -> list[list[int]] | None:
+    """Return the brokers of the partitions that a topic does not have yet."""
+    if text is None:
+        return None
+    return _parse_assignment(text)[root.cluster().topic(topic).num_partitions :]
 
 
 def _existing(image: MetadataImage, names: list[str], if_exists: bool) -> list[str]:
