@@ -8,6 +8,7 @@ the leader's log, which fences every writer that does not know of the change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -170,6 +171,7 @@ class ReplicaChain:
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 if is_new_leader and newer is state:
+                    _limit_merges(leader, state)
                     result = [put(leader, state, is_certain)]
                     appended_to = leader_key
                 if acks == ALL and newer is state:
@@ -241,6 +243,19 @@ class ReplicaChain:
         """Forget that segment: it is not needed any more."""
         self._own = None
 
+    def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
+        """Leave out a replica that failed; return whether the partition has another state now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be changed.
+        """
+        newer = self.states.leave(state, (broker_id,))
+        if newer.leader_epoch == state.leader_epoch:
+            return False
+        self._suppressed.add("replica", self._name, error)
+        return True
+
     # --- one state -------------------------------------------------------------------------------
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -259,8 +274,10 @@ class ReplicaChain:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
-        for broker_id in state.chain:  # all have it: now it may be merged
-            self.replica(state, broker_id).appender.derived.merger.limit_offset = end_offset
+        if len(state.chain) > 1:  # all have it: now it may be merged
+            for broker_id in state.chain:
+                merger = self.replica(state, broker_id).appender.derived.merger
+                merger.limit_offset = end_offset
 
     def _bring_up(
         self,
@@ -437,3 +454,12 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
+
+
+def _limit_merges(leader: Replica, state: PartitionState) -> None:
+    """Let the leader merge nothing yet that others may lack: they get its segments as they are."""
+    merger = leader.appender.derived.merger
+    if len(state.chain) == 1:
+        merger.limit_offset = math.inf
+    elif merger.limit_offset == math.inf:
+        merger.limit_offset = 0

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import LeaderNotAvailableError, NotFoundError, StorageUnavailableError
+from spark_log.errors import (
+    LeaderNotAvailableError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+)
 from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
@@ -88,14 +95,25 @@ class ReplicatedLog(PartitionLog):
             compression: used if the topic's ``compression.type`` is ``producer``.
             producer: makes the append idempotent.
         """
-        state = self._states.current()
         topics = self.config.compression_type
-        return self._leader(state).segment_writer(
-            compression if topics == "producer" else topics,
-            producer,
-            leader_epoch=state.leader_epoch,
-            validator=LogValidator(self.config, self.clock),
-        )
+        while True:
+            state = self._states.current()
+            try:
+                return self._leader(state).segment_writer(
+                    compression if topics == "producer" else topics,
+                    producer,
+                    leader_epoch=state.leader_epoch,
+                    validator=LogValidator(self.config, self.clock),
+                    on_failure=partial(self._on_staging_error, state),
+                )
+            except StorageError:
+                if self._states.current().leader_epoch == state.leader_epoch:
+                    raise
+
+    def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
+        """Leave out the leader, on whose root a segment cannot be staged."""
+        with self.suppressed.suppress("replica", self.directory, SparkLogError):
+            self._chain.leave_out(state, state.leader, error)
 
     def append_segment(
         self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
@@ -239,16 +257,12 @@ class ReplicatedLog(PartitionLog):
             self._looked_ms = self.clock.monotonic_ms()
             self._look(is_fresh=True)
 
-    def _on_read_error(self, error: Exception) -> bool:
+    def _on_read_error(self, error: SparkLogError) -> bool:
         """Leave out a replica that cannot be read; return whether another one can be."""
         state = self._read
         if state is None or not state.is_replicated or len(state.isr) < 2:
             return False
-        newer = self._states.leave(state, (state.isr[-1],))
-        if newer.leader_epoch == state.leader_epoch:
-            return False
-        self.suppressed.add("replica", self.directory, error)
-        return True
+        return self._chain.leave_out(state, state.isr[-1], error)
 
     # --- reading ---------------------------------------------------------------------------------
 
