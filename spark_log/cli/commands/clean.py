@@ -182,7 +182,8 @@ def _print_done(cleaned: _Cleaned) -> None:
     print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
-        print_text(f"Deleted topic {left.directory}: {size}")
+        where = f" on broker {left.broker_id}" if left.broker_id else ""
+        print_text(f"Deleted topic {left.directory}{where}: {size}")
     for ended in cleaned.transactional_ids:
         if ended.error is None:
             print_text(f"{_ENDED[ended.action]} {printable(ended.transactional_id)}")
@@ -192,7 +193,12 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
     return {
         "partitions": [_document(each) for each in cleaned.partitions],
         "deleted_topics": [
-            {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
+            {
+                "broker": left.broker_id,
+                "path": left.directory,
+                "files": left.files,
+                "size_bytes": left.size_bytes,
+            }
             for left in cleaned.topics
         ],
         "transactional_ids": [
