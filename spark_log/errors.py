@@ -402,6 +402,32 @@ class LogEndOffsetMismatchError(SparkLogError):
         self.actual = actual
 
 
+class LeaderEpochError(SparkLogError):
+    """The leader epoch of an append is not that of the log; nothing was appended.
+
+    Attributes:
+        leader_epoch: of the append.
+        log_epoch: of the last batch in the log; None if the log was emptied.
+    """
+
+    retriable = True
+
+    def __init__(
+        self, message: str, *, leader_epoch: int = -1, log_epoch: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.leader_epoch = leader_epoch
+        self.log_epoch = log_epoch
+
+
+class FencedLeaderEpochError(LeaderEpochError):
+    """The log has a newer leader epoch: read the metadata again, and append to the new leader."""
+
+
+class UnknownLeaderEpochError(LeaderEpochError):
+    """The barrier of the append's leader epoch is not in the log yet."""
+
+
 class OutOfOrderSequenceError(SparkLogError):
     """An idempotent append does not follow its producer's last append; nothing was appended.
 

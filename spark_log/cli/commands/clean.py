@@ -21,16 +21,10 @@ from spark_log.cli.format import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
-from spark_log.metadata import (
-    CleanedPartition,
-    Cluster,
-    ClusterCleaner,
-    DeletedTopic,
-    StrayReplica,
-)
+from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.printable import printable
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
 
@@ -130,7 +124,7 @@ def clean(
         on_progress=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
     )
-    transactions = _transaction_cleaner(root.cluster(), dry_run) if all_topics else None
+    transactions = transaction_cleaner(root.cluster(), dry_run=dry_run) if all_topics else None
     cleaned = _clean(cleaner, transactions)
     if output.is_json:
         print_json({"dry_run": dry_run, **_documents(cleaned)})
@@ -162,11 +156,6 @@ class _Cleaned:
     stray_replicas: list[StrayReplica] = field(default_factory=list)
     transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
     skew: ClockSkewError | None = None
-
-
-def _transaction_cleaner(cluster: Cluster, dry_run: bool) -> TransactionCleaner:
-    commit_offsets = GroupOffsets(cluster).commit
-    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=commit_offsets)
 
 
 def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> _Cleaned:

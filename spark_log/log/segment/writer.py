@@ -93,6 +93,7 @@ class SegmentWriter:
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
         self._directory = directory
+        self._url = f"{store.url}/{directory}"
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
         if compression not in ("none", "lz4", "zstd"):
@@ -213,6 +214,33 @@ class SegmentWriter:
         self._write(records, headers, timestamp_us)
         self._control_headers = tuple(headers)
 
+    def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
+        """Write the barrier of the segment's leader epoch. It is all that the segment may have.
+
+        Args:
+            records: its control record, from `leader_change_records`.
+            timestamp_us: of the record, microseconds since the epoch.
+
+        Raises:
+            StorageFullError: no part of the segment will be visible.
+        """
+        header = BatchHeader(
+            base_offset_delta=0,
+            last_offset_delta=0,
+            leader_epoch=self._leader_epoch,
+            attributes=BatchHeader.CONTROL_BIT,
+            crc32c=0,
+            base_timestamp_us=timestamp_us,
+            max_timestamp_us=timestamp_us,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=1,
+        )
+        header = replace(header, crc32c=batch_crc32c(header, records))
+        self._write(records, [header], timestamp_us)
+        self._control_headers = (header,)
+
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
         """Write batches of the log as one Arrow batch that keeps their headers.
 
@@ -271,6 +299,7 @@ class SegmentWriter:
             # A compacted segment may have no records:
             min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+            staged_for=self._url,
         )
 
     def discard(self) -> None:
