@@ -53,7 +53,6 @@ class PartitionLog:
         clock: Clock = SYSTEM_CLOCK,
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
-        has_leader_epochs: bool = False,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -67,7 +66,6 @@ class PartitionLog:
             suppressed: owner of this log's counter; it counts the same errors.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
-            has_leader_epochs: whether appends are checked against the leader epoch of the log.
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -85,7 +83,6 @@ class PartitionLog:
                 witness=Witness(directory) if has_witness else None,
             ),
             self.config,
-            has_leader_epochs=has_leader_epochs,
         )
 
     def __repr__(self) -> str:

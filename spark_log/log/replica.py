@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyarrow import ipc
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
@@ -18,6 +22,7 @@ from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentWriter, StagedSegment
 from spark_log.log.snapshot import Snapshots
+from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
 
 
 class Replica:
@@ -80,6 +85,32 @@ class Replica:
             producer=producer,
             validator=validator,
         )
+
+    def stage_again(self, segment: StagedSegment, leader_epoch: int) -> StagedSegment:
+        """Return a staged segment of the same records for this replica and another leader epoch.
+
+        Args:
+            segment: of records, not of markers; it stays as it is.
+            leader_epoch: for the batch headers.
+
+        Raises:
+            StorageError: it cannot be staged.
+        """
+        writer = self.segment_writer(
+            segment.compression, segment.producer, leader_epoch=leader_epoch
+        )
+        try:
+            with ipc.open_file(segment.staged.read_back()) as file:
+                for number in range(file.num_record_batches):
+                    records, metadata = file.get_batch_with_custom_metadata(number)
+                    writer.write_rewritten(
+                        records,
+                        [_in_epoch(leader_epoch, records, metadata)],
+                    )
+            return writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
 
     def stage_markers(
         self, markers: Sequence[EndTransactionMarker], leader_epoch: int
@@ -153,3 +184,12 @@ class Replica:
             delta = offset - reader.base_offset
             epochs = headers["leader_epoch"][headers["base_offset_delta"] <= delta]
             return int(epochs[-1])
+
+
+def _in_epoch(
+    leader_epoch: int, records: pa.RecordBatch, metadata: Mapping[bytes, bytes]
+) -> BatchHeader:
+    """Return the header of an appended batch, with another leader epoch."""
+    (header,) = decode_headers(metadata[METADATA_KEY])
+    header = replace(header, leader_epoch=leader_epoch)
+    return replace(header, crc32c=batch_crc32c(header, records))

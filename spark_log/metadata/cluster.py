@@ -24,7 +24,7 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import PartitionLog, Witness
+from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.meta_properties import (
@@ -35,9 +35,16 @@ from spark_log.metadata.meta_properties import (
     read_meta_properties,
 )
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
+from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.storage import StorageOptions, Store, call_within, open_store
+from spark_log.storage import (
+    StorageOptions,
+    Store,
+    call_within,
+    listing_validity_ms,
+    open_store,
+)
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 
@@ -228,7 +235,7 @@ class Cluster:
         return self._broker_stores.unchecked(broker_id, root)
 
     def partition_log(self, topic: TopicImage, partition: int) -> PartitionLog:
-        """Return the log of a partition.
+        """Return the log of a partition, with all of its replicas.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -239,15 +246,59 @@ class Cluster:
                 f"{topic.num_partitions}, numbered from 0",
                 topic=topic.name,
             )
+        config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
+
+        def open_replica(broker_id: int, number: int) -> Replica:
+            files = self._replica_directory(topic, partition, broker_id, number, suppressed)
+            return Replica(files, config, has_leader_epochs=True)
+
+        return ReplicatedLog(
+            MetadataPartitionStates(self._metadata, topic, partition),
+            open_replica,
+            name=topic.partition_directory(partition),
+            config=config,
+            clock=self.clock,
+            suppressed=suppressed,
+        )
+
+    def replica_log(self, topic: TopicImage, partition: int, broker_id: int) -> PartitionLog:
+        """Return the log of one replica, for what each replica does for itself, such as merges.
+
+        Raises:
+            ValueError: the broker has no replica of the partition.
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
         return PartitionLog(
-            self.store,
-            topic.partition_directory(partition),
+            self.broker_store(broker_id),
+            topic.replica_directory(partition, broker_id),
             topic_id=topic.topic_id,
             partition=partition,
             config=topic.config(),
             clock=self.clock,
             suppressed=self.suppressed,
             has_witness=True,
+        )
+
+    def _replica_directory(
+        self,
+        topic: TopicImage,
+        partition: int,
+        broker_id: int,
+        number: int,
+        suppressed: SuppressedErrors,
+    ) -> PartitionDirectory:
+        path = topic.numbered_directory(partition, number)
+        return PartitionDirectory(
+            self.broker_store(broker_id),
+            path,
+            topic_id=topic.topic_id,
+            partition=partition,
+            clock=self.clock,
+            valid_ms=listing_validity_ms(topic.config().file_delete_delay_ms),
+            suppressed=suppressed,
+            witness=Witness(path),
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:

@@ -59,6 +59,10 @@ class TopicImage:
             ValueError: the broker has no replica of it.
         """
         number = self.partitions[partition].directory_of(broker_id)
+        return self.numbered_directory(partition, number)
+
+    def numbered_directory(self, partition: int, number: int) -> str:
+        """Return the directory with a number, relative to a root, of a partition's replica."""
         if not number:
             return self.partition_directory(partition)
         suffix = f"-{partition}.{number}"

@@ -7,6 +7,7 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -183,9 +184,7 @@ class FollowerAppender:
                     f"{self._directory.path} ends at offset {tail.log_end_offset}, before "
                     f"{segment.name.base_offset}"
                 )
-            if tail.last is not None and self._directory.store.is_gone(
-                self._directory.file_path(tail.last.log)
-            ):
+            if self._is_last_gone(tail):
                 self.observe()  # raises if the directory was removed
                 continue
             tried_ms = self._directory.clock.monotonic_ms()
@@ -218,12 +217,24 @@ class FollowerAppender:
             if not is_new:
                 self._make_durable()
             self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
-            self._directory.on_log_end(segment.end_offset)
+            self._on_copied(segment)
             return is_new
         raise lost or StorageTimeoutError(
             f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
             path=self._directory.path,
         )
+
+    def _on_copied(self, segment: CopiedSegment) -> None:
+        self._directory.on_log_end(segment.end_offset)
+        if not segment.name.base_offset and self._directory.witness is not None:
+            with suppress(SparkLogError):  # then the log has none, as one of an older version
+                self._directory.witness.create(self._directory.store)
+
+    def _is_last_gone(self, tail: LogTail) -> bool:
+        """Whether a local file system shows that the last segment does not exist any more."""
+        if tail.last is None:
+            return False
+        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
 
     def _check_holds(self, segment: CopiedSegment) -> None:
         """Check that the follower has this segment, where its log goes on behind it.

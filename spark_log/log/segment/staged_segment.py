@@ -17,6 +17,7 @@ class StagedSegment:
     Attributes:
         staged: the file.
         staged_for: URL of the directory that it can be put into.
+        compression: ``none``, ``lz4`` or ``zstd``.
         size_bytes: of the file.
         append_id: random id of this file, which it contains (docs/adr/0003).
         record_count: number of records, and so of offsets that the segment will take.
@@ -40,9 +41,11 @@ class StagedSegment:
         producer: ProducerAppend | None,
         min_timestamp_us: int,
         max_timestamp_us: int,
-        staged_for: str = "",
+        staged_for: str,
+        compression: str,
     ) -> None:
         self.staged_for = staged_for
+        self.compression = compression
         self.producer = producer
         self.min_timestamp_us = min_timestamp_us
         self.max_timestamp_us = max_timestamp_us

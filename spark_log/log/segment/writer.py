@@ -94,6 +94,7 @@ class SegmentWriter:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
         self._directory = directory
         self._url = f"{store.url}/{directory}"
+        self._compression = compression
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
         if compression not in ("none", "lz4", "zstd"):
@@ -300,6 +301,7 @@ class SegmentWriter:
             min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
             staged_for=self._url,
+            compression=self._compression,
         )
 
     def discard(self) -> None:
