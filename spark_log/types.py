@@ -221,6 +221,21 @@ class TopicDescription:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment of a partition that is in progress (KIP-455).
+
+    Attributes:
+        replicas: all present replicas: the target, then those that will be removed.
+        adding_replicas: those that were not replicas before.
+        removing_replicas: those that will be removed.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
 class ElectionType(IntEnum):
     """Which election of leaders a user asks for, with Kafka's numbers (KIP-460)."""
 
