@@ -53,10 +53,12 @@ from .state_log import StateRecord as StateRecord
 from .topic_image import TopicImage as TopicImage
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic
+from .topics import StrayReplica as StrayReplica
 from .topics import finish_deletions as finish_deletions
 from .topics import mark_deleted as mark_deleted
 from .topics import partition_records as partition_records
 from .topics import remove_data as remove_data
+from .topics import remove_stray_replicas as remove_stray_replicas
 from .topics import topic_records as topic_records
 from .topics import validate_new_topic as validate_new_topic
 from .topics import validate_topic_name as validate_topic_name

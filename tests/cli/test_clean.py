@@ -153,7 +153,9 @@ class TestDeletedTopics:
         late.parent.mkdir(parents=True)
         late.write_bytes(b"late")
         document = shell("clean", "--all-topics", "--dry-run", "--json").document
-        assert document["deleted_topics"] == [{"path": directory, "files": 1, "size_bytes": 4}]
+        assert document["deleted_topics"] == [
+            {"broker": 0, "path": directory, "files": 1, "size_bytes": 4}
+        ]
         assert late.exists()
         outcome = shell("clean", "--all-topics")
         assert f"Deleted topic {directory}: 1 file, 4 bytes" in outcome.lines
