@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -28,6 +29,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.file_names import StartMarker
 from spark_log.log.partition_directory import LogView
@@ -119,6 +121,7 @@ class ReplicaChain:
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
+        self._ahead = StagedAhead()
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -235,6 +238,20 @@ class ReplicaChain:
                 return
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
+    def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
+        """Begin to write a segment to the roots of the followers, while the leader gets it.
+
+        Args:
+            state: of the partition.
+            segment: that will be put into the leader's log now.
+            sync: whether to make it durable.
+        """
+        self._ahead.discard()
+        for broker_id in state.chain[1:]:
+            with suppress(SparkLogError):  # the put will tell
+                replica = self.replica(state, broker_id)
+                self._ahead.begin(broker_id, replica, segment.staged.read_back(), sync=sync)
+
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
         """Remember the segment that was just put into the leader's log, to be copied from memory.
 
@@ -246,6 +263,7 @@ class ReplicaChain:
 
     def forget_put(self) -> None:
         """Forget that segment: it is not needed any more."""
+        self._ahead.discard()
         self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
@@ -306,7 +324,12 @@ class ReplicaChain:
             known = follower.observe().log_end_offset
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
-            follower.append(own.segment, own.base_offset, own.data)
+            staged = self._ahead.take(broker_id)
+            try:
+                follower.append(own.segment, own.base_offset, staged or own.data)
+            finally:
+                if staged is not None:
+                    staged.discard()
             return
         if known < end_offset:
             self._copy(replica, leader, known, end_offset)

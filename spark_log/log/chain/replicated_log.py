@@ -146,6 +146,8 @@ class ReplicatedLog(PartitionLog):
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 latest = leader.stage_again(latest, state.leader_epoch)
                 staged.append(latest)
+            if len(state.chain) > 1:
+                self._chain.stage_ahead(state, latest, sync=self.config.flush_on_append)
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
             if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
                 self._chain.on_put(latest, info.base_offset)
