@@ -122,6 +122,7 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
+        self._create_witness()
 
     def append(self, segment: StagedSegment, base_offset: int) -> None:
         """Append the segment that this process has just put into the leader's log.
@@ -202,6 +203,8 @@ class FollowerAppender:
                     continue
                 if not is_same:
                     self.reset()
+                    if segment.name.last_offset is not None:
+                        continue  # its own rewritten segment: it ends behind the tail known here
                     raise self._diverged(segment) from None
                 is_new = False
             except UnknownOutcomeError as error:
@@ -226,7 +229,11 @@ class FollowerAppender:
 
     def _on_copied(self, segment: CopiedSegment) -> None:
         self._directory.on_log_end(segment.end_offset)
-        if not segment.name.base_offset and self._directory.witness is not None:
+        if not segment.name.base_offset:
+            self._create_witness()
+
+    def _create_witness(self) -> None:
+        if self._directory.witness is not None:
             with suppress(SparkLogError):  # then the log has none, as one of an older version
                 self._directory.witness.create(self._directory.store)
 

@@ -24,19 +24,18 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.file_names import StartMarker
-from spark_log.log.partition_directory import LogView
+from spark_log.log.chain.replica_fetcher import (
+    REPLICA_ERRORS,
+    LeaderFailedError,
+    ReplicaFetcher,
+)
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
 from spark_log.suppressed import SuppressedErrors
 
 ALL: Final = -1
 """``acks=all``: an append is acknowledged when all in-sync replicas have it."""
-
-REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
-"""What shows that a replica has failed: its root, or its files."""
 
 _MAX_CHANGES: Final = 100
 """Changes of the chain that one append follows before it gives up."""
@@ -58,14 +57,6 @@ class _Own:
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.segment.record_count
-
-
-class _LeaderFailedError(Exception):
-    """The leader's replica could not be read while another one was brought up to it."""
-
-    def __init__(self, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _FollowerFailedError(Exception):
@@ -178,8 +169,11 @@ class ReplicaChain:
             state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
-    def replicate(self) -> None:
+    def replicate(self) -> PartitionState:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -200,7 +194,7 @@ class ReplicaChain:
             except REPLICA_ERRORS as error:
                 state = self._without(state, state.leader, error, has_put=False)
             else:
-                return
+                return state
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
@@ -230,7 +224,7 @@ class ReplicaChain:
             try:
                 replica = self.replica(state, broker_id)
                 self._bring_up(replica, leader, state, broker_id, end_offset)
-            except _LeaderFailedError as failed:
+            except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
@@ -248,9 +242,9 @@ class ReplicaChain:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
+        fetcher = ReplicaFetcher(leader, replica)
         if key not in self._compared:
-            view = follower.observe()
-            self._check_is_prefix(replica, view, leader)
+            fetcher.check_is_prefix(follower.observe())
             self._compared.add(key)
             known = follower.known_end_offset
         if known is None:
@@ -260,68 +254,7 @@ class ReplicaChain:
             follower.append(own.segment, own.base_offset)
             return
         if known < end_offset:
-            self._copy(replica, leader, known, end_offset)
-
-    def _copy(self, replica: Replica, leader: Replica, offset: int, end_offset: int) -> None:
-        """Copy the segments of the leader's log from an offset on."""
-        while offset < end_offset:
-            try:
-                view = leader.files.observe()
-                if offset < view.log_start_offset:
-                    offset = self._skip_to_start(replica, view)
-                segment = view.live.segments[view.live.index_of(offset)]
-                reader = leader.files.open_listed(segment, view.observed_ms)
-                copied = CopiedSegment(
-                    segment.name,
-                    reader.end_offset,
-                    reader.append_id,
-                    reader.leader_epoch,
-                    leader.files.store.open_buffer(reader.path),
-                )
-            except NotFoundError:
-                continue  # rewritten since
-            except REPLICA_ERRORS as error:
-                raise _LeaderFailedError(error) from error
-            replica.follower.copy(copied)
-            offset = copied.end_offset
-
-    def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
-        """Begin a follower's log where the leader's log begins, and return this offset."""
-        start = leading.log_start_offset
-        base = leading.live.segments[0].name.base_offset if leading.live.segments else start
-        replica.follower.start_at(StartMarker(start, min(base, start)))
-        return start
-
-    def _check_is_prefix(self, replica: Replica, view: LogView, leader: Replica) -> None:
-        """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
-
-        The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once.
-
-        Raises:
-            DivergedReplicaError: it is not.
-            REPLICA_ERRORS: the follower failed.
-            _LeaderFailedError: the leader failed.
-        """
-        end_offset = view.log_end_offset
-        if not end_offset:
-            return
-        here = replica.leader_epoch(view)
-        try:
-            leading = leader.files.observe()
-            there = None
-            if leading.log_start_offset < end_offset <= leading.log_end_offset:
-                there = leader.leader_epoch_at(end_offset - 1, leading)
-        except REPLICA_ERRORS as error:
-            raise _LeaderFailedError(error) from error
-        is_behind_start = end_offset <= leading.log_start_offset
-        if is_behind_start or here is None or here == there:
-            return
-        raise DivergedReplicaError(
-            f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "
-            f"log has epoch {there} there, and ends at {leading.log_end_offset}",
-            offset=end_offset - 1,
-        )
+            fetcher.fetch(known, end_offset)
 
     # --- changes of the state --------------------------------------------------------------------
 

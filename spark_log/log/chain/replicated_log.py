@@ -16,7 +16,8 @@ from spark_log.log.append import (
     TransactionIndex,
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import ALL, REPLICA_ERRORS, ReplicaChain
+from spark_log.log.chain.replica_chain import ALL, ReplicaChain
+from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
@@ -162,14 +163,17 @@ class ReplicatedLog(PartitionLog):
 
         return self._chain.append(put)
 
-    def replicate(self) -> None:
-        """Bring the in-sync replicas up to the leader, as after appends with ``acks=1``.
+    def replicate(self) -> PartitionState:
+        """Bring all replicas of the chain up to the leader, as after appends with ``acks=1``.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        self._chain.replicate()
+        return self._chain.replicate()
 
     def _leader(self, state: PartitionState) -> Replica:
         if state.leader == NO_LEADER:
