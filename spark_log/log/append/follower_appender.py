@@ -124,12 +124,13 @@ class FollowerAppender:
             self._make_durable()
         self._create_witness()
 
-    def append(self, segment: StagedSegment, base_offset: int) -> None:
+    def append(self, segment: StagedSegment, base_offset: int, data: pa.Buffer) -> None:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
             segment: as it was put there.
             base_offset: its offset there; the follower's log has all offsets before it.
+            data: its file.
 
         Raises:
             DivergedReplicaError: the follower has something else at this offset.
@@ -142,7 +143,7 @@ class FollowerAppender:
             base_offset + segment.record_count,
             segment.append_id,
             segment.leader_epoch,
-            segment.staged.read_back(),
+            data,
         )
         before = self._tail
         tried_ms = self._directory.clock.monotonic_ms()
@@ -198,13 +199,11 @@ class FollowerAppender:
                 )
             except AlreadyExistsError:
                 is_same = self._is_same(segment)
-                if is_same is None:  # rewritten and deleted meanwhile
+                if is_same is None:  # rewritten meanwhile
                     self.reset()
                     continue
                 if not is_same:
                     self.reset()
-                    if segment.name.last_offset is not None:
-                        continue  # its own rewritten segment: it ends behind the tail known here
                     raise self._diverged(segment) from None
                 is_new = False
             except UnknownOutcomeError as error:
@@ -263,11 +262,15 @@ class FollowerAppender:
             raise self._diverged(segment)
 
     def _is_same(self, segment: CopiedSegment) -> bool | None:
-        """Whether the file of this name is a copy of the segment; None if there is none."""
+        """Whether the file of this name is a copy of the segment.
+
+        None if there is none any more, or if the follower has rewritten its segments by itself.
+        """
         try:
-            return self._directory.open(segment.name).append_id == segment.append_id
+            is_same = self._directory.open(segment.name).append_id == segment.append_id
         except NotFoundError:
             return None
+        return is_same if is_same or segment.name.last_offset is None else None
 
     def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
         return DivergedReplicaError(
