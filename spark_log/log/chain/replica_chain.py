@@ -111,7 +111,16 @@ class ReplicaChain:
             BrokerIdNotRegisteredError: the broker is not registered any more.
             StorageError: its root cannot be opened.
         """
-        key = broker_id, state.directory_number(broker_id)
+        return self.open_replica(broker_id, state.directory_number(broker_id))
+
+    def open_replica(self, broker_id: int, number: int) -> Replica:
+        """Return the replica in a numbered directory of a broker.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered any more.
+            StorageError: its root cannot be opened.
+        """
+        key = broker_id, number
         found = self._replicas.get(key)
         if found is None:
             found = self._replicas[key] = self._open_replica(*key)

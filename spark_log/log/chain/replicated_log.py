@@ -85,6 +85,29 @@ class ReplicatedLog(PartitionLog):
         state = self._read or self._states.current()
         return self._chain.replica(state, state.isr[-1])
 
+    @property
+    def states(self) -> PartitionStates:
+        """Where this log learns of the state of its partition."""
+        return self._states
+
+    @property
+    def read_state(self) -> PartitionState:
+        """The state by which the log was read last: its high watermark is of this state."""
+        return self._read or self._states.current()
+
+    def replica_of(self, broker_id: int, number: int) -> Replica:
+        """Return a replica of the partition, or what may become one.
+
+        Args:
+            broker_id: the broker that has it.
+            number: of its directory.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageError: its root cannot be opened.
+        """
+        return self._chain.open_replica(broker_id, number)
+
     # --- appending -------------------------------------------------------------------------------
 
     def segment_writer(
