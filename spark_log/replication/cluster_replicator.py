@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -12,6 +12,7 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.log import Throttle
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.replication.catching_up import CatchUp, Replicator
 
@@ -47,6 +48,17 @@ class ReplicatedPartition(NamedTuple):
     report: CatchUp | None
     error: str | None = None
 
+    def document(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        topic, partition, broker_id = self.replica
+        document: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker_id}
+        if self.report is not None:
+            document["in_sync"] = self.report.is_in_sync
+            document["directory"] = self.report.directory
+            document["copied_segments"] = self.report.copied_segments
+            document["copied_bytes"] = self.report.copied_bytes
+        return document | ({"error": self.error} if self.error is not None else {})
+
 
 def out_of_sync_replicas(
     image: MetadataImage,
@@ -73,6 +85,18 @@ def out_of_sync_replicas(
         for broker_id in partition.replicas
         if broker_id not in partition.isr and (ids is None or broker_id in ids)
     ]
+
+
+def replication_throttle(image: MetadataImage, bytes_per_second: float | None = None) -> Throttle:
+    """Return the throttle of a replicator.
+
+    Args:
+        image: the metadata.
+        bytes_per_second: None for ``replication.throttled.rate``.
+    """
+    if bytes_per_second is None:
+        bytes_per_second = image.cluster_config().replication_throttled_rate
+    return Throttle(bytes_per_second)
 
 
 class ClusterReplicator:

@@ -13,9 +13,11 @@ from unittest import mock
 import pytest
 
 from spark_log import Producer
+from spark_log.clock import ManualClock
 from spark_log.errors import LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.metadata import Cluster
+from spark_log.producer import RecordFuture
 from spark_log.replication import (
     ClusterReplicator,
     Replicator,
@@ -25,6 +27,14 @@ from spark_log.replication import (
 from spark_log.storage.local import LocalStore
 from tests.record.samples import numbered
 from tests.replication.support import Disks, values_of
+
+
+class SleepingClock(ManualClock):
+    """A clock that sleeping moves."""
+
+    def sleep_ms(self, duration_ms):
+        self.advance_ms(duration_ms)
+
 
 NUMBERS = [b"%d" % number for number in range(60)]
 
@@ -41,7 +51,7 @@ class TestComesBack:
     def test_after_an_absence_in_which_a_producer_wrote_on(self, disks):
         disks.create()
         with Producer(disks.root) as producer:
-            futures = []
+            futures: list[RecordFuture] = []
 
             def write(count):
                 for value in itertools.islice(NUMBERS, len(futures), len(futures) + count):
@@ -157,17 +167,9 @@ class TestComesBack:
         disks.create()
         disks.send(*NUMBERS[:10])
         disks.wipe(2)
-        pauses = []
-
-        class Clock:
-            def monotonic_ms(self):
-                return 0.0
-
-            def sleep_ms(self, pause_ms):
-                pauses.append(pause_ms)
-
-        report = catch_up(disks, 2, on_progress=Throttle(1000, Clock()))
-        assert pauses[-1] == pytest.approx(report.copied_bytes)
+        clock = SleepingClock()
+        report = catch_up(disks, 2, on_progress=Throttle(1000, clock))
+        assert clock.monotonic_ms() == pytest.approx(report.copied_bytes)
 
 
 class TestDiverged:

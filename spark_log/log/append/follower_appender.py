@@ -7,7 +7,6 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -233,7 +232,8 @@ class FollowerAppender:
 
     def _create_witness(self) -> None:
         if self._directory.witness is not None:
-            with suppress(SparkLogError):  # then the log has none, as one of an older version
+            suppressed, path = self._directory.suppressed, self._directory.path
+            with suppressed.suppress("witness", path, SparkLogError):
                 self._directory.witness.create(self._directory.store)
 
     def _is_last_gone(self, tail: LogTail) -> bool:
