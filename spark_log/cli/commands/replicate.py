@@ -59,10 +59,10 @@ def replicate(
 ) -> None:
     """Bring replicas that are not in sync back.
 
-    They are copied, and enter the in-sync replicas. Without topics, those of all topics. Other processes may write, read and replicate at the same
-    time, and replicating may be stopped at any time: the next run continues. A replica with records
-    that were never acknowledged comes back in a new directory. Exit status: 0 all are in sync, 1 a
-    replica did not come back.
+    They are copied, and enter the in-sync replicas. Without topics, those of all topics. Other
+    processes may write, read and replicate at the same time, and replicating may be stopped at any
+    time: the next run continues. A replica with records that were never acknowledged comes back in
+    a new directory. Exit status: 0 all are in sync, 1 a replica did not come back.
     """
     if throttle is not None and throttle <= 0:
         raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -25,6 +26,7 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
+from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
@@ -34,6 +36,7 @@ from spark_log.log.chain.replica_fetcher import (
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
+from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
 _MAX_CHANGES: Final = 100
@@ -84,6 +87,7 @@ class ReplicaChain:
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         suppressed: SuppressedErrors,
@@ -93,16 +97,20 @@ class ReplicaChain:
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id: another one if the broker was registered
+                again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
         """
         self.states = states
         self._open_replica = open_replica
+        self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
+        self._ahead = StagedAhead()
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -122,7 +130,7 @@ class ReplicaChain:
         """
         key = broker_id, number
         found = self._replicas.get(key)
-        if found is None:
+        if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
         return found
 
@@ -231,6 +239,20 @@ class ReplicaChain:
                 return state
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
+    def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
+        """Begin to write a segment to the roots of the followers, while the leader gets it.
+
+        Args:
+            state: of the partition.
+            segment: that will be put into the leader's log now.
+            sync: whether to make it durable.
+        """
+        self._ahead.discard()
+        for broker_id in state.chain[1:]:
+            with suppress(SparkLogError):  # the put will tell
+                replica = self.replica(state, broker_id)
+                self._ahead.begin(broker_id, replica, segment.staged.read_back(), sync=sync)
+
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
         """Remember the segment that was just put into the leader's log, to be copied from memory.
 
@@ -242,6 +264,7 @@ class ReplicaChain:
 
     def forget_put(self) -> None:
         """Forget that segment: it is not needed any more."""
+        self._ahead.discard()
         self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
@@ -251,6 +274,8 @@ class ReplicaChain:
             UnknownTopicOrPartitionError: the topic was deleted.
             StorageError: the metadata cannot be changed.
         """
+        if state.chain == (broker_id,):
+            return False
         newer = self.states.leave(state, (broker_id,))
         if newer.leader_epoch == state.leader_epoch:
             return False
@@ -300,7 +325,12 @@ class ReplicaChain:
             known = follower.observe().log_end_offset
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
-            follower.append(own.segment, own.base_offset, own.data)
+            staged = self._ahead.take(broker_id)
+            try:
+                follower.append(own.segment, own.base_offset, staged or own.data)
+            finally:
+                if staged is not None:
+                    staged.discard()
             return
         if known < end_offset:
             fetcher.fetch(known, end_offset)
@@ -340,6 +370,8 @@ class ReplicaChain:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
             SparkLogError: the replica is the last one, so the error stands.
         """
+        if state.chain == (broker_id,):
+            raise error  # nobody is left who could go on
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import pyarrow as pa
+
 from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError, StorageError
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.file_names import StartMarker
@@ -115,14 +117,15 @@ class ReplicaFetcher:
             if offset < view.log_start_offset:
                 start = view.log_start_offset
                 offset = self._skip_to(offset, view)
-            copied = self._read(offset, view)
-            if copied is None:
+            found = self._read(offset, view)
+            if found is None:
                 view = None
                 continue
+            copied, data = found
             self._follower.follower.copy(copied)
             offset = copied.end_offset
-            self._leader.files.store.release_memory(copied.data)
-            self._on_progress(copied.data.size)
+            self._leader.files.store.release_memory(data)
+            self._on_progress(data.size)
         if start:
             move_replica_start(self._follower, min(start, offset))
         return offset
@@ -133,8 +136,11 @@ class ReplicaFetcher:
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error
 
-    def _read(self, offset: int, view: LogView) -> CopiedSegment | None:
-        """Return the leader's segment with an offset; None if it may have been rewritten since."""
+    def _read(self, offset: int, view: LogView) -> tuple[CopiedSegment, pa.Buffer] | None:
+        """Return the leader's segment with an offset, and its file.
+
+        None is returned if it may have been rewritten since it was listed.
+        """
         files = self._leader.files
         segment = view.live.segments[max(0, view.live.index_of(offset))]
         try:
@@ -147,7 +153,7 @@ class ReplicaFetcher:
             return None
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error
-        return None if files.is_outdated(view.observed_ms) else copied
+        return None if files.is_outdated(view.observed_ms) else (copied, data)
 
     def _skip_to(self, offset: int, view: LogView) -> int:
         """Begin the follower's log at the first segment of the leader's log, if it ends before it.

@@ -31,6 +31,7 @@ from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary
+from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _LOOK_MS: Final = 500
@@ -51,6 +52,7 @@ class ReplicatedLog(PartitionLog):
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         config: TopicConfig,
@@ -62,6 +64,7 @@ class ReplicatedLog(PartitionLog):
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id.
             name: directory of the partition, relative to a root, for messages.
             config: the topic's settings.
             clock: its monotonic time decides how long a listing is valid.
@@ -72,7 +75,7 @@ class ReplicatedLog(PartitionLog):
         self.config = config
         self.clock = clock
         self._states = states
-        self._chain = ReplicaChain(states, open_replica, name=name, suppressed=suppressed)
+        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
         self._read: PartitionState | None = None
         self._looked_ms = 0.0
 
@@ -167,6 +170,8 @@ class ReplicatedLog(PartitionLog):
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 latest = leader.stage_again(latest, state.leader_epoch)
                 staged.append(latest)
+            if len(state.chain) > 1:
+                self._chain.stage_ahead(state, latest, sync=self.config.flush_on_append)
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
             if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
                 self._chain.on_put(latest, info.base_offset)
