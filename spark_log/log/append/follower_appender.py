@@ -7,7 +7,6 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -122,6 +121,7 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
+        self._create_witness()
 
     def append(
         self, segment: StagedSegment, base_offset: int, data: pa.Buffer | StagedFile
@@ -200,7 +200,7 @@ class FollowerAppender:
                 )
             except AlreadyExistsError:
                 is_same = self._is_same(segment)
-                if is_same is None:  # rewritten and deleted meanwhile
+                if is_same is None:  # rewritten meanwhile
                     self.reset()
                     continue
                 if not is_same:
@@ -229,8 +229,13 @@ class FollowerAppender:
 
     def _on_copied(self, segment: CopiedSegment) -> None:
         self._directory.on_log_end(segment.end_offset)
-        if not segment.name.base_offset and self._directory.witness is not None:
-            with suppress(SparkLogError):  # then the log has none, as one of an older version
+        if not segment.name.base_offset:
+            self._create_witness()
+
+    def _create_witness(self) -> None:
+        if self._directory.witness is not None:
+            suppressed, path = self._directory.suppressed, self._directory.path
+            with suppressed.suppress("witness", path, SparkLogError):
                 self._directory.witness.create(self._directory.store)
 
     def _is_last_gone(self, tail: LogTail) -> bool:
@@ -259,11 +264,15 @@ class FollowerAppender:
             raise self._diverged(segment)
 
     def _is_same(self, segment: CopiedSegment) -> bool | None:
-        """Whether the file of this name is a copy of the segment; None if there is none."""
+        """Whether the file of this name is a copy of the segment.
+
+        None if there is none any more, or if the follower has rewritten its segments by itself.
+        """
         try:
-            return self._directory.open(segment.name).append_id == segment.append_id
+            is_same = self._directory.open(segment.name).append_id == segment.append_id
         except NotFoundError:
             return None
+        return is_same if is_same or segment.name.last_offset is None else None
 
     def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
         return DivergedReplicaError(

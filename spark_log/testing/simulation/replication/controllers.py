@@ -91,79 +91,9 @@ class Controller:
                 self._world.scheduler.note(f"unfences {broker.broker_id}")
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
-        """Bring a replica back: copy, join, bring the barrier through, and complete."""
-        state = opened.states.refresh()
-        if state.leader < 0 or broker in state.isr:
-            return
-        metadata, note = opened.cluster.metadata, self._world.scheduler.note
-        if broker not in state.joining:
-            number = self._copy(opened, state, broker)
-            metadata.commit(
-                partial(
-                    begin_joining,
-                    topic_id=TOPIC_ID,
-                    partition=0,
-                    broker_id=broker,
-                    leader_epoch=state.leader_epoch,
-                    directory=number,
-                )
-            )
-            note(f"{broker} joins: {opened.states.current()}")
-        state = opened.states.refresh()
-        if broker not in state.joining:
-            return
-        self._bring_barrier_through(opened.log)
-        metadata.commit(
-            partial(
-                complete_joining,
-                topic_id=TOPIC_ID,
-                partition=0,
-                broker_id=broker,
-                leader_epoch=state.leader_epoch,
-            )
-        )
-        note(f"{broker} has joined: {opened.states.current()}")
-
-    def _bring_barrier_through(self, log: ReplicatedLog) -> None:
-        log.replicate()
-
-    def _copy(self, opened: OpenPartition, state: PartitionState, broker: int) -> int:
-        """Copy the leader's log; return the number of the directory that has it now."""
-        number = state.directory_number(broker)
-        while True:
-            try:
-                self._copy_to(opened, state, broker, number)
-                return number
-            except (DivergedReplicaError, CorruptRecordError, LogTruncatedError) as error:
-                self._world.scheduler.note(f"{broker} gets directory {number + 1}: {error}")
-                number += 1
-
-    def _copy_to(
-        self, opened: OpenPartition, state: PartitionState, broker: int, number: int
-    ) -> None:
-        leader = opened.replica(state.leader, state.directory_number(state.leader))
-        follower = opened.replica(broker, number)
-        replicas = {state.leader: leader, broker: follower}
-        chain = ReplicaChain(
-            FixedState(state),
-            lambda broker_id, _: replicas[broker_id],
-            name="copy",
-            suppressed=SuppressedErrors(),
-        )
-        end = self._copied_end(opened, leader)
-        try:
-            chain._bring_up(follower, leader, state, broker, end, is_next=False)  # noqa: SLF001
-        except _LeaderFailedError as error:
-            raise StorageError(str(error)) from error
-
-
-    def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:
-        """Return up to which offset a replica outside of the chain may have the log.
-
-        Readers that do not know yet that it has left may read it. So it gets only what all in-sync
-        replicas have.
-        """
-        return opened.log.log_end_offset()
+        """Do the work of the replicate job for one replica."""
+        done = Replicator(opened.cluster, opened.topic, 0, broker).catch_up()
+        self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 
 class Outages:
