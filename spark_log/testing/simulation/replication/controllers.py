@@ -7,20 +7,14 @@ from functools import partial
 from spark_log.errors import (
     ClockSkewError,
     CorruptRecordError,
-    LogTruncatedError,
     ReplicationError,
     SparkLogError,
     StorageError,
 )
-from spark_log.log import PartitionCleaner, PartitionState, Replica, ReplicatedLog
-from spark_log.log.append import DivergedReplicaError
-from spark_log.log.chain import FixedState, ReplicaChain
-from spark_log.log.chain.replica_chain import _LeaderFailedError
+from spark_log.log import DivergedReplicaError, PartitionCleaner
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.brokers import fence_broker_records
-from spark_log.metadata.partitions import begin_joining, complete_joining
-from spark_log.suppressed import SuppressedErrors
-from spark_log.testing.simulation.replication.true_replicas import TOPIC_ID
+from spark_log.replication import Replicator
 from spark_log.testing.simulation.replication.world import OpenPartition, ReplicationWorld
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
@@ -182,7 +176,7 @@ class Outages:
 
 
 class ReplicaCleaner:
-    """Does the work of the clean job on the replicas, each by itself."""
+    """Does the work of the clean job on the replica that readers read."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -194,14 +188,12 @@ class ReplicaCleaner:
         opened = OpenPartition(world)
         while not world.is_ending:
             world.rest(world.profile.round_ms)
-            broker = world.scheduler.random.choice(world.brokers)
             try:
-                log = opened.cluster.replica_log(opened.topic, 0, broker)
                 PartitionCleaner(
-                    log,
+                    opened.log,
                     fan_in=world.profile.faults.fan_in,
                     max_clock_skew_ms=world.clock.max_skew_ms,
                 ).clean()
-                world.scheduler.note(f"cleans broker {broker}")
+                world.scheduler.note("has cleaned")
             except (ClockSkewError, *_FAILURES) as error:
-                world.scheduler.note(f"cleaning {broker}: {type(error).__name__}: {error}")
+                world.scheduler.note(f"cleaning: {type(error).__name__}: {error}")
