@@ -27,6 +27,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.chain.ahead import StagedAhead
+from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
@@ -301,6 +302,9 @@ class ReplicaChain:
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
+                if isinstance(error, DivergedReplicaError) and error.is_ahead:
+                    if broker_id in state.isr:
+                        raise  # the leader has lost what it had
                 raise _FollowerFailedError(broker_id, error) from error
         if state.is_replicated:  # all have it: now it may be merged
             for broker_id in state.chain:
@@ -319,12 +323,9 @@ class ReplicaChain:
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
         fetcher = ReplicaFetcher(leader, replica)
-        if key not in self._compared:
-            fetcher.check_is_prefix(follower.observe())
-            self._compared.add(key)
-            known = follower.known_end_offset
-        if known is None:
+        if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
+            self._compared.add(key)
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)

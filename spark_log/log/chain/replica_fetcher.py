@@ -55,6 +55,7 @@ class ReplicaFetcher:
         self._leader = leader
         self._follower = follower
         self._on_progress = on_progress
+        follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
@@ -88,6 +89,7 @@ class ReplicaFetcher:
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
             f"leader's log has epoch {there} there, and ends at {leading.log_end_offset}",
             offset=end_offset - 1,
+            is_ahead=end_offset > leading.log_end_offset,
         )
 
     def fetch(self, offset: int, end_offset: int) -> int:
