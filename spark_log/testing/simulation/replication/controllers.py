@@ -69,9 +69,7 @@ class Controller:
         return set(state.isr) == set(state.replicas) and not state.joining
 
     def _fence(self, opened: OpenPartition, broker: int) -> None:
-        opened.cluster.metadata.commit(
-            partial(fence_broker_records, broker_id=broker, fenced=True)
-        )
+        opened.cluster.metadata.commit(partial(fence_broker_records, broker_id=broker, fenced=True))
         self._world.scheduler.note(f"fences {broker}: {opened.states.current()}")
 
     def _unfence(self, opened: OpenPartition) -> None:

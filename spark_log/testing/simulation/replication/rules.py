@@ -17,7 +17,6 @@ from spark_log.log import (
     ReplicatedLog,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.follower_appender import FollowerAppender
 from spark_log.log.chain import ReplicaChain, replica_chain
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata.image import MetadataImage
@@ -65,9 +64,7 @@ _shipped_replicate = ReplicaChain._replicate
 _shipped_elect = PartitionChangeBuilder._elect
 
 
-def _elects_the_last(
-    self: PartitionChangeBuilder, *what: Any
-) -> tuple[tuple[int, ...], bool]:
+def _elects_the_last(self: PartitionChangeBuilder, *what: Any) -> tuple[tuple[int, ...], bool]:
     isr, is_clean = _shipped_elect(self, *what)
     is_elected = bool(isr) and isr[0] != self.partition.leader
     return (isr[::-1] if is_elected else isr), is_clean
@@ -78,8 +75,9 @@ def _keeps_all_in_sync(
 ) -> tuple[tuple[int, ...], bool]:
     """Put those before the new leader behind it, as if they were prefixes of its log."""
     isr, is_clean = _shipped_elect(self, target, election)
-    before = tuple(each for each in target.isr if each not in isr)
-    return (isr + before if isr else isr), is_clean
+    present = self.partition.isr
+    before = present[: present.index(isr[0])] if isr and isr[0] in present else ()
+    return isr + before, is_clean
 
 
 def _puts_on_the_last_first(self: ReplicaChain, state: PartitionState, end_offset: int) -> None:
@@ -96,7 +94,6 @@ _shipped_copy = Replicator._copy
 
 def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
-    before = follower.follower.check
     _shipped_fetcher(self, leader, follower, *how)
     compared = follower.__dict__.setdefault("compared", set())
 
@@ -105,7 +102,6 @@ def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *ho
             _shipped_prefix(self, view)
             compared.add(leader.files.url)
 
-    del before
     follower.follower.check = check
 
 
@@ -170,9 +166,6 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-_shipped_replica = ReplicatedLog._replica.fget
-_shipped_leave_out = ReplicaChain.leave_out
 
 
 def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
