@@ -26,8 +26,8 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
