@@ -222,6 +222,19 @@ class Cluster:
         """
         return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
+    def check_broker(self, broker_id: int) -> None:
+        """Check that the root of a broker is there now, and is that of its registration.
+
+        `broker_store` checks a root once. A path may lose its file system later, and then looks
+        like an empty root.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
+        self._broker_stores.check(broker_id)
+
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
         """Return the store at a root that a broker may get, with the broker's storage options.
 
@@ -234,7 +247,7 @@ class Cluster:
         """
         return self._broker_stores.unchecked(broker_id, root)
 
-    def partition_log(self, topic: TopicImage, partition: int) -> PartitionLog:
+    def partition_log(self, topic: TopicImage, partition: int) -> ReplicatedLog:
         """Return the log of a partition, with all of its replicas.
 
         Raises:
