@@ -23,7 +23,7 @@ from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
 from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.metadata import check_clock, finish_deletions
+from spark_log.metadata import check_clock, finish_deletions, remove_stray_replicas
 from spark_log.types import TopicPartition
 
 _FAILED = 1
@@ -121,6 +121,7 @@ def main(
         with spark_progress(spark, "Cleaning"):
             results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
+    strays = [] if topics else list(remove_stray_replicas(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
@@ -129,10 +130,15 @@ def main(
     failed |= {
         f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
     }
+    failed |= {f"broker {each.broker_id}": str(each.error) for each in strays if each.error}
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
-    report.add(deleted_topics=len(deleted), transactional_ids=len(ended))
+    report.add(
+        deleted_topics=len(deleted),
+        stray_replicas=sum(bool(each.files) for each in strays),
+        transactional_ids=len(ended),
+    )
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)

@@ -16,6 +16,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LogView
 from spark_log.metadata import (
+    ROOT_BROKER_ID,
     Cluster,
     MetadataImage,
     MetadataRecord,
@@ -28,7 +29,7 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, Store, with_reserve
+from spark_log.storage import Deadline, LimitedCall, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,
@@ -173,7 +174,7 @@ class TopicOperations(ClusterAccess):
         """
         began_ms = SYSTEM_CLOCK.monotonic_ms()
         cluster, topics = self._delete_from_metadata(names, timeout_ms=timeout_ms)
-        self._remove_data(cluster.store, topics, began_ms, timeout_ms)
+        self._remove_data(cluster, topics, began_ms, timeout_ms)
         cluster.keep_reserve()
 
     @limited
@@ -199,19 +200,20 @@ class TopicOperations(ClusterAccess):
 
     def _remove_data(
         self,
-        store: Store,
+        cluster: Cluster,
         topics: Collection[TopicImage],
         began_ms: float,
         timeout_ms: float | None,
     ) -> None:
         """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
-        if store.is_mapped:
-            remove_data(store, topics)
+        is_on_root = all(topic.brokers <= {ROOT_BROKER_ID} for topic in topics)
+        if cluster.store.is_mapped and is_on_root:
+            remove_data(cluster, topics)
             return
         limit_ms, setting = self._limit(timeout_ms)
         left_ms = began_ms + limit_ms - SYSTEM_CLOCK.monotonic_ms()
         deadline = Deadline("removing deleted topics", setting, max(0.0, left_ms))
-        removal = LimitedCall(lambda: remove_data(store, topics), deadline)
+        removal = LimitedCall(lambda: remove_data(cluster, topics), deadline)
         if removal.wait(deadline.left_s()):
             removal.result()
         else:

@@ -6,6 +6,7 @@ from .cluster import open_cluster as open_cluster
 from .cluster_cleaner import CleanedPartition as CleanedPartition
 from .cluster_cleaner import ClusterCleaner as ClusterCleaner
 from .cluster_cleaner import check_clock as check_clock
+from .cluster_cleaner import clean_replicas as clean_replicas
 from .cluster_verifier import ClusterVerifier as ClusterVerifier
 from .configs import CONFIG_KINDS as CONFIG_KINDS
 from .configs import ConfigKind as ConfigKind
@@ -38,6 +39,10 @@ from .records import PartitionRecord as PartitionRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
+from .stray_replicas import STRAY_REPLICAS as STRAY_REPLICAS
+from .stray_replicas import StrayReplica as StrayReplica
+from .stray_replicas import next_directory_number as next_directory_number
+from .stray_replicas import remove_stray_replicas as remove_stray_replicas
 from .topic_image import TopicImage as TopicImage
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic

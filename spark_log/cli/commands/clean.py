@@ -24,7 +24,7 @@ from spark_log.cli.topic_options import Topics
 from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
-from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic
+from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.printable import printable
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
 
@@ -95,6 +95,7 @@ def clean(
 ) -> None:
     """Apply retention, merge segments and compact topics.
 
+    Each replica is cleaned by itself, up to the high watermark.
     Files that are no longer needed are deleted. With --all-topics, transactions without a change
     for their timeout are aborted, decided ones are finished, and old transactional ids are
     forgotten. Other processes may write, read and clean at the same time, and cleaning may be
@@ -131,8 +132,9 @@ def clean(
         _print_done(cleaned)
     for each in cleaned.partitions:
         if each.report is not None and each.report.future_us is not None:
-            print_note(f"{each.partition}: {_future(each.report)}")
-    failures = [f"{each.partition}: {each.error}" for each in cleaned.partitions if each.error]
+            print_note(f"{_where(each)}: {_future(each.report)}")
+    failures = [f"{_where(each)}: {each.error}" for each in cleaned.partitions if each.error]
+    failures += [f"broker {each.broker_id}: {each.error}" for each in cleaned.strays if each.error]
     failures += [
         f"transactional id {printable(each.transactional_id)}: {each.error}"
         for each in cleaned.transactional_ids
@@ -152,6 +154,7 @@ class _Cleaned:
 
     partitions: list[CleanedPartition] = field(default_factory=list)
     topics: list[DeletedTopic] = field(default_factory=list)
+    strays: list[StrayReplica] = field(default_factory=list)
     transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
     skew: ClockSkewError | None = None
 
@@ -165,19 +168,26 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
                 cleaned.transactional_ids.append(ended)
             for each in cleaner.clean():
                 cleaned.partitions.append(each)
-                show(len(cleaned.partitions))
+                show(len({each.partition for each in cleaned.partitions}))
             cleaned.topics += cleaner.deleted_topics()
+            cleaned.strays += cleaner.stray_replicas()
         except ClockSkewError as error:
             cleaned.skew = error
     return cleaned
 
 
 def _print_done(cleaned: _Cleaned) -> None:
-    rows = [_row(each) for each in cleaned.partitions if each.report is not None]
-    print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
+    has_brokers = any(each.broker_id for each in cleaned.partitions)
+    rows = [_row(each, has_brokers) for each in cleaned.partitions if each.report is not None]
+    brokers = ["Broker"] if has_brokers else []
+    print_table(["Topic", "Partition", *brokers, *_COLUMNS.values()], rows)
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
         print_text(f"Deleted topic {left.directory}: {size}")
+    for stray in cleaned.strays:
+        if stray.files:
+            size = f"{counted(stray.files, 'file')}, {counted(stray.size_bytes, 'byte')}"
+            print_text(f"Stray replica {stray.directory} on broker {stray.broker_id}: {size}")
     for ended in cleaned.transactional_ids:
         if ended.error is None:
             print_text(f"{_ENDED[ended.action]} {printable(ended.transactional_id)}")
@@ -189,6 +199,16 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
         "deleted_topics": [
             {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
             for left in cleaned.topics
+        ],
+        "stray_replicas": [
+            {
+                "broker_id": stray.broker_id,
+                "path": stray.directory,
+                "files": stray.files,
+                "size_bytes": stray.size_bytes,
+                **({"error": str(stray.error)} if stray.error else {}),
+            }
+            for stray in cleaned.strays
         ],
         "transactional_ids": [
             {
@@ -203,7 +223,11 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
 
 
 def _document(cleaned: CleanedPartition) -> dict[str, object]:
-    key = {"topic": cleaned.partition.topic, "partition": cleaned.partition.partition}
+    key = {
+        "topic": cleaned.partition.topic,
+        "partition": cleaned.partition.partition,
+        "broker_id": cleaned.broker_id,
+    }
     if cleaned.report is None:
         return {**key, "error": str(cleaned.error)}
     report = cleaned.report
@@ -218,9 +242,15 @@ def _document(cleaned: CleanedPartition) -> dict[str, object]:
     }
 
 
-def _row(cleaned: CleanedPartition) -> list[object]:
+def _row(cleaned: CleanedPartition, has_brokers: bool) -> list[object]:
     figures = [getattr(cleaned.report, name) for name in _COLUMNS]
-    return [cleaned.partition.topic, cleaned.partition.partition, *figures]
+    brokers = [cleaned.broker_id] if has_brokers else []
+    return [cleaned.partition.topic, cleaned.partition.partition, *brokers, *figures]
+
+
+def _where(cleaned: CleanedPartition) -> str:
+    is_told = not cleaned.broker_id
+    return str(cleaned.partition) + ("" if is_told else f" on broker {cleaned.broker_id}")
 
 
 def _future(report: CleanReport) -> str:

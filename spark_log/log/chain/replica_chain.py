@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from spark_log.errors import (
@@ -27,9 +28,11 @@ from spark_log.errors import (
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.file_names import StartMarker
+from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
+from spark_log.storage import with_reserve
 from spark_log.suppressed import SuppressedErrors
 
 ALL: Final = -1
@@ -216,6 +219,71 @@ class ReplicaChain:
         """Forget that segment, whose staged file is deleted now."""
         self._own = None
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def move_start(self, offset: int) -> int:
+        """Move the log start offset of all in-sync replicas, the leader first.
+
+        A replica that comes back later gets the leader's start before the barrier of its epoch.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: as before; or the start was moved nowhere.
+        """
+        state = self._available(self.states.current(), 1)
+        for _ in range(_MAX_CHANGES):
+            newer, starts = state, []
+            for broker_id in state.isr:
+                try:
+                    replica = self.replica(state, broker_id)
+                    move = partial(move_replica_start, replica, offset)
+                    starts.append(with_reserve(replica.files.store, move))
+                except REPLICA_ERRORS as error:
+                    newer = self._without(state, broker_id, error, has_put=bool(starts))
+                    break
+            if newer is state:
+                newer = self.states.refresh()
+                if newer.leader_epoch == state.leader_epoch:
+                    return min(starts)
+            state = self._available(newer, 1)
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    # --- what a replica has of the log -----------------------------------------------------------
+
+    def committed_end(self, state: PartitionState, broker_id: int, last: Replica) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
+
+        Args:
+            state: has the replica.
+            broker_id: of the replica, which is not in sync.
+            last: the last in-sync replica.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            REPLICA_ERRORS: one of the two replicas cannot be read.
+        """
+        committed = last.files.observe()
+        replica = self.replica(state, broker_id)
+        view = replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        here = replica.leader_epoch_at(end_offset - 1, view)
+        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+
     # --- one state -------------------------------------------------------------------------------
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -250,7 +318,7 @@ class ReplicaChain:
         known = follower.known_end_offset
         if key not in self._compared:
             view = follower.observe()
-            self._check_is_prefix(replica, view, leader)
+            self._compare(replica, view, leader)
             self._compared.add(key)
             known = follower.known_end_offset
         if known is None:
@@ -292,8 +360,11 @@ class ReplicaChain:
         replica.follower.start_at(StartMarker(start, min(base, start)))
         return start
 
-    def _check_is_prefix(self, replica: Replica, view: LogView, leader: Replica) -> None:
+    def _compare(self, replica: Replica, view: LogView, leader: Replica) -> None:
         """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
+
+        Its start is moved to the leader's, if records were deleted while it was not in sync: this
+        is done in each epoch before its barrier, so that deleted records do not come back.
 
         The batch before its end must have the leader epoch that it has in the leader's log: within
         one leader epoch each offset was given once.
@@ -316,6 +387,8 @@ class ReplicaChain:
             raise _LeaderFailedError(error) from error
         is_behind_start = end_offset <= leading.log_start_offset
         if is_behind_start or here is None or here == there:
+            if view.log_start_offset < leading.log_start_offset <= end_offset:
+                move_replica_start(replica, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.errors import StorageError
+from spark_log.errors import BrokerIdNotRegisteredError, StorageError
 from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.stray_replicas import STRAY_REPLICAS
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
 
@@ -54,18 +56,18 @@ def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
         store.put(f"{DELETION_MARKERS}/{topic.directory}", b"")
 
 
-def remove_data(store: Store, topics: Iterable[TopicImage]) -> None:
+def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
     """Remove the data of deleted topics; after a failure a cleaner removes the rest."""
     for topic in topics:
-        try:
-            store.delete_directory(topic.directory)
-            delete_witnesses(store, topic.directory)
-        except StorageError as error:
-            _log.warning(
-                "%s: not all files were removed; a cleaner will remove the rest: %s",
-                topic.directory,
-                error,
-            )
+        for broker_id in sorted({ROOT_BROKER_ID, *topic.brokers}):
+            try:
+                _delete(cluster.broker_store(broker_id), topic.directory)
+            except (StorageError, BrokerIdNotRegisteredError) as error:
+                _log.warning(
+                    "%s: not all files were removed; a cleaner will remove the rest: %s",
+                    topic.directory,
+                    error,
+                )
 
 
 def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[DeletedTopic]:
@@ -93,11 +95,13 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
     for marker in markers:
         if marker.name in known:
             continue  # its deletion was never appended to the metadata log
-        files = list(_files_of(store, marker.name))
+        stores = list(_reachable_stores(cluster, image))
+        files = [file for each in stores for file in _files_of(each, marker.name)]
         if not dry_run:
-            store.delete_directory(marker.name)
-            delete_witnesses(store, marker.name)
-            if now_us - marker.modified_us > _KEPT_US:
+            for each in stores:
+                _delete(each, marker.name)
+            is_complete = len(stores) == len(list(image.brokers()))
+            if is_complete and now_us - marker.modified_us > _KEPT_US:
                 store.delete(marker.path)
         if files:
             size_bytes = sum(file.size_bytes for file in files)
@@ -106,6 +110,23 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
         for file in store.list_hidden(DELETION_MARKERS):  # left by a cleaner that died
             if now_us - file.modified_us > ABANDONED_US:
                 store.delete(file.path)
+
+
+def _reachable_stores(cluster: Cluster, image: MetadataImage) -> Iterator[Store]:
+    for broker in image.brokers():
+        with cluster.suppressed.suppress(
+            "deletion of topics",
+            f"broker {broker.broker_id}",
+            StorageError,
+            BrokerIdNotRegisteredError,
+        ):
+            yield cluster.broker_store(broker.broker_id)
+
+
+def _delete(store: Store, directory: str) -> None:
+    store.delete_directory(directory)
+    store.delete_directory(f"{STRAY_REPLICAS}/{directory}")
+    delete_witnesses(store, directory)
 
 
 def _files_of(store: Store, directory: str) -> Iterator[FileInfo]:
