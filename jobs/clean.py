@@ -130,15 +130,11 @@ def main(
     failed |= {
         f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
     }
-    failed |= {f"broker {each.broker_id}": str(each.error) for each in strays if each.error}
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
-    report.add(
-        deleted_topics=len(deleted),
-        stray_replicas=sum(bool(each.files) for each in strays),
-        transactional_ids=len(ended),
-    )
+    report.add(deleted_topics=len(deleted), stray_replicas=len(strays))
+    report.add(transactional_ids=len(ended))
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)

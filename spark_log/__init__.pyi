@@ -95,6 +95,7 @@ from .types import OffsetAndMetadata as OffsetAndMetadata
 from .types import OffsetAndTimestamp as OffsetAndTimestamp
 from .types import OffsetSpec as OffsetSpec
 from .types import OffsetTimestamp as OffsetTimestamp
+from .types import PartitionReassignment as PartitionReassignment
 from .types import RecordMetadata as RecordMetadata
 from .types import ReplicaInfo as ReplicaInfo
 from .types import TopicDescription as TopicDescription

@@ -153,7 +153,26 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition of a described topic: its replicas, offsets and size."""
+    """One partition of a described topic: its replicas, offsets and size.
+
+    Attributes:
+        partition: its number.
+        leader: the broker that leads it; -1 if none can.
+        replicas: the brokers that have a replica, the preferred leader first.
+        isr: the in-sync replicas in the order of the chain, the leader first.
+        log_start_offset: the first offset that can be read; -1 if it is not known.
+        log_end_offset: the offset after the last record that all in-sync replicas have; -1 if it is
+            not known.
+        size_bytes: size of the segments of one replica; -1 if it is not known.
+        segments: their number; -1 if it is not known.
+        leader_epoch: number of changes of the leader and of the in-sync replicas.
+        eligible_leader_replicas: replicas out of sync that may lead without a loss (KIP-966).
+        last_known_elr: the last leader of a partition that has none.
+        offline_replicas: replicas on brokers that are fenced.
+        adding_replicas: replicas that a reassignment adds.
+        removing_replicas: replicas that a reassignment removes.
+        min_insync_replicas: how many in-sync replicas an append with ``acks=all`` needs.
+    """
 
     partition: int
     leader: int
@@ -163,6 +182,33 @@ class PartitionDescription:
     log_end_offset: int
     size_bytes: int
     segments: int
+    leader_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    min_insync_replicas: int = 1
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether replicas are out of sync, besides those that a reassignment adds."""
+        return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether no append with ``acks=all`` is accepted."""
+        return self.leader == -1 or len(self.isr) < self.min_insync_replicas
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether the next replica that leaves stops appends with ``acks=all``."""
+        return len(self.isr) == self.min_insync_replicas
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether there is no leader, or it is on a broker that is fenced."""
+        return self.leader == -1 or self.leader in self.offline_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +219,21 @@ class TopicDescription:
     topic_id: str
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment of a partition that is in progress (KIP-455).
+
+    Attributes:
+        replicas: all present replicas: the target, then those that will be removed.
+        adding_replicas: those that were not replicas before.
+        removing_replicas: those that will be removed.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
 
 
 class ElectionType(IntEnum):
@@ -426,11 +487,13 @@ class LogDirDescription:
         broker: the broker's id.
         log_dir: path or URL of the root.
         replicas: its replicas, ordered by topic and partition.
+        error: why the root cannot be read; None if it can.
     """
 
     broker: int
     log_dir: str
     replicas: tuple[ReplicaInfo, ...]
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

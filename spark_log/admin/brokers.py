@@ -55,6 +55,8 @@ class BrokerOperations(ClusterAccess):
     ) -> BrokerDescription:
         """Register a storage root as a broker of the cluster.
 
+        Creates the cluster's root too if it does not exist.
+
         The root gets a ``meta.properties``, and then the metadata log gets a record. After a
         failure between the two, register it again. Existing partitions stay where they are. After
         the data of a broker was lost, fence it, and register it again with an empty root.
@@ -79,7 +81,7 @@ class BrokerOperations(ClusterAccess):
             UnknownOutcomeError: it is not known whether the broker was registered.
             StorageError: a root cannot be reached.
         """
-        cluster = self._cluster()
+        cluster = self._cluster(create=True)
         register_broker(cluster, broker_id, log_dir, rack=rack)
         return _describe(cluster, broker_id)
 

@@ -12,7 +12,6 @@ from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
-from .chain import ALL as ALL
 from .chain import NO_LEADER as NO_LEADER
 from .chain import PartitionState as PartitionState
 from .chain import PartitionStates as PartitionStates
@@ -36,6 +35,7 @@ from .log_reader import list_aborted as list_aborted
 from .log_start import move_log_start as move_log_start
 from .partition_directory import LogView as LogView
 from .partition_directory import PartitionDirectory as PartitionDirectory
+from .partition_log import ALL as ALL
 from .partition_log import PartitionLog as PartitionLog
 from .probe_interval import ProbeInterval as ProbeInterval
 from .replica import Replica as Replica

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -25,6 +26,9 @@ from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+
+ALL: Final = -1
+"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 
 class PartitionLog:
@@ -181,13 +185,14 @@ class PartitionLog:
         )
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None
+        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end.
 
         Args:
             segment: from `segment_writer`.
             expected_leo: append only if this is the log end offset.
+            acks: without meaning in a log of one replica.
 
         Raises:
             LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
@@ -202,6 +207,9 @@ class PartitionLog:
             StorageError: nothing was appended.
         """
         return self._replica.appender.append_segment(segment, expected_leo)
+
+    def catch_up(self) -> None:
+        """Bring other replicas up to what was appended with ``acks=1``: a log of one has none."""
 
     # --- state of the log ------------------------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError
+from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.append import (
     Appender,
     EndTransactionMarker,
@@ -65,6 +65,7 @@ class Replica:
         *,
         leader_epoch: int = 0,
         validator: LogValidator | None = None,
+        on_failure: Callable[[StorageError], None] | None = None,
     ) -> SegmentWriter:
         """Return a writer for a segment that the appender puts.
 
@@ -73,6 +74,7 @@ class Replica:
             producer: of an idempotent append.
             leader_epoch: for the batch headers.
             validator: checks the records by the topic's settings; None checks nothing.
+            on_failure: called with the error if the segment cannot be staged, before it is raised.
         """
         return SegmentWriter(
             self.files.store,
@@ -84,6 +86,7 @@ class Replica:
             leader_epoch=leader_epoch,
             producer=producer,
             validator=validator,
+            on_failure=on_failure,
         )
 
     def stage_again(self, segment: StagedSegment, leader_epoch: int) -> StagedSegment:

@@ -70,8 +70,7 @@ class BrokerStores:
     def get(self, broker_id: int) -> Store:
         """Return the store of a broker.
 
-        The first call for a registration reads ``meta.properties``; later ones send no request, and
-        notice only the loss of a local root: a put would create its directories again. A
+        The first call for a registration reads ``meta.properties``; later ones send no request. A
         registration that another process made is seen after the metadata were read, at the latest
         when an id is not known.
 
@@ -91,8 +90,6 @@ class BrokerStores:
             store = self.unchecked(broker_id, broker.root)
             self._check(store, broker)
             opened = self._opened.setdefault(broker.broker_epoch, store)
-        elif opened.is_gone(META_PROPERTIES):
-            raise _not_found(opened, broker)
         return opened
 
     def _check(self, store: Store, broker: RegisterBrokerRecord) -> None:
@@ -100,7 +97,12 @@ class BrokerStores:
         try:
             found = read_meta_properties(store)
         except NotFoundError:
-            raise _not_found(store, broker) from None
+            raise StorageUnavailableError(
+                f"the root {store.url} of broker {broker.broker_id} cannot be found (no "
+                f"{META_PROPERTIES}): mount it again, or move it back; if its data is lost, fence "
+                f"the broker and register it again: spark-log brokers fence {broker.broker_id}",
+                path=store.url,
+            ) from None
         expected = MetaProperties(self._cluster_id, broker.broker_id, broker.incarnation_id)
         if found == expected:
             return
@@ -116,15 +118,6 @@ class BrokerStores:
             f"replaced, or a copy was restored; mount or move the right storage there",
             path=store.url,
         )
-
-
-def _not_found(store: Store, broker: RegisterBrokerRecord) -> StorageUnavailableError:
-    return StorageUnavailableError(
-        f"the root {store.url} of broker {broker.broker_id} cannot be found (no "
-        f"{META_PROPERTIES}): mount it again, or move it back; if its data is lost, fence the "
-        f"broker and register it again: spark-log brokers fence {broker.broker_id}",
-        path=store.url,
-    )
 
 
 def _scheme(url: str) -> str:

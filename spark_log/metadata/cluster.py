@@ -26,7 +26,7 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.meta_properties import (
     FORMAT_VERSION,
     META_PROPERTIES,
@@ -220,7 +220,7 @@ class Cluster:
             InvalidRootError: its root is that of another cluster, broker or registration: another
                 storage is mounted there, or it was emptied.
         """
-        return self._broker_stores.get(broker_id)
+        return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
         """Return the store at a root that a broker may get, with the broker's storage options.
@@ -255,6 +255,7 @@ class Cluster:
         return ReplicatedLog(
             MetadataPartitionStates(self._metadata, topic, partition),
             open_replica,
+            self.broker_store,
             name=topic.partition_directory(partition),
             config=config,
             clock=self.clock,
@@ -278,10 +279,18 @@ class Cluster:
             StorageUnavailableError: its root cannot be reached.
             InvalidRootError: its root is another one now.
         """
+        store = self.broker_store(broker_id)
+        if broker_id != ROOT_BROKER_ID and store.is_gone(META_PROPERTIES):
+            # A put would create the directories again, below an empty mount point.
+            raise StorageUnavailableError(
+                f"the root {store.url} of broker {broker_id} cannot be found (no "
+                f"{META_PROPERTIES}): mount it again, or move it back",
+                path=store.url,
+            )
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
         return PartitionLog(
-            self.broker_store(broker_id),
+            store,
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
             partition=partition,

@@ -32,9 +32,13 @@ from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.metadata.partition_states import state_of
-from spark_log.metadata.stray_replicas import StrayReplica, remove_stray_replicas
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.topics import DeletedTopic, finish_deletions
+from spark_log.metadata.topics import (
+    DeletedTopic,
+    StrayReplica,
+    finish_deletions,
+    remove_stray_replicas,
+)
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
 
@@ -229,16 +233,6 @@ class ClusterCleaner:
         except (StorageError, CorruptRecordError):
             return False
 
-    def stray_replicas(self) -> Iterator[StrayReplica]:
-        """Remove the directories that are no replica's any more, if this cleaner is for all topics.
-
-        Raises:
-            ClockSkewError: this process's clock is too far from the storage's.
-            StorageError: the metadata cannot be read.
-        """
-        if self._is_whole:
-            yield from remove_stray_replicas(self._cluster, dry_run=self._dry_run)
-
     def deleted_topics(self) -> Iterator[DeletedTopic]:
         """Remove the files of deleted topics, if this cleaner is for all topics.
 
@@ -250,3 +244,13 @@ class ClusterCleaner:
             yield from finish_deletions(self._cluster, dry_run=self._dry_run)
             if not self._dry_run:
                 self._cluster.keep_reserve()
+
+    def stray_replicas(self) -> Iterator[StrayReplica]:
+        """Remove directories that are replicas no more, if this cleaner is for all topics.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from a storage's.
+            StorageError: the storage does not answer.
+        """
+        if self._is_whole:
+            yield from remove_stray_replicas(self._cluster, dry_run=self._dry_run)

@@ -40,11 +40,6 @@ class TopicImage:
         return len(self.partitions)
 
     @property
-    def brokers(self) -> frozenset[int]:
-        """Ids of the brokers that hold its replicas."""
-        return frozenset(each for state in self.partitions.values() for each in state.replicas)
-
-    @property
     def directory(self) -> str:
         """Its directory, relative to a root. A topic that is created again gets another one."""
         return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"

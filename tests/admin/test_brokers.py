@@ -1,7 +1,5 @@
 """`Admin` on the cluster and its brokers."""
 
-import os
-
 import pytest
 
 from spark_log import Admin, BrokerDescription, Consumer, NewTopic, Producer, TopicPartition
@@ -62,10 +60,9 @@ class TestRegister:
         assert broker == admin.list_brokers()[2]
         assert (broker.broker_id, broker.log_dir, broker.state) == (2, f"{root}-2", "active")
 
-    def test_a_cluster_that_does_not_exist_is_not_created(self, admin, root):
-        with pytest.raises(RootNotFoundError):
-            admin.register_broker(1, f"{root}-1")
-        assert not os.path.exists(f"{root}-1")
+    def test_a_cluster_that_does_not_exist_is_created(self, admin, root):
+        admin.register_broker(1, f"{root}-1")
+        assert [broker.log_dir for broker in admin.list_brokers()] == [str(root), f"{root}-1"]
 
 
 class TestChange:

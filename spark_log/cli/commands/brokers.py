@@ -37,7 +37,7 @@ def register_broker(
         str | None, typer.Option("--rack", help="Rack (zone, region) that the root is in.")
     ] = None,
 ) -> None:
-    """Register a storage root as a broker.
+    """Register a storage root as a broker. The cluster's root is created if it does not exist.
 
     Storage options of its file system are brokers.ID.storage.KEY in the properties file; without
     any, those of the cluster's root are used if the URLs have the same scheme.

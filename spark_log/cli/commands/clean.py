@@ -63,7 +63,8 @@ def clean(
         bool,
         typer.Option(
             "--all-topics",
-            help="All topics of the root, files of deleted topics, and transactions.",
+            help="All topics of the root, files of deleted topics and of replicas that were "
+            "moved away, and transactions.",
         ),
     ] = False,
     partition: Annotated[
@@ -134,7 +135,6 @@ def clean(
         if each.report is not None and each.report.future_us is not None:
             print_note(f"{_where(each)}: {_future(each.report)}")
     failures = [f"{_where(each)}: {each.error}" for each in cleaned.partitions if each.error]
-    failures += [f"broker {each.broker_id}: {each.error}" for each in cleaned.strays if each.error]
     failures += [
         f"transactional id {printable(each.transactional_id)}: {each.error}"
         for each in cleaned.transactional_ids
@@ -154,7 +154,7 @@ class _Cleaned:
 
     partitions: list[CleanedPartition] = field(default_factory=list)
     topics: list[DeletedTopic] = field(default_factory=list)
-    strays: list[StrayReplica] = field(default_factory=list)
+    stray_replicas: list[StrayReplica] = field(default_factory=list)
     transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
     skew: ClockSkewError | None = None
 
@@ -170,7 +170,7 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
                 cleaned.partitions.append(each)
                 show(len({each.partition for each in cleaned.partitions}))
             cleaned.topics += cleaner.deleted_topics()
-            cleaned.strays += cleaner.stray_replicas()
+            cleaned.stray_replicas += cleaner.stray_replicas()
         except ClockSkewError as error:
             cleaned.skew = error
     return cleaned
@@ -183,11 +183,11 @@ def _print_done(cleaned: _Cleaned) -> None:
     print_table(["Topic", "Partition", *brokers, *_COLUMNS.values()], rows)
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
-        print_text(f"Deleted topic {left.directory}: {size}")
-    for stray in cleaned.strays:
-        if stray.files:
-            size = f"{counted(stray.files, 'file')}, {counted(stray.size_bytes, 'byte')}"
-            print_text(f"Stray replica {stray.directory} on broker {stray.broker_id}: {size}")
+        where = f" on broker {left.broker_id}" if left.broker_id else ""
+        print_text(f"Deleted topic {left.directory}{where}: {size}")
+    for stray in cleaned.stray_replicas:
+        size = f"{counted(stray.files, 'file')}, {counted(stray.size_bytes, 'byte')}"
+        print_text(f"Stray replica {stray.directory} on broker {stray.broker_id}: {size}")
     for ended in cleaned.transactional_ids:
         if ended.error is None:
             print_text(f"{_ENDED[ended.action]} {printable(ended.transactional_id)}")
@@ -197,18 +197,22 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
     return {
         "partitions": [_document(each) for each in cleaned.partitions],
         "deleted_topics": [
-            {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
+            {
+                "broker": left.broker_id,
+                "path": left.directory,
+                "files": left.files,
+                "size_bytes": left.size_bytes,
+            }
             for left in cleaned.topics
         ],
         "stray_replicas": [
             {
-                "broker_id": stray.broker_id,
+                "broker": stray.broker_id,
                 "path": stray.directory,
                 "files": stray.files,
                 "size_bytes": stray.size_bytes,
-                **({"error": str(stray.error)} if stray.error else {}),
             }
-            for stray in cleaned.strays
+            for stray in cleaned.stray_replicas
         ],
         "transactional_ids": [
             {
@@ -226,7 +230,7 @@ def _document(cleaned: CleanedPartition) -> dict[str, object]:
     key = {
         "topic": cleaned.partition.topic,
         "partition": cleaned.partition.partition,
-        "broker_id": cleaned.broker_id,
+        "broker": cleaned.broker_id,
     }
     if cleaned.report is None:
         return {**key, "error": str(cleaned.error)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,11 +12,14 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     counted,
+    partition_document,
     print_json,
     print_note,
-    print_table,
+    print_partitions,
     print_text,
+    print_topic,
     spinner,
+    topic_document,
 )
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
@@ -27,7 +31,11 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import MetadataImage
-from spark_log.types import NewPartitions, NewTopic, TopicDescription
+from spark_log.types import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+)
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -120,23 +128,67 @@ def list_topics(root: Root, output: Output) -> None:
 
 
 @app.command("describe")
-@with_examples("spark-log topics describe flights")
+@with_examples(
+    "spark-log topics describe flights",
+    "spark-log topics describe --under-replicated-partitions",
+)
 @with_option_groups
-def describe_topics(topics: Topics, root: Root, output: Output) -> None:
+def describe_topics(
+    topics: Topics,
+    root: Root,
+    output: Output,
+    under_replicated: Annotated[
+        bool,
+        typer.Option(
+            "--under-replicated-partitions", help="Only partitions with replicas out of sync."
+        ),
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions",
+            help="Only partitions with fewer replicas in sync than min.insync.replicas.",
+        ),
+    ] = False,
+    at_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--at-min-isr-partitions",
+            help="Only partitions with as many replicas in sync as min.insync.replicas.",
+        ),
+    ] = False,
+    unavailable: Annotated[
+        bool,
+        typer.Option("--unavailable-partitions", help="Only partitions without a leader."),
+    ] = False,
+) -> None:
     """Describe topics: id, settings, partitions.
 
-    Without names all topics are described.
+    Without names all topics are described. Offsets and sizes that cannot be read are shown as -.
     """
-    described = root.admin().describe_topics(topics.names_or_none)
+    shows = _filter(under_replicated, under_min_isr, at_min_isr, unavailable)
+    described = root.admin().describe_topics(topics.names_or_none, with_offsets=shows is None)
+    if shows is not None:
+        chosen = [
+            (topic, partition)
+            for topic in described
+            for partition in topic.partitions
+            if shows(partition)
+        ]
+        if output.is_json:
+            print_json({"partitions": [partition_document(*each) for each in chosen]})
+        else:
+            print_partitions(chosen)
+        return
     if output.is_json:
-        print_json({"topics": [_document(topic) for topic in described]})
+        print_json({"topics": [topic_document(topic) for topic in described]})
         return
     if not described:
         print_note(f"There are no topics in {root.url}.")
     for number, topic in enumerate(described):
         if number:
             print_text("")
-        _print_description(topic)
+        print_topic(topic)
 
 
 @app.command("alter")
@@ -255,52 +307,23 @@ def _delete(root: Root, names: list[str], if_exists: bool) -> list[str]:
     return names
 
 
-def _print_description(topic: TopicDescription) -> None:
-    configs = ",".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
-    print_text(
-        f"Topic: {topic.name}  TopicId: {topic.topic_id}  "
-        f"PartitionCount: {len(topic.partitions)}  "
-        f"ReplicationFactor: {_replication_factor(topic)}  Configs: {configs}".rstrip()
-    )
-    columns = ["Partition", "Leader", "Replicas", "Isr", "Start", "End", "Segments", "Bytes"]
-    rows = [
-        [
-            partition.partition,
-            partition.leader,
-            ",".join(map(str, partition.replicas)),
-            ",".join(map(str, partition.isr)),
-            partition.log_start_offset,
-            partition.log_end_offset,
-            partition.segments,
-            partition.size_bytes,
-        ]
-        for partition in topic.partitions
+def _filter(
+    under_replicated: bool, under_min_isr: bool, at_min_isr: bool, unavailable: bool
+) -> Callable[[PartitionDescription], bool] | None:
+    """Return the test that chooses partitions; None to describe topics with all of them."""
+    filters: list[Callable[[PartitionDescription], bool]] = [
+        test
+        for is_given, test in (
+            (under_replicated, lambda partition: partition.is_under_replicated),
+            (under_min_isr, lambda partition: partition.is_under_min_isr),
+            (at_min_isr, lambda partition: partition.is_at_min_isr),
+            (unavailable, lambda partition: partition.is_unavailable),
+        )
+        if is_given
     ]
-    print_table(columns, rows)
-
-
-def _document(topic: TopicDescription) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "partition_count": len(topic.partitions),
-        "replication_factor": _replication_factor(topic),
-        "configs": dict(topic.configs),
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": partition.leader,
-                "replicas": list(partition.replicas),
-                "isr": list(partition.isr),
-                "log_start_offset": partition.log_start_offset,
-                "log_end_offset": partition.log_end_offset,
-                "segments": partition.segments,
-                "size_bytes": partition.size_bytes,
-            }
-            for partition in topic.partitions
-        ],
-    }
-
-
-def _replication_factor(topic: TopicDescription) -> int:
-    return max((len(partition.replicas) for partition in topic.partitions), default=0)
+    if len(filters) > 1:
+        raise InvalidConfigurationError(
+            "give one of --under-replicated-partitions, --under-min-isr-partitions, "
+            "--at-min-isr-partitions and --unavailable-partitions"
+        )
+    return filters[0] if filters else None

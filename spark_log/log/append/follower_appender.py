@@ -123,12 +123,13 @@ class FollowerAppender:
         except AlreadyExistsError:
             self._make_durable()
 
-    def append(self, segment: StagedSegment, base_offset: int) -> None:
+    def append(self, segment: StagedSegment, base_offset: int, data: pa.Buffer) -> None:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
             segment: as it was put there.
             base_offset: its offset there; the follower's log has all offsets before it.
+            data: its file.
 
         Raises:
             DivergedReplicaError: the follower has something else at this offset.
@@ -141,7 +142,7 @@ class FollowerAppender:
             base_offset + segment.record_count,
             segment.append_id,
             segment.leader_epoch,
-            segment.staged.read_back(),
+            data,
         )
         before = self._tail
         tried_ms = self._directory.clock.monotonic_ms()

@@ -129,8 +129,8 @@ class TailMerger:
         while candidates and candidates[-1].end_offset > self.limit_offset:
             candidates.pop()
         runs = self._policy.runs(candidates)
-        if runs or len(self._tail) >= self._fan_in:
-            self._tail = []
+        if runs or len(candidates) >= self._fan_in:
+            self._tail = [each for each in self._tail if each.end_offset > self.limit_offset]
         made: list[SegmentSummary] = []
         with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
             made += (self._merge(view, run) for run in runs)

@@ -8,10 +8,13 @@ the leader's log, which fences every writer that does not know of the change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
+
+import pyarrow as pa
 
 from spark_log.errors import (
     CorruptRecordError,
@@ -30,13 +33,11 @@ from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, Parti
 from spark_log.log.file_names import StartMarker
 from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
-from spark_log.storage import with_reserve
+from spark_log.storage import Store, with_reserve
 from spark_log.suppressed import SuppressedErrors
-
-ALL: Final = -1
-"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
 """What shows that a replica has failed: its root, or its files."""
@@ -53,10 +54,17 @@ now (`Appender.append_segment`)."""
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The segment that this process has put into the leader's log, and its offset."""
+    """The segment that this process has put into the leader's log last.
+
+    Attributes:
+        segment: its staged file may be discarded since.
+        base_offset: its offset.
+        data: the file.
+    """
 
     segment: StagedSegment
     base_offset: int
+    data: pa.Buffer
 
     @property
     def end_offset(self) -> int:
@@ -90,6 +98,7 @@ class ReplicaChain:
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         suppressed: SuppressedErrors,
@@ -99,11 +108,14 @@ class ReplicaChain:
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id: another one if the broker was registered
+                again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
         """
         self.states = states
         self._open_replica = open_replica
+        self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
         self._replicas: dict[tuple[int, int], Replica] = {}
@@ -119,20 +131,28 @@ class ReplicaChain:
         """
         key = broker_id, state.directory_number(broker_id)
         found = self._replicas.get(key)
-        if found is None:
+        if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
         return found
 
     # --- appending -------------------------------------------------------------------------------
 
-    def append(self, put: Put[_Result], *, acks: int = ALL, repeatable: bool = True) -> _Result:
+    def append(
+        self,
+        put: Put[_Result],
+        *,
+        acks: int = ALL,
+        repeatable: bool = True,
+        needs_enough: bool = True,
+    ) -> _Result:
         """Append to the leader's log, and bring the other replicas up to it.
 
         Args:
             put: appends to the leader's replica. It is called again if the chain changes
                 meanwhile, and then returns what the first call appended if that is in the log.
-            acks: `ALL`; or 1, which leaves the other replicas to `replicate`.
+            acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
             repeatable: whether ``put`` recognises what an earlier call appended to another leader.
+            needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader; nothing was appended.
@@ -142,11 +162,12 @@ class ReplicaChain:
             StorageError: nothing was appended.
         """
         state, is_certain = self.states.current(), False
+        needs_enough = needs_enough and acks == ALL
         appended_to: tuple[int, int] | None = None
         result: list[_Result] = []
         lacks_barrier = False
         for _ in range(_MAX_CHANGES):
-            state = self._available(state, acks if appended_to is None else 1)
+            state = self._available(state, needs_enough=needs_enough and appended_to is None)
             leader_key = state.leader, state.directory_number(state.leader)
             is_new_leader = appended_to != leader_key
             if is_new_leader and appended_to is not None and not repeatable:
@@ -157,6 +178,7 @@ class ReplicaChain:
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 if is_new_leader and newer is state:
+                    _limit_merges(leader, state)
                     result = [put(leader, state, is_certain)]
                     appended_to = leader_key
                 if acks == ALL and newer is state:
@@ -175,11 +197,20 @@ class ReplicaChain:
                 has_put = appended_to is not None or is_unknown
                 newer = self._without(state, state.leader, error, has_put=has_put)
             if newer is state:
-                if acks == ALL:
-                    self._check_enough(state)
+                if needs_enough and self._are_too_few(state):
+                    raise self._not_enough_after_append(state)
                 return result[0]
             state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    def catch_up(self) -> None:
+        """Bring the other replicas up to what this process has appended with ``acks=1``.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        self.append(lambda _leader, _state, _is_certain: None, needs_enough=False)
 
     def replicate(self) -> None:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
@@ -190,7 +221,7 @@ class ReplicaChain:
         """
         state = self.states.refresh()
         for _ in range(_MAX_CHANGES):
-            state = self._available(state, 1)
+            state = self._available(state, needs_enough=False)
             try:
                 leader = self.replica(state, state.leader)
                 if state.leader_epoch > 0:
@@ -213,11 +244,26 @@ class ReplicaChain:
             segment: that was put.
             base_offset: its offset.
         """
-        self._own = _Own(segment, base_offset)
+        self._own = _Own(segment, base_offset, segment.staged.read_back())
 
     def forget_put(self) -> None:
-        """Forget that segment, whose staged file is deleted now."""
+        """Forget that segment: it is not needed any more."""
         self._own = None
+
+    def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
+        """Leave out a replica that failed; return whether the partition has another state now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be changed.
+        """
+        if state.chain == (broker_id,):
+            return False
+        newer = self.states.leave(state, (broker_id,))
+        if newer.leader_epoch == state.leader_epoch:
+            return False
+        self._suppressed.add("replica", self._name, error)
+        return True
 
     # --- deleting records ------------------------------------------------------------------------
 
@@ -238,7 +284,7 @@ class ReplicaChain:
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: as before; or the start was moved nowhere.
         """
-        state = self._available(self.states.current(), 1)
+        state = self._available(self.states.current(), needs_enough=False)
         for _ in range(_MAX_CHANGES):
             newer, starts = state, []
             for broker_id in state.isr:
@@ -253,7 +299,7 @@ class ReplicaChain:
                 newer = self.states.refresh()
                 if newer.leader_epoch == state.leader_epoch:
                     return min(starts)
-            state = self._available(newer, 1)
+            state = self._available(newer, needs_enough=False)
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
     # --- what a replica has of the log -----------------------------------------------------------
@@ -302,8 +348,10 @@ class ReplicaChain:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
-        for broker_id in state.chain:  # all have it: now it may be merged
-            self.replica(state, broker_id).appender.derived.merger.limit_offset = end_offset
+        if len(state.chain) > 1:  # all have it: now it may be merged
+            for broker_id in state.chain:
+                merger = self.replica(state, broker_id).appender.derived.merger
+                merger.limit_offset = end_offset
 
     def _bring_up(
         self,
@@ -325,7 +373,7 @@ class ReplicaChain:
             known = follower.observe().log_end_offset
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
-            follower.append(own.segment, own.base_offset)
+            follower.append(own.segment, own.base_offset, own.data)
             return
         if known < end_offset:
             self._copy(replica, leader, known, end_offset)
@@ -431,6 +479,8 @@ class ReplicaChain:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
             SparkLogError: the replica is the last one, so the error stands.
         """
+        if state.chain == (broker_id,):
+            raise error  # nobody is left who could go on
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:
@@ -444,13 +494,13 @@ class ReplicaChain:
         self._suppressed.add("replica", self._name, error)
         return newer
 
-    def _available(self, state: PartitionState, acks: int) -> PartitionState:
+    def _available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
         """Return a state in which the partition can be appended to: this one or a newer one.
 
         Raises:
             LeaderNotAvailableError, NotEnoughReplicasError: there is none.
         """
-        if state.leader == NO_LEADER or (acks == ALL and self._are_too_few(state)):
+        if state.leader == NO_LEADER or (needs_enough and self._are_too_few(state)):
             state = self.states.refresh()
         if state.leader == NO_LEADER:
             raise LeaderNotAvailableError(
@@ -458,19 +508,18 @@ class ReplicaChain:
                 f"{list(state.isr)}, are not available. Bring one of these roots back",
                 topic=self._name,
             )
-        if acks == ALL and self._are_too_few(state):
+        if needs_enough and self._are_too_few(state):
             raise NotEnoughReplicasError(
                 f"{self._name}: {self._shortage(state)}; nothing was appended", topic=self._name
             )
         return state
 
-    def _check_enough(self, state: PartitionState) -> None:
-        if self._are_too_few(state):
-            raise NotEnoughReplicasAfterAppendError(
-                f"{self._name}: {self._shortage(state)} after an append; its records are in the "
-                f"log. An idempotent producer may send them again",
-                topic=self._name,
-            )
+    def _not_enough_after_append(self, state: PartitionState) -> NotEnoughReplicasAfterAppendError:
+        return NotEnoughReplicasAfterAppendError(
+            f"{self._name}: {self._shortage(state)} after an append; its records are in the log. "
+            f"An idempotent producer may send them again",
+            topic=self._name,
+        )
 
     def _are_too_few(self, state: PartitionState) -> bool:
         return len(state.isr) < self.states.min_insync_replicas()
@@ -486,3 +535,12 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
+
+
+def _limit_merges(leader: Replica, state: PartitionState) -> None:
+    """Let the leader merge nothing yet that others may lack: they get its segments as they are."""
+    merger = leader.appender.derived.merger
+    if len(state.chain) == 1:
+        merger.limit_offset = math.inf
+    elif merger.limit_offset == math.inf:
+        merger.limit_offset = 0

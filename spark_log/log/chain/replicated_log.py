@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import LeaderNotAvailableError, NotFoundError, StorageUnavailableError
+from spark_log.errors import (
+    LeaderNotAvailableError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+)
 from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
@@ -16,13 +23,14 @@ from spark_log.log.append import (
     TransactionIndex,
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import ALL, REPLICA_ERRORS, ReplicaChain
+from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary
+from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _LOOK_MS: Final = 500
@@ -43,6 +51,7 @@ class ReplicatedLog(PartitionLog):
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         config: TopicConfig,
@@ -54,6 +63,7 @@ class ReplicatedLog(PartitionLog):
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id.
             name: directory of the partition, relative to a root, for messages.
             config: the topic's settings.
             clock: its monotonic time decides how long a listing is valid.
@@ -64,7 +74,7 @@ class ReplicatedLog(PartitionLog):
         self.config = config
         self.clock = clock
         self._states = states
-        self._chain = ReplicaChain(states, open_replica, name=name, suppressed=suppressed)
+        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
         self._read: PartitionState | None = None
         self._looked_ms = 0.0
 
@@ -88,14 +98,25 @@ class ReplicatedLog(PartitionLog):
             compression: used if the topic's ``compression.type`` is ``producer``.
             producer: makes the append idempotent.
         """
-        state = self._states.current()
         topics = self.config.compression_type
-        return self._leader(state).segment_writer(
-            compression if topics == "producer" else topics,
-            producer,
-            leader_epoch=state.leader_epoch,
-            validator=LogValidator(self.config, self.clock),
-        )
+        while True:
+            state = self._states.current()
+            try:
+                return self._leader(state).segment_writer(
+                    compression if topics == "producer" else topics,
+                    producer,
+                    leader_epoch=state.leader_epoch,
+                    validator=LogValidator(self.config, self.clock),
+                    on_failure=partial(self._on_staging_error, state),
+                )
+            except StorageError:
+                if self._states.current().leader_epoch == state.leader_epoch:
+                    raise
+
+    def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
+        """Leave out the leader, on whose root a segment cannot be staged."""
+        with self.suppressed.suppress("replica", self.directory, SparkLogError):
+            self._chain.leave_out(state, state.leader, error)
 
     def append_segment(
         self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
@@ -106,7 +127,7 @@ class ReplicatedLog(PartitionLog):
             segment: from `segment_writer`.
             expected_leo: append only if this is the leader's log end offset.
             acks: -1 to return when all in-sync replicas have it; 1 when the leader has it. Then
-                call `replicate`.
+                call `catch_up`.
 
         Raises:
             NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
@@ -126,14 +147,15 @@ class ReplicatedLog(PartitionLog):
                 latest = leader.stage_again(latest, state.leader_epoch)
                 staged.append(latest)
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
-            if info.last_offset + 1 == leader.appender.log_end_offset:
+            if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
                 self._chain.on_put(latest, info.base_offset)
             return info
 
         try:
             return self._chain.append(put, acks=acks, repeatable=segment.producer is not None)
         finally:
-            self._chain.forget_put()
+            if acks == ALL:
+                self._chain.forget_put()
             for copy in staged[1:]:
                 copy.staged.discard()
 
@@ -162,8 +184,20 @@ class ReplicatedLog(PartitionLog):
 
         return self._chain.append(put)
 
+    def catch_up(self) -> None:
+        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        try:
+            self._chain.catch_up()
+        finally:
+            self._chain.forget_put()
+
     def replicate(self) -> None:
-        """Bring the in-sync replicas up to the leader, as after appends with ``acks=1``.
+        """Bring the in-sync replicas up to the leader's end, and put a missing barrier first.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -277,16 +311,12 @@ class ReplicatedLog(PartitionLog):
             self._looked_ms = self.clock.monotonic_ms()
             self._look(is_fresh=True)
 
-    def _on_read_error(self, error: Exception) -> bool:
+    def _on_read_error(self, error: SparkLogError) -> bool:
         """Leave out a replica that cannot be read; return whether another one can be."""
         state = self._read
         if state is None or not state.is_replicated or len(state.isr) < 2:
             return False
-        newer = self._states.leave(state, (state.isr[-1],))
-        if newer.leader_epoch == state.leader_epoch:
-            return False
-        self.suppressed.add("replica", self.directory, error)
-        return True
+        return self._chain.leave_out(state, state.isr[-1], error)
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -8,3 +8,15 @@ from .elections import rebalance_leader as rebalance_leader
 from .in_sync_replicas import begin_joining as begin_joining
 from .in_sync_replicas import complete_joining as complete_joining
 from .in_sync_replicas import leave_isr as leave_isr
+from .reassignment import advance_reassignment as advance_reassignment
+from .reassignment import cancel_reassignment as cancel_reassignment
+from .reassignment import is_reassigning as is_reassigning
+from .reassignment import list_reassignments as list_reassignments
+from .reassignment import reassign_partition as reassign_partition
+from .reassignment_plan import PartitionReassignmentState as PartitionReassignmentState
+from .reassignment_plan import current_assignment as current_assignment
+from .reassignment_plan import format_reassignment as format_reassignment
+from .reassignment_plan import parse_reassignment as parse_reassignment
+from .reassignment_plan import parse_topics_to_move as parse_topics_to_move
+from .reassignment_plan import propose_assignment as propose_assignment
+from .reassignment_plan import verify_reassignment as verify_reassignment

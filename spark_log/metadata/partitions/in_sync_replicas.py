@@ -96,6 +96,8 @@ def complete_joining(
 ) -> list[MetadataRecord]:
     """Return the record that puts a joining replica at the end of the in-sync replicas.
 
+    A partition without a leader is not changed: no barrier can stand in its leader epoch.
+
     Args:
         image: the present metadata.
         topic_id: the id of the topic.
@@ -104,9 +106,11 @@ def complete_joining(
         leader_epoch: the leader epoch whose barrier stands on all in-sync replicas and on this one.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
-    if builder is None or broker_id not in builder.partition.joining:
+    if builder is None:
         return []
     before = builder.partition
+    if before.leader == NO_LEADER or broker_id not in before.joining:
+        return []
     changes = {
         "isr": (*before.isr, broker_id),
         "joining": tuple(broker for broker in before.joining if broker != broker_id),

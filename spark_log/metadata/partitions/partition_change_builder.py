@@ -144,6 +144,10 @@ class PartitionChangeBuilder:
         }
         return _change_records(before, after.model_copy(update=changes))
 
+    def has_leader(self, target: PartitionRecord, election: Election) -> bool:
+        """Return whether `build` finds a leader for this target."""
+        return bool(self._elect(target, election)[0])
+
     def _elect(self, target: PartitionRecord, election: Election) -> tuple[tuple[int, ...], bool]:
         """Return the in-sync replicas, the leader first, and whether nothing is lost.
 

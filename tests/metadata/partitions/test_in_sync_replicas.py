@@ -185,6 +185,9 @@ class TestCompleteJoining:
     def test_one_that_does_not_join_does_not_enter(self):
         assert complete(image_of(isr=(1,), joining=(2,)), 3) == []
 
+    def test_nobody_enters_without_a_leader(self):
+        assert complete(image_of(isr=(1,), leader=-1, joining=(2,)), 2) == []
+
     @pytest.mark.parametrize("epoch", [6, 8])
     def test_a_barrier_of_another_epoch_is_not_enough(self, epoch):
         assert complete(image_of(isr=(1,), joining=(2,)), 2, epoch=epoch) == []
