@@ -57,6 +57,9 @@ class ReplicaFetcher:
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
 
+        Its start is moved to the leader's, if records were deleted while it was not in sync: then
+        deleted records do not come back when it leads.
+
         The batch before its end must have the leader epoch that it has in the leader's log: within
         one leader epoch each offset was given once.
 
@@ -81,6 +84,8 @@ class ReplicaFetcher:
             raise LeaderFailedError(error) from error
         is_behind_start = end_offset <= leading.log_start_offset
         if is_behind_start or here is None or here == there:
+            if view.log_start_offset < leading.log_start_offset <= end_offset:
+                move_replica_start(self._follower, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "

@@ -235,6 +235,25 @@ class ReplicatedLog(PartitionLog):
         """
         return self._chain.replicate()
 
+    def move_start(self, offset: int) -> int:
+        """Delete the records before an offset: move the log start of all in-sync replicas.
+
+        The call may be repeated, also after an error.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        return self._chain.move_start(offset)
+
     def _leader(self, state: PartitionState) -> Replica:
         if state.leader == NO_LEADER:
             state = self._states.refresh()
@@ -243,6 +262,38 @@ class ReplicatedLog(PartitionLog):
         return self._chain.replica(state, state.leader)
 
     # --- which replica is read -------------------------------------------------------------------
+
+    def observe_replicas(self) -> tuple[LogView, PartitionState]:
+        """Return the log up to the high watermark, and the replicas as they were then or later.
+
+        The metadata are read after the log, also of a partition that had one replica so far. So
+        all in-sync replicas of the state have what the view shows.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            SparkLogError: as of `observe`.
+        """
+        while True:
+            view, read = self.observe(), self._read
+            state = self._states.refresh()
+            if read is not None and read.leader_epoch == state.leader_epoch:
+                return view, state
+
+    def committed_end(self, state: PartitionState, broker_id: int) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        Args:
+            state: from `observe_replicas`.
+            broker_id: of a replica that is not in sync. It may have records that were never
+                acknowledged.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            StorageError, CorruptRecordError: the replica cannot be read.
+        """
+        return self._chain.committed_end(state, broker_id, self._replica)
 
     def _look(self, *, is_fresh: bool) -> None:
         """Choose the replica to be read.
