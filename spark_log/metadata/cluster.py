@@ -26,7 +26,7 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.meta_properties import (
     FORMAT_VERSION,
     META_PROPERTIES,
@@ -220,7 +220,7 @@ class Cluster:
             InvalidRootError: its root is that of another cluster, broker or registration: another
                 storage is mounted there, or it was emptied.
         """
-        return self._broker_stores.get(broker_id)
+        return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
         """Return the store at a root that a broker may get, with the broker's storage options.
@@ -255,6 +255,7 @@ class Cluster:
         return ReplicatedLog(
             MetadataPartitionStates(self._metadata, topic, partition),
             open_replica,
+            self.broker_store,
             name=topic.partition_directory(partition),
             config=config,
             clock=self.clock,

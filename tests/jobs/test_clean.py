@@ -10,7 +10,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.jobs.cluster_cleaning import CleaningTask
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
@@ -148,7 +148,7 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
     def fail(self, markers):
         raise StorageError("not there")
 
-    monkeypatch.setattr(PartitionLog, "append_markers", fail)
+    monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
     status, out, _ = job("clean", "--json")
     assert status == 1
     assert json.loads(out)["failed"] == {"transactional id orders": "not there"}

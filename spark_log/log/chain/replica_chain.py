@@ -34,6 +34,7 @@ from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
+from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
 REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
@@ -95,6 +96,7 @@ class ReplicaChain:
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         suppressed: SuppressedErrors,
@@ -104,11 +106,14 @@ class ReplicaChain:
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id: another one if the broker was registered
+                again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
         """
         self.states = states
         self._open_replica = open_replica
+        self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
         self._replicas: dict[tuple[int, int], Replica] = {}
@@ -124,7 +129,7 @@ class ReplicaChain:
         """
         key = broker_id, state.directory_number(broker_id)
         found = self._replicas.get(key)
-        if found is None:
+        if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
         return found
 
@@ -250,6 +255,8 @@ class ReplicaChain:
             UnknownTopicOrPartitionError: the topic was deleted.
             StorageError: the metadata cannot be changed.
         """
+        if state.chain == (broker_id,):
+            return False
         newer = self.states.leave(state, (broker_id,))
         if newer.leader_epoch == state.leader_epoch:
             return False
@@ -400,6 +407,8 @@ class ReplicaChain:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
             SparkLogError: the replica is the last one, so the error stands.
         """
+        if state.chain == (broker_id,):
+            raise error  # nobody is left who could go on
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:

@@ -30,6 +30,7 @@ from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary
+from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _LOOK_MS: Final = 500
@@ -50,6 +51,7 @@ class ReplicatedLog(PartitionLog):
         self,
         states: PartitionStates,
         open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
         *,
         name: str,
         config: TopicConfig,
@@ -61,6 +63,7 @@ class ReplicatedLog(PartitionLog):
         Args:
             states: tells of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id.
             name: directory of the partition, relative to a root, for messages.
             config: the topic's settings.
             clock: its monotonic time decides how long a listing is valid.
@@ -71,7 +74,7 @@ class ReplicatedLog(PartitionLog):
         self.config = config
         self.clock = clock
         self._states = states
-        self._chain = ReplicaChain(states, open_replica, name=name, suppressed=suppressed)
+        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
         self._read: PartitionState | None = None
         self._looked_ms = 0.0
 

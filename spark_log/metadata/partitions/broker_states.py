@@ -1,4 +1,4 @@
-"""What becomes of partitions when a broker is fenced or unfenced, or too few replicas may do.
+"""What becomes of partitions when brokers are fenced or unfenced, or their configs change.
 
 The functions are for `MetadataLog.commit`, which appends their records together with those of the
 cause: `fence_broker_records`, or the records of configs.
@@ -14,6 +14,9 @@ from spark_log.metadata.partitions.partition_change_builder import (
     unfenced_brokers,
 )
 from spark_log.metadata.records import NO_LEADER, ConfigRecord, MetadataRecord
+
+_DECIDING = frozenset(("min.insync.replicas", "unclean.leader.election.enable"))
+"""Configs that decide about leaders."""
 
 
 def on_broker_fenced(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
@@ -55,24 +58,25 @@ def on_broker_unfenced(image: MetadataImage, broker_id: int) -> list[MetadataRec
 def on_configs_altered(
     image: MetadataImage, records: Sequence[ConfigRecord]
 ) -> list[MetadataRecord]:
-    """Return the changes of eligible leader replicas when ``min.insync.replicas`` changes.
+    """Return the changes of partitions that follow from a change of configs.
 
-    If enough replicas are in sync for a lower value, records are acknowledged from now on that
-    eligible replicas do not have. They are not eligible any more.
+    - A lower ``min.insync.replicas`` may be reached. Then records are acknowledged from now on that
+      eligible replicas do not have, so these are not eligible any more.
+    - With ``unclean.leader.election.enable`` a partition without a leader may get one.
 
     Args:
         image: the metadata before the configs change.
         records: the changes of configs.
     """
-    if all(record.name != "min.insync.replicas" for record in records):
+    if _DECIDING.isdisjoint(record.name for record in records):
         return []
     altered = image.copy()
     for record in records:
         altered.replay(record)
     changes: list[MetadataRecord] = []
     for builder in _builders(altered, unfenced_brokers(image)):
-        if builder.partition.eligible_leader_replicas:
-            changes += builder.build(builder.partition)
+        if builder.partition.eligible_leader_replicas or builder.partition.leader == NO_LEADER:
+            changes += builder.build(builder.partition, builder.election)
     return changes
 
 

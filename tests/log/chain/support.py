@@ -98,6 +98,7 @@ class Process:
         self.log = ReplicatedLog(
             self.states,
             self._open,
+            lambda broker_id: self.stores[broker_id],
             name=DIRECTORY,
             config=cluster.config,
             clock=cluster.clock,

@@ -119,21 +119,31 @@ class TestUnfenced:
         assert on_broker_unfenced(image, 4) == []
 
 
-class TestMinInsyncReplicas:
+class TestConfigs:
     def alter(self, image, *records):
         changes = on_configs_altered(image, records)
         for record in records:
             image.replay(record)
         return after(image, changes)
 
-    def test_with_a_lower_one_that_is_reached_nobody_is_eligible(self):
+    @pytest.mark.parametrize(("value", "leader"), [("true", 2), ("false", -1)])
+    def test_an_unclean_election_is_held_when_it_is_allowed(self, value, leader):
+        image = image_of(isr=(1,), leader=-1, fenced=(1,))
+        state = self.alter(image, topic_config("unclean.leader.election.enable", value))
+        assert state.leader == leader
+
+    def test_a_leader_stays_when_unclean_elections_are_allowed(self):
+        record = topic_config("unclean.leader.election.enable", "true")
+        assert on_configs_altered(image_of(isr=(2,)), [record]) == []
+
+    def test_with_a_lower_minimum_that_is_reached_nobody_is_eligible(self):
         image = image_of(isr=(1,), eligible_leader_replicas=(2, 3), min_insync=3)
         state = self.alter(image, topic_config("min.insync.replicas", 2))
         assert state.eligible_leader_replicas == (2, 3)
         state = self.alter(image, topic_config("min.insync.replicas", 1))
         assert (state.eligible_leader_replicas, state.leader_epoch) == ((), 7)
 
-    def test_the_setting_of_the_cluster_counts_too(self):
+    def test_the_minimum_of_the_cluster_counts_too(self):
         image = image_of(isr=(1,), eligible_leader_replicas=(2,))
         key = "min.insync.replicas"
         cluster = ConfigRecord(resource_type="broker", resource_name="", name=key, value="2")
@@ -145,10 +155,10 @@ class TestMinInsyncReplicas:
         state = self.alter(image, cluster.model_copy(update={"value": "1"}))
         assert state.eligible_leader_replicas == ()
 
-    def test_a_higher_one_makes_nobody_eligible(self):
+    def test_a_higher_minimum_makes_nobody_eligible(self):
         image = image_of(isr=(1,))
         assert on_configs_altered(image, [topic_config("min.insync.replicas", 3)]) == []
 
-    def test_other_settings_change_nothing(self):
+    def test_others_change_nothing(self):
         image = image_of(isr=(1, 2), eligible_leader_replicas=(3,))
         assert on_configs_altered(image, [topic_config("retention.ms", 5)]) == []
