@@ -27,7 +27,7 @@ from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshots
-from spark_log.storage import is_listing_valid
+from spark_log.storage import StagedFile, is_listing_valid
 
 _MAX_TRIES: Final = 10
 
@@ -56,14 +56,14 @@ class CopiedSegment:
         end_offset: the offset after its last.
         append_id: random id of the file.
         leader_epoch: of its last batch.
-        data: the file.
+        data: the file, or a copy of it that is staged on the follower's root.
     """
 
     name: SegmentName
     end_offset: int
     append_id: str
     leader_epoch: int
-    data: pa.Buffer
+    data: pa.Buffer | StagedFile
 
 
 class FollowerAppender:
@@ -123,13 +123,15 @@ class FollowerAppender:
         except AlreadyExistsError:
             self._make_durable()
 
-    def append(self, segment: StagedSegment, base_offset: int, data: pa.Buffer) -> None:
+    def append(
+        self, segment: StagedSegment, base_offset: int, data: pa.Buffer | StagedFile
+    ) -> None:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
             segment: as it was put there.
             base_offset: its offset there; the follower's log has all offsets before it.
-            data: its file.
+            data: its file, or a copy of it that is staged on the follower's root.
 
         Raises:
             DivergedReplicaError: the follower has something else at this offset.

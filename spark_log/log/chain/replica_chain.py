@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -28,6 +29,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.file_names import StartMarker
 from spark_log.log.partition_directory import LogView
@@ -119,6 +121,7 @@ class ReplicaChain:
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
+        self._ahead = StagedAhead()
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -235,6 +238,20 @@ class ReplicaChain:
                 return
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
+    def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
+        """Begin to write a segment to the roots of the followers, while the leader gets it.
+
+        Args:
+            state: of the partition.
+            segment: that will be put into the leader's log now.
+            sync: whether to make it durable.
+        """
+        self._ahead.discard()
+        for broker_id in state.chain[1:]:
+            with suppress(SparkLogError):  # the put will tell
+                replica = self.replica(state, broker_id)
+                self._ahead.begin(broker_id, replica, segment.staged.read_back(), sync=sync)
+
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
         """Remember the segment that was just put into the leader's log, to be copied from memory.
 
@@ -246,6 +263,7 @@ class ReplicaChain:
 
     def forget_put(self) -> None:
         """Forget that segment: it is not needed any more."""
+        self._ahead.discard()
         self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
@@ -273,14 +291,22 @@ class ReplicaChain:
             REPLICA_ERRORS: the leader failed.
         """
         leader = self.replica(state, state.leader)
-        for broker_id in state.chain[1:]:
+        brought = 0
+        while brought < len(state.chain) - 1:
+            broker_id = state.chain[brought + 1]
             try:
                 replica = self.replica(state, broker_id)
-                self._bring_up(replica, leader, state, broker_id, end_offset)
+                reached = self._bring_up(
+                    replica, leader, state, broker_id, end_offset, is_next=not brought
+                )
             except _LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
+            # A merged segment of the leader ends behind the offset: those before get it first.
+            is_again = bool(brought) and reached > end_offset
+            brought = 0 if is_again else brought + 1
+            end_offset = max(end_offset, reached)
         if len(state.chain) > 1:  # all have it: now it may be merged
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
@@ -293,7 +319,24 @@ class ReplicaChain:
         state: PartitionState,
         broker_id: int,
         end_offset: int,
-    ) -> None:
+        *,
+        is_next: bool,
+    ) -> int:
+        """Bring a replica up to an offset of the leader's log.
+
+        Args:
+            replica: another one than the leader's.
+            leader: is copied from.
+            state: that is brought up.
+            broker_id: of the replica.
+            end_offset: up to which all replicas before it in the chain have the log.
+            is_next: whether it is the first one behind the leader: it may get whatever the leader
+                has, and the others only what all before them have.
+
+        Returns:
+            ``end_offset``; or the end of the leader's segment that contains it, which the replica
+            has now only if it is the next one.
+        """
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
@@ -306,13 +349,19 @@ class ReplicaChain:
             known = follower.observe().log_end_offset
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
-            follower.append(own.segment, own.base_offset, own.data)
-            return
-        if known < end_offset:
-            self._copy(replica, leader, known, end_offset)
+            staged = self._ahead.take(broker_id)
+            try:
+                follower.append(own.segment, own.base_offset, staged or own.data)
+            finally:
+                if staged is not None:
+                    staged.discard()
+            return end_offset
+        return self._copy(replica, leader, known, end_offset, is_next=is_next)
 
-    def _copy(self, replica: Replica, leader: Replica, offset: int, end_offset: int) -> None:
-        """Copy the segments of the leader's log from an offset on."""
+    def _copy(
+        self, replica: Replica, leader: Replica, offset: int, end_offset: int, *, is_next: bool
+    ) -> int:
+        """Copy the segments of the leader's log from an offset on, and return where they end."""
         while offset < end_offset:
             try:
                 view = leader.files.observe()
@@ -331,8 +380,10 @@ class ReplicaChain:
                 continue  # rewritten since
             except REPLICA_ERRORS as error:
                 raise _LeaderFailedError(error) from error
-            replica.follower.copy(copied)
+            if is_next or copied.end_offset <= end_offset:
+                replica.follower.copy(copied)
             offset = copied.end_offset
+        return max(offset, end_offset)
 
     def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
         """Begin a follower's log where the leader's log begins, and return this offset."""
@@ -386,12 +437,16 @@ class ReplicaChain:
     def _newer(self, state: PartitionState) -> PartitionState:
         newer = self.states.refresh()
         if newer.leader_epoch <= state.leader_epoch:
-            raise StorageError(
-                f"{self._name}: the log has a newer leader epoch than the metadata "
-                f"({newer.leader_epoch}): the metadata log is not the one of this log",
-                path=self._name,
-            )
+            raise self.unknown_epoch(newer)
         return newer
+
+    def unknown_epoch(self, state: PartitionState) -> StorageError:
+        """Return the error for a log with a newer leader epoch than the newest state."""
+        return StorageError(
+            f"{self._name}: the log has a newer leader epoch than the metadata "
+            f"({state.leader_epoch}): the metadata log is not the one of this log",
+            path=self._name,
+        )
 
     def _without(
         self,
