@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from spark_log import Admin, AIOConsumer, AIOProducer, Consumer, NewTopic, Producer
-from spark_log.errors import StorageError
+from spark_log.errors import KafkaTimeoutError, StorageError
 from spark_log.metadata import Cluster
+from spark_log.testing.servers.s3_server import run_s3_server
 
 
 @pytest.fixture
@@ -69,3 +70,16 @@ def test_options_of_a_root_on_the_same_kind_of_storage_serve_its_brokers(s3_serv
     admin.delete_topics(["t"])
     (marker,) = Cluster(**given).store.list("__deleted_topics")
     assert list(Cluster(**given).broker_store(1).list_directories(marker.name)) == []
+
+
+def test_a_broker_that_does_not_answer_does_not_stop_an_admin(tmp_path):
+    with run_s3_server() as server:
+        given: dict[str, Any] = {
+            "root": str(tmp_path / "root"),
+            "broker_storage_options": {1: server.storage_options},
+        }
+        Admin(**given).register_broker(1, f"{server.new_bucket()}/log")
+        admin = Admin(**given, default_api_timeout_ms=200)
+        with server.frozen(), pytest.raises(KafkaTimeoutError, match="describe_log_dirs"):
+            admin.describe_log_dirs()
+        assert [log_dir.error for log_dir in admin.describe_log_dirs()] == [None, None]
