@@ -12,35 +12,34 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from spark_log.errors import (
-    CorruptRecordError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
-    NotFoundError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.file_names import StartMarker
-from spark_log.log.partition_directory import LogView
+from spark_log.log.chain.replica_fetcher import (
+    REPLICA_ERRORS,
+    LeaderFailedError,
+    ReplicaFetcher,
+)
+from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
-from spark_log.storage import Store
+from spark_log.storage import Store, with_reserve
 from spark_log.suppressed import SuppressedErrors
-
-REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
-"""What shows that a replica has failed: its root, or its files."""
 
 _MAX_CHANGES: Final = 100
 """Changes of the chain that one append follows before it gives up."""
@@ -69,14 +68,6 @@ class _Own:
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.segment.record_count
-
-
-class _LeaderFailedError(Exception):
-    """The leader's replica could not be read while another one was brought up to it."""
-
-    def __init__(self, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _FollowerFailedError(Exception):
@@ -130,7 +121,16 @@ class ReplicaChain:
             BrokerIdNotRegisteredError: the broker is not registered any more.
             StorageError: its root cannot be opened.
         """
-        key = broker_id, state.directory_number(broker_id)
+        return self.open_replica(broker_id, state.directory_number(broker_id))
+
+    def open_replica(self, broker_id: int, number: int) -> Replica:
+        """Return the replica in a numbered directory of a broker.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered any more.
+            StorageError: its root cannot be opened.
+        """
+        key = broker_id, number
         found = self._replicas.get(key)
         if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
@@ -213,8 +213,11 @@ class ReplicaChain:
         """
         self.append(lambda _leader, _state, _is_certain: None, needs_enough=False)
 
-    def replicate(self) -> None:
+    def replicate(self) -> PartitionState:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -235,7 +238,7 @@ class ReplicaChain:
             except REPLICA_ERRORS as error:
                 state = self._without(state, state.leader, error, has_put=False)
             else:
-                return
+                return state
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
     def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
@@ -281,6 +284,71 @@ class ReplicaChain:
         self._suppressed.add("replica", self._name, error)
         return True
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def move_start(self, offset: int) -> int:
+        """Move the log start offset of all in-sync replicas, the leader first.
+
+        A replica that comes back later gets the leader's start before the barrier of its epoch.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: as before; or the start was moved nowhere.
+        """
+        state = self._available(self.states.current(), needs_enough=False)
+        for _ in range(_MAX_CHANGES):
+            newer, starts = state, []
+            for broker_id in state.isr:
+                try:
+                    replica = self.replica(state, broker_id)
+                    move = partial(move_replica_start, replica, offset)
+                    starts.append(with_reserve(replica.files.store, move))
+                except REPLICA_ERRORS as error:
+                    newer = self._without(state, broker_id, error, has_put=bool(starts))
+                    break
+            if newer is state:
+                newer = self.states.refresh()
+                if newer.leader_epoch == state.leader_epoch:
+                    return min(starts)
+            state = self._available(newer, needs_enough=False)
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    # --- what a replica has of the log -----------------------------------------------------------
+
+    def committed_end(self, state: PartitionState, broker_id: int, last: Replica) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
+
+        Args:
+            state: has the replica.
+            broker_id: of the replica, which is not in sync.
+            last: the last in-sync replica.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            REPLICA_ERRORS: one of the two replicas cannot be read.
+        """
+        committed = last.files.observe()
+        replica = self.replica(state, broker_id)
+        view = replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        here = replica.leader_epoch_at(end_offset - 1, view)
+        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+
     # --- one state -------------------------------------------------------------------------------
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -299,7 +367,7 @@ class ReplicaChain:
                 reached = self._bring_up(
                     replica, leader, state, broker_id, end_offset, is_next=not brought
                 )
-            except _LeaderFailedError as failed:
+            except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
@@ -340,9 +408,9 @@ class ReplicaChain:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
+        fetcher = ReplicaFetcher(leader, replica)
         if key not in self._compared:
-            view = follower.observe()
-            self._check_is_prefix(replica, view, leader)
+            fetcher.check_is_prefix(follower.observe())
             self._compared.add(key)
             known = follower.known_end_offset
         if known is None:
@@ -351,77 +419,15 @@ class ReplicaChain:
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
             try:
-                follower.append(own.segment, own.base_offset, staged or own.data)
+                follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()
             return end_offset
-        return self._copy(replica, leader, known, end_offset, is_next=is_next)
-
-    def _copy(
-        self, replica: Replica, leader: Replica, offset: int, end_offset: int, *, is_next: bool
-    ) -> int:
-        """Copy the segments of the leader's log from an offset on, and return where they end."""
-        while offset < end_offset:
-            try:
-                view = leader.files.observe()
-                if offset < view.log_start_offset:
-                    offset = self._skip_to_start(replica, view)
-                segment = view.live.segments[view.live.index_of(offset)]
-                reader = leader.files.open_listed(segment, view.observed_ms)
-                copied = CopiedSegment(
-                    segment.name,
-                    reader.end_offset,
-                    reader.append_id,
-                    reader.leader_epoch,
-                    leader.files.store.open_buffer(reader.path),
-                )
-            except NotFoundError:
-                continue  # rewritten since
-            except REPLICA_ERRORS as error:
-                raise _LeaderFailedError(error) from error
-            if is_next or copied.end_offset <= end_offset:
-                replica.follower.copy(copied)
-            offset = copied.end_offset
-        return max(offset, end_offset)
-
-    def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
-        """Begin a follower's log where the leader's log begins, and return this offset."""
-        start = leading.log_start_offset
-        base = leading.live.segments[0].name.base_offset if leading.live.segments else start
-        replica.follower.start_at(StartMarker(start, min(base, start)))
-        return start
-
-    def _check_is_prefix(self, replica: Replica, view: LogView, leader: Replica) -> None:
-        """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
-
-        The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once.
-
-        Raises:
-            DivergedReplicaError: it is not.
-            REPLICA_ERRORS: the follower failed.
-            _LeaderFailedError: the leader failed.
-        """
-        end_offset = view.log_end_offset
-        if not end_offset:
-            return
-        here = replica.leader_epoch(view)
-        try:
-            leading = leader.files.observe()
-            there = None
-            if leading.log_start_offset < end_offset <= leading.log_end_offset:
-                there = leader.leader_epoch_at(end_offset - 1, leading)
-        except REPLICA_ERRORS as error:
-            raise _LeaderFailedError(error) from error
-        is_behind_start = end_offset <= leading.log_start_offset
-        if is_behind_start or here is None or here == there:
-            return
-        raise DivergedReplicaError(
-            f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "
-            f"log has epoch {there} there, and ends at {leading.log_end_offset}",
-            offset=end_offset - 1,
-        )
+        if known >= end_offset:
+            return end_offset
+        reached = fetcher.fetch(known, end_offset, whole=is_next)
+        return reached if reached >= end_offset else fetcher.segment_end(reached)
 
     # --- changes of the state --------------------------------------------------------------------
 
