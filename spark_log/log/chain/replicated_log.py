@@ -81,7 +81,8 @@ class ReplicatedLog(PartitionLog):
         self._looked_ms = 0.0
 
     def __repr__(self) -> str:
-        return f"<ReplicatedLog directory={self.directory!r} state={self._states.current()}>"
+        replicas = list(self._states.current().replicas)
+        return f"<ReplicatedLog directory={self.directory!r} replicas={replicas}>"
 
     @property
     def _replica(self) -> Replica:  # type: ignore[override]
