@@ -292,14 +292,22 @@ class ReplicaChain:
             REPLICA_ERRORS: the leader failed.
         """
         leader = self.replica(state, state.leader)
-        for broker_id in state.chain[1:]:
+        brought = 0
+        while brought < len(state.chain) - 1:
+            broker_id = state.chain[brought + 1]
             try:
                 replica = self.replica(state, broker_id)
-                self._bring_up(replica, leader, state, broker_id, end_offset)
+                reached = self._bring_up(
+                    replica, leader, state, broker_id, end_offset, is_next=not brought
+                )
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
+            # A merged segment of the leader ends behind the offset: those before get it first.
+            is_again = bool(brought) and reached > end_offset
+            brought = 0 if is_again else brought + 1
+            end_offset = max(end_offset, reached)
         if len(state.chain) > 1:  # all have it: now it may be merged
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
@@ -312,7 +320,24 @@ class ReplicaChain:
         state: PartitionState,
         broker_id: int,
         end_offset: int,
-    ) -> None:
+        *,
+        is_next: bool,
+    ) -> int:
+        """Bring a replica up to an offset of the leader's log.
+
+        Args:
+            replica: another one than the leader's.
+            leader: is copied from.
+            state: that is brought up.
+            broker_id: of the replica.
+            end_offset: up to which all replicas before it in the chain have the log.
+            is_next: whether it is the first one behind the leader: it may get whatever the leader
+                has, and the others only what all before them have.
+
+        Returns:
+            ``end_offset``; or the end of the leader's segment that contains it, which the replica
+            has now only if it is the next one.
+        """
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
@@ -327,13 +352,15 @@ class ReplicaChain:
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
             try:
-                follower.append(own.segment, own.base_offset, staged or own.data)
+                follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()
-            return
-        if known < end_offset:
-            fetcher.fetch(known, end_offset)
+            return end_offset
+        if known >= end_offset:
+            return end_offset
+        reached = fetcher.fetch(known, end_offset, whole=is_next)
+        return reached if reached >= end_offset else fetcher.segment_end(reached)
 
     # --- changes of the state --------------------------------------------------------------------
 
@@ -349,12 +376,16 @@ class ReplicaChain:
     def _newer(self, state: PartitionState) -> PartitionState:
         newer = self.states.refresh()
         if newer.leader_epoch <= state.leader_epoch:
-            raise StorageError(
-                f"{self._name}: the log has a newer leader epoch than the metadata "
-                f"({newer.leader_epoch}): the metadata log is not the one of this log",
-                path=self._name,
-            )
+            raise self.unknown_epoch(newer)
         return newer
+
+    def unknown_epoch(self, state: PartitionState) -> StorageError:
+        """Return the error for a log with a newer leader epoch than the newest state."""
+        return StorageError(
+            f"{self._name}: the log has a newer leader epoch than the metadata "
+            f"({state.leader_epoch}): the metadata log is not the one of this log",
+            path=self._name,
+        )
 
     def _without(
         self,

@@ -90,18 +90,20 @@ class ReplicaFetcher:
             offset=end_offset - 1,
         )
 
-    def fetch(self, offset: int, end_offset: int) -> int:
+    def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
         """Copy the segments of the leader's log from an offset on.
 
         If the leader's log starts behind the offset, the follower's log starts there, too.
 
         Args:
             offset: the follower's log end offset.
-            end_offset: up to which to copy. The last segment is copied whole.
+            end_offset: up to which to copy.
+            whole: whether a segment that contains this offset is copied, which then ends behind it.
+                If not, the copy stops before it.
 
         Returns:
             The offset up to which the follower has the leader's log now. It is before
-            ``end_offset`` only if the leader's log ends there.
+            ``end_offset`` only if the leader's log ends there, or not ``whole``.
 
         Raises:
             REPLICA_ERRORS: the follower failed, or has diverged.
@@ -122,6 +124,8 @@ class ReplicaFetcher:
                 view = None
                 continue
             copied, data = found
+            if copied.end_offset > end_offset and not whole:
+                break
             self._follower.follower.copy(copied)
             offset = copied.end_offset
             self._leader.files.store.release_memory(data)
@@ -129,6 +133,20 @@ class ReplicaFetcher:
         if start:
             move_replica_start(self._follower, min(start, offset))
         return offset
+
+    def segment_end(self, offset: int) -> int:
+        """Return the end offset of the leader's segment that contains an offset.
+
+        Raises:
+            LeaderFailedError: the leader failed.
+        """
+        while True:
+            view = self._leading_view()
+            if offset >= view.log_end_offset:
+                return view.log_end_offset
+            copied = self._read(offset, view)
+            if copied is not None:
+                return copied.end_offset
 
     def _leading_view(self) -> LogView:
         try:

@@ -25,7 +25,7 @@ from spark_log.log.append import (
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
-from spark_log.log.log_reader import IsolationLevel
+from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
@@ -43,7 +43,8 @@ _MAX_READ_TRIES: Final = 10
 class ReplicatedLog(PartitionLog):
     """The log of a partition whose replicas lie on several brokers, or may in future.
 
-    It is read at the last in-sync replica: what this one has, all have (the high watermark is its
+    It is read at the last replica of the chain, which may be joining: what this one has, all have,
+    also those that are in sync next (the high watermark is its
     log end offset). A reader uses a replica only if the barrier of the present leader epoch stands
     on it.
     """
@@ -86,7 +87,7 @@ class ReplicatedLog(PartitionLog):
     def _replica(self) -> Replica:  # type: ignore[override]
         """The replica that is read."""
         state = self._read or self._states.current()
-        return self._chain.replica(state, state.isr[-1])
+        return self._chain.replica(state, state.chain[-1])
 
     @property
     def states(self) -> PartitionStates:
@@ -261,6 +262,8 @@ class ReplicatedLog(PartitionLog):
         for _ in range(_MAX_READ_TRIES):
             if state.leader_epoch <= 0 or self._has_barrier(state):
                 self._read = state
+                # In later epochs the chain may not end with this replica.
+                self._replica.reader.max_leader_epoch = state.leader_epoch
                 return
             self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
             state = self._states.refresh()
@@ -269,13 +272,25 @@ class ReplicatedLog(PartitionLog):
         )
 
     def _has_barrier(self, state: PartitionState) -> bool:
-        """Whether the barrier of a state stands on its last in-sync replica."""
-        replica = self._chain.replica(state, state.isr[-1])
+        """Whether the barrier of a state stands on the last replica of its chain."""
+        replica = self._chain.replica(state, state.chain[-1])
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
             except NotFoundError:  # rewritten since it was listed
                 continue
+
+    def _look_for_newer(self) -> None:
+        """Read the metadata, since the log has a newer leader epoch than the state that is read.
+
+        Raises:
+            StorageError: the metadata do not have this epoch.
+        """
+        before = self._read
+        state = self._states.refresh()
+        if before is not None and state.leader_epoch <= before.leader_epoch:
+            raise self._chain.unknown_epoch(state)
+        self._look(is_fresh=False)
 
     def _is_look_due(self) -> bool:
         state = self._states.current()
@@ -292,9 +307,9 @@ class ReplicatedLog(PartitionLog):
     def _on_read_error(self, error: SparkLogError) -> bool:
         """Leave out a replica that cannot be read; return whether another one can be."""
         state = self._read
-        if state is None or not state.is_replicated or len(state.isr) < 2:
+        if state is None or not state.is_replicated or len(state.chain) < 2:
             return False
-        return self._chain.leave_out(state, state.isr[-1], error)
+        return self._chain.leave_out(state, state.chain[-1], error)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -307,13 +322,27 @@ class ReplicatedLog(PartitionLog):
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
+        self._look(is_fresh=True)
         while True:
-            self._look(is_fresh=True)
             try:
-                return super().observe()
+                view = super().observe()
+                if not self._is_newer(view):
+                    return view
+            except NotFoundError:  # rewritten since it was listed
+                continue
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
+                self._look(is_fresh=True)
+            else:
+                self._look_for_newer()
+
+    def _is_newer(self, view: LogView) -> bool:
+        """Whether a view has a newer leader epoch than the state that is read."""
+        state = self._read
+        assert state is not None
+        epoch = self._replica.leader_epoch(view) if state.is_replicated else view.leader_epoch
+        return epoch is not None and epoch > state.leader_epoch
 
     def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to."""
@@ -362,17 +391,15 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
         while True:
             self._look_if_due()
-            assert self._read is not None
-            epoch = self._read.leader_epoch
             try:
                 for batch, next_offset in super().read_on(
                     offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
                 ):
                     yield batch, next_offset
                     offset = next_offset
-                    if batch is not None and batch.leader_epoch > epoch:
-                        self._looked_ms = 0.0  # the chain has changed
                 return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
@@ -400,6 +427,8 @@ class ReplicatedLog(PartitionLog):
                     yield batch
                     start_offset = batch.end_offset
                 return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
