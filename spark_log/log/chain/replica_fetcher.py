@@ -144,9 +144,9 @@ class ReplicaFetcher:
             view = self._leading_view()
             if offset >= view.log_end_offset:
                 return view.log_end_offset
-            copied = self._read(offset, view)
-            if copied is not None:
-                return copied.end_offset
+            found = self._read(offset, view)
+            if found is not None:
+                return found[0].end_offset
 
     def _leading_view(self) -> LogView:
         try:
