@@ -15,6 +15,7 @@ from spark_log.cli.commands import (
     console_consumer,
     console_producer,
     consumer_perf,
+    controller,
     delete_records,
     dump_log,
     groups,
@@ -106,7 +107,15 @@ def _transactions(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@controller.app.callback(invoke_without_command=True)
+def _controller(context: typer.Context) -> None:
+    """Watch brokers and replicas."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(controller.app, name="controller")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")

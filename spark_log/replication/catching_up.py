@@ -218,7 +218,7 @@ class Replicator:
             if self._log.read_state.leader_epoch != state.leader_epoch:
                 return None
             copied_bytes = self._copied_bytes
-            offset = fetcher.fetch(offset, high_watermark)
+            offset = fetcher.fetch(offset, high_watermark, whole=False)
             if self._copied_bytes - copied_bytes <= _CLOSE_BYTES:
                 break
         self._finish(leader, follower, offset)

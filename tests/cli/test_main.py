@@ -17,6 +17,7 @@ COMMANDS = [
     "console-producer",
     "consume",
     "consumer-perf",
+    "controller",
     "delete-records",
     "dump-log",
     "groups",
@@ -38,6 +39,7 @@ COMMANDS = [
 GROUPS = {
     "brokers": "list",
     "configs": "describe",
+    "controller": "run",
     "groups": "list",
     "offsets": "list",
     "topics": "list",
