@@ -24,6 +24,7 @@ from spark_log.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotFoundError,
+    OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
@@ -286,7 +287,7 @@ class ReplicaChain:
     # --- deleting records ------------------------------------------------------------------------
 
     def move_start(self, offset: int) -> int:
-        """Move the log start offset of all in-sync replicas, the leader first.
+        """Move the log start offset of all in-sync and joining replicas, the leader first.
 
         A replica that comes back later gets the leader's start before the barrier of its epoch.
 
@@ -304,18 +305,24 @@ class ReplicaChain:
         """
         state = self._available(self.states.current(), needs_enough=False)
         for _ in range(_MAX_CHANGES):
-            newer, starts = state, []
-            for broker_id in state.isr:
+            newer, starts, lags = state, [], False
+            for broker_id in state.chain:
                 try:
                     replica = self.replica(state, broker_id)
                     move = partial(move_replica_start, replica, offset)
                     starts.append(with_reserve(replica.files.store, move))
+                except OffsetOutOfRangeError:
+                    if broker_id in state.isr:
+                        raise
+                    lags = True
                 except REPLICA_ERRORS as error:
                     newer = self._without(state, broker_id, error, has_put=bool(starts))
                     break
+            if lags:
+                self.replicate()
             if newer is state:
                 newer = self.states.refresh()
-                if newer.leader_epoch == state.leader_epoch:
+                if newer.leader_epoch == state.leader_epoch and not lags:
                     return min(starts)
             state = self._available(newer, needs_enough=False)
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
@@ -434,9 +441,12 @@ class ReplicaChain:
                 view = leader.files.observe()
                 if offset >= view.log_end_offset:
                     break
+                index = view.live.index_of(offset)
                 if offset < view.log_start_offset:
-                    offset = self._skip_to_start(replica, view)
-                segment = view.live.segments[view.live.index_of(offset)]
+                    offset, index = self._skip_to_start(replica, view), 0
+                if not view.live.segments:
+                    continue
+                segment = view.live.segments[index]
                 reader = leader.files.open_listed(segment, view.observed_ms)
                 copied = CopiedSegment(
                     segment.name,
@@ -455,10 +465,14 @@ class ReplicaChain:
         return max(offset, end_offset)
 
     def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
-        """Begin a follower's log where the leader's log begins, and return this offset."""
+        """Begin a follower's log at the leader's first segment, and return the offset.
+
+        A start inside of the segment would need the segment. `_compare` moves it in the next epoch.
+        """
         start = leading.log_start_offset
-        base = leading.live.segments[0].name.base_offset if leading.live.segments else start
-        replica.follower.start_at(StartMarker(start, min(base, start)))
+        if leading.live.segments:
+            start = min(start, leading.live.segments[0].name.base_offset)
+        replica.follower.start_at(StartMarker(start, start))
         return start
 
     def _compare(self, replica: Replica, view: LogView, leader: Replica) -> None:

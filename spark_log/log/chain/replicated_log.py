@@ -284,20 +284,27 @@ class ReplicatedLog(PartitionLog):
         if self._read == state:
             return
         for _ in range(_MAX_READ_TRIES):
-            if state.leader_epoch <= 0 or self._has_barrier(state):
-                self._read = state
-                # In later epochs the chain may not end with this replica.
-                self._replica.reader.max_leader_epoch = state.leader_epoch
-                return
-            self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
+            last = state.chain[-1]
+            try:
+                replica = self._chain.replica(state, last)
+                if state.leader_epoch <= 0 or self._has_barrier(state, replica):
+                    self._read = state
+                    # In later epochs the chain may not end with this replica.
+                    replica.reader.max_leader_epoch = state.leader_epoch
+                    return
+            except REPLICA_ERRORS as error:
+                if not self._chain.leave_out(state, last, error):
+                    raise
+            else:  # whoever changed the chain did not put the barrier everywhere
+                self._chain.replicate()
             state = self._states.refresh()
         raise StorageUnavailableError(
             f"{self.directory}: its replicas change all the time", path=self.directory
         )
 
-    def _has_barrier(self, state: PartitionState) -> bool:
+    @staticmethod
+    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
         """Whether the barrier of a state stands on the last replica of its chain."""
-        replica = self._chain.replica(state, state.chain[-1])
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
