@@ -22,6 +22,7 @@ from spark_log.cli.commands import (
     log_dirs,
     offsets,
     producer_perf,
+    replicate,
     submit,
     top,
     topics,
@@ -120,6 +121,7 @@ app.command("dump-log")(dump_log)
 app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)
+app.command("replicate")(replicate)
 app.command("top")(top)
 app.command("verify")(verify)
 app.command("version")(version)

@@ -1,6 +1,7 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
 from .append import AbortedTransaction as AbortedTransaction
+from .append import DivergedReplicaError as DivergedReplicaError
 from .append import EndTransactionMarker as EndTransactionMarker
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
@@ -13,8 +14,10 @@ from .append import largest_above as largest_above
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
 from .chain import NO_LEADER as NO_LEADER
+from .chain import LeaderFailedError as LeaderFailedError
 from .chain import PartitionState as PartitionState
 from .chain import PartitionStates as PartitionStates
+from .chain import ReplicaFetcher as ReplicaFetcher
 from .chain import ReplicatedLog as ReplicatedLog
 from .clean import ABANDONED_US as ABANDONED_US
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
@@ -33,6 +36,7 @@ from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
 from .log_start import move_log_start as move_log_start
+from .log_start import move_replica_start as move_replica_start
 from .partition_directory import LogView as LogView
 from .partition_directory import PartitionDirectory as PartitionDirectory
 from .partition_log import ALL as ALL

@@ -26,7 +26,7 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
     the deleted records for half of ``file.delete.delay.ms``.
 
     Args:
-        log: in one directory: an internal log, or that of one replica.
+        log: of the partition.
         offset: of the first record that is kept. The log end offset deletes all records.
 
     Returns:
@@ -38,13 +38,19 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
         UnknownOutcomeError: it could not be determined whether the start was moved.
         StorageError: the start was not moved.
     """
-    return move_replica_start(log.replica, offset)
+    return move_replica_start(log.replica, offset, log.observe())
 
 
-def move_replica_start(replica: Replica, offset: int) -> int:
-    """Move the log start offset of one replica, as `move_log_start` does."""
+def move_replica_start(replica: Replica, offset: int, view: LogView | None = None) -> int:
+    """Move the log start offset of one replica, as `move_log_start` does.
+
+    Args:
+        replica: of the partition.
+        offset: of the first record that is kept.
+        view: of the replica's log; None lists it.
+    """
     files = replica.files
-    view = files.observe()
+    view = view or files.observe()
     if offset <= view.log_start_offset:
         return view.log_start_offset
     view.check_offset(offset, files.path)

@@ -222,6 +222,19 @@ class Cluster:
         """
         return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
+    def check_broker(self, broker_id: int) -> None:
+        """Check that the root of a broker is there now, and is that of its registration.
+
+        `broker_store` checks a root once. A path may lose its file system later, and then looks
+        like an empty root.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
+        self._broker_stores.check(broker_id)
+
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
         """Return the store at a root that a broker may get, with the broker's storage options.
 
@@ -279,18 +292,10 @@ class Cluster:
             StorageUnavailableError: its root cannot be reached.
             InvalidRootError: its root is another one now.
         """
-        store = self.broker_store(broker_id)
-        if broker_id != ROOT_BROKER_ID and store.is_gone(META_PROPERTIES):
-            # A put would create the directories again, below an empty mount point.
-            raise StorageUnavailableError(
-                f"the root {store.url} of broker {broker_id} cannot be found (no "
-                f"{META_PROPERTIES}): mount it again, or move it back",
-                path=store.url,
-            )
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
         return PartitionLog(
-            store,
+            self.broker_store(broker_id),
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
             partition=partition,

@@ -26,6 +26,7 @@ COMMANDS = [
     "produce",
     "producer-perf",
     "replay",
+    "replicate",
     "reprocess",
     "top",
     "topics",

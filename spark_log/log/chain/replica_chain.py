@@ -18,32 +18,29 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from spark_log.errors import (
-    CorruptRecordError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
-    NotFoundError,
     OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.file_names import StartMarker
+from spark_log.log.chain.replica_fetcher import (
+    REPLICA_ERRORS,
+    LeaderFailedError,
+    ReplicaFetcher,
+)
 from spark_log.log.log_start import move_replica_start
-from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
 from spark_log.storage import Store, with_reserve
 from spark_log.suppressed import SuppressedErrors
-
-REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
-"""What shows that a replica has failed: its root, or its files."""
 
 _MAX_CHANGES: Final = 100
 """Changes of the chain that one append follows before it gives up."""
@@ -72,14 +69,6 @@ class _Own:
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.segment.record_count
-
-
-class _LeaderFailedError(Exception):
-    """The leader's replica could not be read while another one was brought up to it."""
-
-    def __init__(self, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _FollowerFailedError(Exception):
@@ -133,7 +122,16 @@ class ReplicaChain:
             BrokerIdNotRegisteredError: the broker is not registered any more.
             StorageError: its root cannot be opened.
         """
-        key = broker_id, state.directory_number(broker_id)
+        return self.open_replica(broker_id, state.directory_number(broker_id))
+
+    def open_replica(self, broker_id: int, number: int) -> Replica:
+        """Return the replica in a numbered directory of a broker.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered any more.
+            StorageError: its root cannot be opened.
+        """
+        key = broker_id, number
         found = self._replicas.get(key)
         if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
@@ -216,8 +214,11 @@ class ReplicaChain:
         """
         self.append(lambda _leader, _state, _is_certain: None, needs_enough=False)
 
-    def replicate(self) -> None:
+    def replicate(self) -> PartitionState:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -238,7 +239,7 @@ class ReplicaChain:
             except REPLICA_ERRORS as error:
                 state = self._without(state, state.leader, error, has_put=False)
             else:
-                return
+                return state
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
     def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
@@ -373,7 +374,7 @@ class ReplicaChain:
                 reached = self._bring_up(
                     replica, leader, state, broker_id, end_offset, is_next=not brought
                 )
-            except _LeaderFailedError as failed:
+            except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
                 raise _FollowerFailedError(broker_id, error) from error
@@ -414,9 +415,9 @@ class ReplicaChain:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
+        fetcher = ReplicaFetcher(leader, replica)
         if key not in self._compared:
-            view = follower.observe()
-            self._compare(replica, view, leader)
+            fetcher.check_is_prefix(follower.observe())
             self._compared.add(key)
             known = follower.known_end_offset
         if known is None:
@@ -425,91 +426,15 @@ class ReplicaChain:
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
             try:
-                follower.append(own.segment, own.base_offset, staged or own.data)
+                follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()
             return end_offset
-        return self._copy(replica, leader, known, end_offset, is_next=is_next)
-
-    def _copy(
-        self, replica: Replica, leader: Replica, offset: int, end_offset: int, *, is_next: bool
-    ) -> int:
-        """Copy the segments of the leader's log from an offset on, and return where they end."""
-        while offset < end_offset:
-            try:
-                view = leader.files.observe()
-                if offset >= view.log_end_offset:
-                    break
-                index = view.live.index_of(offset)
-                if offset < view.log_start_offset:
-                    offset, index = self._skip_to_start(replica, view), 0
-                if not view.live.segments:
-                    continue
-                segment = view.live.segments[index]
-                reader = leader.files.open_listed(segment, view.observed_ms)
-                copied = CopiedSegment(
-                    segment.name,
-                    reader.end_offset,
-                    reader.append_id,
-                    reader.leader_epoch,
-                    leader.files.store.open_buffer(reader.path),
-                )
-            except NotFoundError:
-                continue  # rewritten since
-            except REPLICA_ERRORS as error:
-                raise _LeaderFailedError(error) from error
-            if is_next or copied.end_offset <= end_offset:
-                replica.follower.copy(copied)
-            offset = copied.end_offset
-        return max(offset, end_offset)
-
-    def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
-        """Begin a follower's log at the leader's first segment, and return the offset.
-
-        A start inside of the segment would need the segment. `_compare` moves it in the next epoch.
-        """
-        start = leading.log_start_offset
-        if leading.live.segments:
-            start = min(start, leading.live.segments[0].name.base_offset)
-        replica.follower.start_at(StartMarker(start, start))
-        return start
-
-    def _compare(self, replica: Replica, view: LogView, leader: Replica) -> None:
-        """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
-
-        Its start is moved to the leader's, if records were deleted while it was not in sync: this
-        is done in each epoch before its barrier, so that deleted records do not come back.
-
-        The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once.
-
-        Raises:
-            DivergedReplicaError: it is not.
-            REPLICA_ERRORS: the follower failed.
-            _LeaderFailedError: the leader failed.
-        """
-        end_offset = view.log_end_offset
-        if not end_offset:
-            return
-        here = replica.leader_epoch(view)
-        try:
-            leading = leader.files.observe()
-            there = None
-            if leading.log_start_offset < end_offset <= leading.log_end_offset:
-                there = leader.leader_epoch_at(end_offset - 1, leading)
-        except REPLICA_ERRORS as error:
-            raise _LeaderFailedError(error) from error
-        is_behind_start = end_offset <= leading.log_start_offset
-        if is_behind_start or here is None or here == there:
-            if view.log_start_offset < leading.log_start_offset <= end_offset:
-                move_replica_start(replica, leading.log_start_offset)
-            return
-        raise DivergedReplicaError(
-            f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "
-            f"log has epoch {there} there, and ends at {leading.log_end_offset}",
-            offset=end_offset - 1,
-        )
+        if known >= end_offset:
+            return end_offset
+        reached = fetcher.fetch(known, end_offset, whole=is_next)
+        return reached if reached >= end_offset else fetcher.segment_end(reached)
 
     # --- changes of the state --------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from spark_log.log.append import (
     TransactionIndex,
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
+from spark_log.log.chain.replica_chain import ReplicaChain
+from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL, PartitionLog
@@ -87,6 +88,29 @@ class ReplicatedLog(PartitionLog):
         """The replica that is read."""
         state = self._read or self._states.current()
         return self._chain.replica(state, state.chain[-1])
+
+    @property
+    def states(self) -> PartitionStates:
+        """Where this log learns of the state of its partition."""
+        return self._states
+
+    @property
+    def read_state(self) -> PartitionState:
+        """The state by which the log was read last: its high watermark is of this state."""
+        return self._read or self._states.current()
+
+    def replica_of(self, broker_id: int, number: int) -> Replica:
+        """Return a replica of the partition, or what may become one.
+
+        Args:
+            broker_id: the broker that has it.
+            number: of its directory.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageError: its root cannot be opened.
+        """
+        return self._chain.open_replica(broker_id, number)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -199,14 +223,17 @@ class ReplicatedLog(PartitionLog):
         finally:
             self._chain.forget_put()
 
-    def replicate(self) -> None:
-        """Bring the in-sync replicas up to the leader's end, and put a missing barrier first.
+    def replicate(self) -> PartitionState:
+        """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        self._chain.replicate()
+        return self._chain.replicate()
 
     def move_start(self, offset: int) -> int:
         """Delete the records before an offset: move the log start of all in-sync replicas.

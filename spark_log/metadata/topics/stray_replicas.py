@@ -56,25 +56,21 @@ class StrayReplica:
     size_bytes: int
 
 
-def next_directory_number(store: Store, topic: TopicImage, partition: int, broker_id: int) -> int:
-    """Return the lowest number that the directory of a replica may have on its broker.
+def next_directory_number(store: Store, topic: TopicImage, partition: int) -> int:
+    """Return the lowest number that the directory of a replica may still get.
+
+    Call this after reading the metadata by which the partition has the replica.
 
     Args:
-        store: the broker's.
-        topic: with the broker among the partition's replicas, read from the metadata before this
-            call.
+        store: of the replica's broker.
+        topic: that the partition is of.
         partition: its number.
-        broker_id: of the replica.
-
-    Returns:
-        The number of the replica's directory, or a higher one if that was given up.
 
     Raises:
         StorageError: the storage does not answer.
     """
     marked = (_parse(file.name) for file in store.list(f"{STRAY_REPLICAS}/{topic.directory}"))
-    numbers = [found[1] + 1 for found in marked if found is not None and found[0] == partition]
-    return max([topic.partitions[partition].directory_of(broker_id), *numbers])
+    return max((each[1] + 1 for each in marked if each and each[0] == partition), default=0)
 
 
 def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterator[StrayReplica]:

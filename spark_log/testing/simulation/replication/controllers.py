@@ -14,12 +14,10 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionCleaner, PartitionState, Replica, ReplicatedLog
 from spark_log.log.append import DivergedReplicaError
-from spark_log.log.chain import FixedState, ReplicaChain
-from spark_log.log.chain.replica_chain import _LeaderFailedError
+from spark_log.log.chain.replica_fetcher import LeaderFailedError, ReplicaFetcher
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.brokers import fence_broker_records
 from spark_log.metadata.partitions import begin_joining, complete_joining
-from spark_log.suppressed import SuppressedErrors
 from spark_log.testing.simulation.replication.true_replicas import TOPIC_ID
 from spark_log.testing.simulation.replication.world import OpenPartition, ReplicationWorld
 
@@ -43,14 +41,10 @@ class Controller:
         while True:
             world.rest(world.profile.round_ms)
             try:
-                if self._do_round(opened) and self._are_others_done():
+                if self._do_round(opened) and world.is_ending:
                     return
             except _FAILURES as error:
                 world.scheduler.note(f"round: {type(error).__name__}: {error}")
-
-    def _are_others_done(self) -> bool:
-        actors = self._world.scheduler.actors
-        return all(actor.is_done or actor.name.startswith("controller") for actor in actors)
 
     def _do_round(self, opened: OpenPartition) -> bool:
         """Do what is due; return whether all replicas are in sync."""
@@ -141,17 +135,13 @@ class Controller:
     ) -> None:
         leader = opened.replica(state.leader, state.directory_number(state.leader))
         follower = opened.replica(broker, number)
-        replicas = {state.leader: leader, broker: follower}
-        chain = ReplicaChain(
-            FixedState(state),
-            lambda broker_id, _: replicas[broker_id],
-            name="copy",
-            suppressed=SuppressedErrors(),
-        )
+        fetcher = ReplicaFetcher(leader, follower)
         end = self._copied_end(opened, leader)
         try:
-            chain._bring_up(follower, leader, state, broker, end, is_next=False)
-        except _LeaderFailedError as error:
+            view = follower.follower.observe()
+            fetcher.check_is_prefix(view)
+            fetcher.fetch(view.log_end_offset, end, whole=False)
+        except LeaderFailedError as error:
             raise StorageError(str(error)) from error
 
     def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName
@@ -227,7 +228,7 @@ class TrueReplicas:
         in_sync = self.in_sync()
         if not in_sync and self._damaged:
             raise ViolationError(f"all replicas with records have left: {self.state}")
-        for (broker, longer), (other, shorter) in zip(in_sync, in_sync[1:], strict=False):
+        for (broker, longer), (other, shorter) in pairwise(in_sync):
             if shorter.entries != longer.entries[: shorter.end]:
                 at = next(
                     at

@@ -1,0 +1,9 @@
+"""Replicas come back, move, and are watched.
+
+A `Replicator` copies the log of a partition to one replica that is not in sync, and puts it back
+into the in-sync replicas; a `ClusterReplicator` does so for many.
+"""
+
+from spark_log.exports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__)
