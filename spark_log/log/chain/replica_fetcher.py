@@ -57,8 +57,8 @@ class ReplicaFetcher:
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
 
-        Its start is moved to the leader's, if records were deleted while it was not in sync. A
-        chain does this in each epoch before its barrier, so that deleted records do not come back.
+        Its start is moved to the leader's, if records were deleted while it was not in sync: then
+        deleted records do not come back when it leads.
 
         The batch before its end must have the leader epoch that it has in the leader's log: within
         one leader epoch each offset was given once.

@@ -7,7 +7,7 @@ is fixed from then on: each in-sync replica has it, at this offset, for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -83,7 +83,7 @@ class TrueReplicas:
         appended: number of records that were acknowledged.
     """
 
-    def __init__(self, disks: dict[int, Store]) -> None:
+    def __init__(self, disks: Mapping[int, Store]) -> None:
         """Begin with empty disks.
 
         Args:
