@@ -69,7 +69,8 @@ def next_directory_number(store: Store, topic: TopicImage, partition: int) -> in
     Raises:
         StorageError: the storage does not answer.
     """
-    marked = (_parse(file.name) for file in store.list(f"{STRAY_REPLICAS}/{topic.directory}"))
+    markers = store.list(f"{STRAY_REPLICAS}/{topic.directory}")
+    marked = (parse_replica_directory(file.name) for file in markers)
     return max((each[1] + 1 for each in marked if each and each[0] == partition), default=0)
 
 
@@ -146,14 +147,14 @@ def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
     Numbers of a replica's directories only grow, and the copy that a replica joins with is made
     before the metadata have its number.
     """
-    found = _parse(name)
+    found = parse_replica_directory(name)
     partition = topic.partitions.get(found[0]) if found else None
     if found is None or partition is None:
         return False
     return broker_id not in partition.replicas or found[1] < partition.directory_of(broker_id)
 
 
-def _parse(name: str) -> tuple[int, int] | None:
+def parse_replica_directory(name: str) -> tuple[int, int] | None:
     """Return the partition and the number of a replica's directory; None for another name."""
     found = _REPLICA.fullmatch(name)
     return None if found is None else (int(found[1]), int(found[2] or 0))

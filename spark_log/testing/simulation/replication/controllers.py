@@ -41,10 +41,14 @@ class Controller:
         while True:
             world.rest(world.profile.round_ms)
             try:
-                if self._do_round(opened) and world.is_ending:
+                if self._do_round(opened) and self._are_others_done():
                     return
             except _FAILURES as error:
                 world.scheduler.note(f"round: {type(error).__name__}: {error}")
+
+    def _are_others_done(self) -> bool:
+        actors = self._world.scheduler.actors
+        return all(actor.is_done or actor.name.startswith("controller") for actor in actors)
 
     def _do_round(self, opened: OpenPartition) -> bool:
         """Do what is due; return whether all replicas are in sync."""
