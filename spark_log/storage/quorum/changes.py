@@ -28,7 +28,13 @@ from spark_log.errors import (
 )
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
-from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter
+from spark_log.storage.quorum.membership import (
+    DIRECTORY,
+    Membership,
+    Standing,
+    Voter,
+    read_membership,
+)
 from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
@@ -46,27 +52,39 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         clock: waits where others propose at the same time.
 
     Raises:
-        InvalidConfigurationError: it is a member.
+        InvalidConfigurationError: it is a member that has lost its files.
         InvalidRootError: it has files.
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority, or the new root, does not answer.
     """
     members = _installed(store)
+    voters = members.membership.voters
     joining = store.open_member(root)
-    if any(voter.root == joining.url for voter in members.membership.voters):
-        raise InvalidConfigurationError(f"{joining.url} is a member of the quorum", key="quorum")
     joining.create_root()
-    if Standing.of(joining).version:
-        raise InvalidRootError(
-            f"{joining.url} is or was a member of a quorum; give an empty root", path=joining.url
+    standing = Standing.of(joining)
+    known = next((voter for voter in voters if voter.root == joining.url), None)
+    if known is None:
+        if standing.version:
+            raise InvalidRootError(
+                f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
+            )
+        check_is_empty(joining.url, joining)
+        # The id first: from the decision on the root counts.
+        voter = Voter(joining.url, standing.directory_id or uuid.uuid4().hex)
+        Membership(0, (voter,)).install(joining, voter.directory_id)
+        changed = _decide(store, members, (*voters, voter))
+        _install(members, changed)
+        store.reload()
+    elif standing.directory_id == known.directory_id:
+        voter, changed = known, members.membership  # an earlier call did not come to its end
+    else:
+        raise InvalidConfigurationError(
+            f"{joining.url} is a member of the quorum and has lost its files: remove it first, with "
+            f"spark-log quorum remove {joining.url}",
+            key="quorum",
         )
-    check_is_empty(joining.url, joining)
-    voter = Voter(joining.url, uuid.uuid4().hex)
-    changed = _decide(store, members, (*members.membership.voters, voter))
-    _install(members, changed)
     changed.install(joining, voter.directory_id)
-    joined = store.reload()
-    synchronize(joined, clock=clock)
+    store.with_members(lambda members: synchronize(members, clock=clock))
     store.put(f"{changed.change_path}.installed", b"")
     return changed
 
@@ -88,7 +106,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
         )
     if not staying:
         raise InvalidConfigurationError(f"{root} is the only member of the quorum", key="quorum")
-    synchronize(members, clock=clock, without=root)
+    store.with_members(lambda members: synchronize(members, clock=clock, without=root))
     changed = _decide(store, members, staying)
     _install(members, changed)
     store.reload()
@@ -166,7 +184,7 @@ def _installed(store: QuorumStore) -> Members:
     before = _list_before(members)
     stores = [store.open_member(voter.root) for voter in before.voters]
     _install(Members(before, stores, members.fan_out), membership)
-    synchronize(members)
+    store.with_members(synchronize)
     store.put(note, b"")
     return members
 

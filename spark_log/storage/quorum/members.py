@@ -116,7 +116,7 @@ class Members:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
             elif reply.error is not None:
                 errors[number] = reply.error
-            elif number in standings and not self._counts(number, standings[number]):
+            elif number in standings and not self._is_same(number, standings[number]):
                 errors[number] = self._has_no_standing(number, standings[number])
             else:
                 answers[number] = reply.value
@@ -146,7 +146,7 @@ class Members:
             if reply is not None and reply.error is None
         }
         self._check_version(standings)
-        return {number for number, each in standings.items() if self._counts(number, each)}
+        return {number for number, each in standings.items() if self._is_same(number, each)}
 
     def tell(self, call: Callable[[Store], Any], numbers: Collection[int] | None = None) -> Round:
         """Call members at once, without reading their standing.
@@ -224,15 +224,12 @@ class Members:
             if each.version > self.membership.version and self._is_same(number, each):
                 raise MembershipChangedError
 
-    def _counts(self, number: int, standing: Standing) -> bool:
-        return bool(standing.version) and self._is_same(number, standing)
-
     def _is_same(self, number: int, standing: Standing) -> bool:
         return standing.directory_id == self.membership.voters[number].directory_id
 
     def _has_no_standing(self, number: int, standing: Standing) -> StorageError:
         url = self.stores[number].url
-        found = "has another id" if standing.version else "has lost its list of the members"
+        found = "has another id" if standing.directory_id else "has lost its id"
         return StorageUnavailableError(
             f"the root {found}: it was wiped or replaced, or is not mounted, and does not count until "
             f"spark-log quorum remove and add have renewed it",

@@ -151,8 +151,12 @@ class QuorumStore(Store):
         found = [self.open_member(voter.root) for voter in membership.voters]
         return Members(membership, found, self._fan_out)
 
-    def _with_members(self, call: Callable[[Members], _Answer]) -> _Answer:
-        """Call with the members, and again if they have changed."""
+    def with_members(self, call: Callable[[Members], _Answer]) -> _Answer:
+        """Call with the members, and again if they have changed.
+
+        Raises:
+            StorageUnavailableError: they change again and again.
+        """
         members = self.members()
         for _ in range(_MAX_CHANGES):
             try:
@@ -206,7 +210,7 @@ class QuorumStore(Store):
         """
         value = source.read_back() if isinstance(source, StagedFile) else source
         proposal = Proposal(path, value, clock=self._clock, random=self._random)
-        if not self._with_members(proposal.run):
+        if not self.with_members(proposal.run):
             raise AlreadyExistsError(f"{path} exists", path=path)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
@@ -218,7 +222,7 @@ class QuorumStore(Store):
             if len(done.answers) < members.majority:
                 raise members.failed_write(path, done)
 
-        self._with_members(put)
+        self.with_members(put)
 
     def sync(self, path: str) -> None:
         """Make a file durable on a majority."""
@@ -229,7 +233,7 @@ class QuorumStore(Store):
                 missing = [each for each in done.errors.values() if isinstance(each, NotFoundError)]
                 raise missing[0] if missing else members.no_majority(path, done)
 
-        self._with_members(sync)
+        self.with_members(sync)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -403,7 +407,7 @@ class QuorumStore(Store):
             self.members()
         except NotFoundError:
             return default
-        return self._with_members(call)
+        return self.with_members(call)
 
     def _delete(self, path: str, delete: Callable[[Store], None]) -> None:
         def run(members: Members) -> None:

@@ -51,7 +51,7 @@ def copy_file(
         StorageError: they do not answer.
     """
     source = None
-    for number in sorted(holders):
+    for number in sorted(holders, key=lambda each: (-holders[each].modified_us, each)):
         try:
             source = members.stores[number].open_buffer(path)
             break
@@ -89,6 +89,8 @@ def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo
 
     found = members.ask(head, is_done=None if from_all else is_settled)
     holders = {number: each for number, each in found.answers.items() if each is not None}
-    if len(holders) < members.majority and len(found.standing) < members.majority:
-        raise members.no_majority(path, found)
-    return holders
+    if max(len(holders), len(found.standing)) >= members.majority:
+        return holders
+    if not from_all:  # one of those that were first does not count
+        return _heads(members, path, from_all=True)
+    raise members.no_majority(path, found)
