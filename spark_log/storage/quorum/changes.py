@@ -1,11 +1,11 @@
 """Adds a member to a quorum, or removes one: one at a time.
 
-A change is a file ``__quorum/<version>.json``, whose content the members of the version before decide
-as any other put. Then the list is installed on them and on a new member. From then on a client with the
-older list is told so by each majority that it asks.
+A change is a file ``__quorum/<version>.json``, whose content the members of the version before
+decide as any other put. Then the list is installed on them and on a new member. From then on a
+client with the older list is told so by each majority that it asks.
 
-Lists that follow each other share a member between any two majorities, those after the next do not. So
-before a change takes effect `synchronize` puts all that was decided on the members that stay.
+Lists that follow each other share a member between any two majorities, those after the next do not.
+So before a change takes effect `synchronize` puts all that was decided on the members that stay.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         voter, changed = known, members.membership  # an earlier call did not come to its end
     else:
         raise InvalidConfigurationError(
-            f"{joining.url} is a member of the quorum and has lost its files: remove it first, with "
-            f"spark-log quorum remove {joining.url}",
+            f"{joining.url} is a member of the quorum and has lost its files: remove it first, "
+            f"with spark-log quorum remove {joining.url}",
             key="quorum",
         )
     changed.install(joining, voter.directory_id)
@@ -144,8 +144,8 @@ def synchronize(
             Proposal(path, None, clock=clock, random=random).run(members)
         for file, holders in merged_list(members, directory, None):
             if not staying <= holders.keys():
-                holders = copy_file(members, file.path, holders)
-                if holders and len(staying & holders.keys()) <= len(staying) // 2:
+                copied = copy_file(members, file.path, holders)
+                if copied and len(staying & copied.keys()) <= len(staying) // 2:
                     raise StorageUnavailableError(
                         f"{file.path} is not on a majority of the roots that stay", path=file.path
                     )

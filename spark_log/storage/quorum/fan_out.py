@@ -51,8 +51,9 @@ Replies = Sequence[Reply | None]
 class FanOut:
     """Calls several roots at once, each on a thread of its own. Thread-safe.
 
-    A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not waited
-    for until it has answered all that it was asked. So a root that hangs delays one call, not each.
+    A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not
+    waited for until it has answered all that it was asked. So a root that hangs delays one call,
+    not each.
     """
 
     def __init__(self) -> None:

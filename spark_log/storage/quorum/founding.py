@@ -1,8 +1,9 @@
 """Creates a quorum: the first list of its members.
 
-On storage: ``.quorum/founding.json`` on the first root (in order of their URLs) is the first list. It is
-put by put-if-absent, so of several processes one decides the ids of the roots. Then each root gets the
-list (`spark_log.storage.quorum.membership`). After a crash the next creation installs it on the rest.
+On storage: ``.quorum/founding.json`` on the first root (in order of their URLs) is the first list.
+It is put by put-if-absent, so of several processes one decides the ids of the roots. Then each root
+gets the list (`spark_log.storage.quorum.membership`). After a crash the next creation installs it
+on the rest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Asks the members of a quorum, and counts the answers of those that still are what they were.
 
-Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root is
-out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the standing of
-the members at the same time. That finds a member which was wiped before the round. One that is wiped
-during it is one more of the minority: if all who answered agree, a majority of them agrees without it.
-If they do not agree, `Members.confirm` reads the standing of those that are counted once more.
+Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root
+is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the standing
+of the members at the same time. That finds a member which was wiped before the round. One that is
+wiped during it is one more of the minority: if all who answered agree, a majority of them agrees
+without it. If they do not agree, `Members.confirm` reads the standing of those that are counted
+once more.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Members:
         def done(replies: Replies) -> bool:
             if is_done is None:
                 return False
-            return is_done([each.value for each in replies[:count] if _is_answer(each)])
+            return is_done([each.value for each in replies[:count] if each and not each.error])
 
         replies = self.fan_out.ask(calls, is_done=done, suffices=answered)
         standings = {
@@ -110,7 +111,9 @@ class Members:
             if each is not None and each.error is None
         }
         self._check_version(standings)
-        answers, standing, errors = {}, set(), {}
+        answers: dict[int, Any] = {}
+        errors: dict[int, Exception] = {}
+        standing = set()
         for number, reply in enumerate(replies[:count]):
             if reply is None:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
@@ -158,7 +161,8 @@ class Members:
         asked = sorted(range(len(self)) if numbers is None else numbers)
         calls = [self._call(number, call) for number in asked]
         replies = self.fan_out.ask(calls, is_done=_never, suffices=self._has_majority)
-        answers, errors = {}, {}
+        answers: dict[int, Any] = {}
+        errors: dict[int, Exception] = {}
         for number, reply in zip(asked, replies, strict=True):
             if reply is None:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
@@ -231,8 +235,8 @@ class Members:
         url = self.stores[number].url
         found = "has another id" if standing.directory_id else "has lost its id"
         return StorageUnavailableError(
-            f"the root {found}: it was wiped or replaced, or is not mounted, and does not count until "
-            f"spark-log quorum remove and add have renewed it",
+            f"the root {found}: it was wiped or replaced, or is not mounted, and does not count "
+            f"until spark-log quorum remove and add have renewed it",
             path=url,
         )
 

@@ -3,10 +3,10 @@
 On storage: ``.quorum/voters/<version>.<id>.json`` on each root: the members of that version, and in
 the name the id of this very root (Kafka's ``directory.id``, KIP-853). One listing of that directory
 tells whether a root still is what it was: a root that lost its files has no list, and one that was
-replaced has another id. Such a root may have forgotten what it promised, so its answers do not count.
-Files are only added. A new root gets its id first, with version 0. A crash while a version is installed
-leaves some roots with an older list, or a new root with version 0: they count, and the next change of
-the members installs the list on them.
+replaced has another id. Such a root may have forgotten what it promised, so its answers do not
+count. Files are only added. A new root gets its id first, with version 0. A crash while a version
+is installed leaves some roots with an older list, or a new root with version 0: they count, and the
+next change of the members installs the list on them.
 """
 
 from __future__ import annotations

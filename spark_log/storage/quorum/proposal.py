@@ -4,24 +4,25 @@ The members take no part: they only promise put-if-absent. So this is Disk Paxos
 with a block that is written once. A put that loses shows who was first, so the put is also the read
 that Disk Paxos sends after it (docs/adr/0023).
 
-For each name and each ballot 0, 1, 2, … a member has two objects in the directory ``.quorum`` beside
-the file. Each of them is written once, by whoever is first:
+For each name and each ballot 0, 1, 2, … a member has two objects in the directory ``.quorum``
+beside the file. Each of them is written once, by whoever is first:
 
 - ``<name>.<ballot>.claim``: the id of a proposer. Who holds the claims of a majority *owns* the
   ballot. In ballot 0 the claim has the proposer's bytes, too.
-- ``<name>.<ballot>.vote``: the id of the ballot's owner, which has put it, and a proposal (an id and
-  bytes); or ``closed``, put by a proposer of a later ballot.
+- ``<name>.<ballot>.vote``: the id of the ballot's owner, which has put it, and a proposal (an id
+  and bytes); or ``closed``, put by a proposer of a later ballot.
 
 A proposal is **chosen** when a majority has it as the vote of one ballot; or when *all* members, of
-which there are three or more, have it as the claim of ballot 0 (the fast path). The proposer then puts
-its bytes as the ordinary file on all members, and the put is done when a majority holds the file.
+which there are three or more, have it as the claim of ballot 0 (the fast path). The proposer then
+puts its bytes as the ordinary file on all members, and the put is done when a majority holds the
+file.
 
 A proposer does this:
 
-1. *Enter.* Put its claim of ballot 0 on all members. All are its own: the proposal is chosen; go to 4.
-   A majority is its own: it owns ballot 0; go to 3. Otherwise look for the file, wait a little, and
-   take the next ballot b: on each member put the claims of 0 and b, and close the votes of all ballots
-   before b. Go on if it owns b.
+1. *Enter.* Put its claim of ballot 0 on all members. All are its own: the proposal is chosen; go to
+   4. A majority is its own: it owns ballot 0; go to 3. Otherwise look for the file, wait a little,
+   and take the next ballot b: on each member put the claims of 0 and b, and close the votes of all
+   ballots before b. Go on if it owns b.
 2. *Adopt.* If one of the members that answered has a vote before b, take over the proposal of the
    highest such ballot. Otherwise that which most of them have as the claim of ballot 0.
 3. *Vote.* Put the proposal as the vote of the ballot on all members. A majority has to take it.
@@ -35,31 +36,30 @@ common):
 - One proposer owns a ballot: claims are written once. It votes for one proposal. So a ballot has at
   most one proposal.
 - If P is chosen in ballot b, each later ballot that has a vote votes for P. Take the first later
-  ballot c. Its owner closed or read vote b on a majority; each of P's votes was there before, or could
-  not be put any more. So it saw P. Between b and c there is no vote, so P is the highest. By induction
-  this holds for all later ballots.
+  ballot c. Its owner closed or read vote b on a majority; each of P's votes was there before, or
+  could not be put any more. So it saw P. Between b and c there is no vote, so P is the highest. By
+  induction this holds for all later ballots.
 - If P is chosen by all claims of ballot 0, only P's proposer can own ballot 0, and each owner of a
-  later ballot, which put its own claim of 0 where it was missing, saw P on every member that answered
-  (on all but one, if a member was added since): it has most of the claims.
-- Objects are deleted on a member only when it holds the file and a majority does. So a file closes all
-  ballots of its name on that member: step 4 comes after the votes and sees it. A member that gets the
-  file as a copy needs no objects.
-- A member that was wiped does not count (`spark_log.storage.quorum.members`). When the members change,
-  those of the old list that do not know the new one still share a member with each of its majorities;
-  before the next change all decisions are finished on the members that stay.
+  later ballot, which put its own claim of 0 where it was missing, saw P on every member that
+  answered (on all but one, if a member was added since): it has most of the claims.
+- Objects are deleted on a member only when it holds the file and a majority does. So a file closes
+  all ballots of its name on that member: step 4 comes after the votes and sees it. A member that
+  gets the file as a copy needs no objects.
+- A member that was wiped does not count (`spark_log.storage.quorum.members`). When the members
+  change, those of the old list that do not know the new one still share a member with each of its
+  majorities; before the next change all decisions are finished on the members that stay.
 
-A crash leaves claims and votes. The next proposer of the name finishes what may have been chosen, so a
-put whose answer was lost may take effect later, as with any storage. Two proposers with the same bytes
-may both be told that they were first, if one finished the proposal of the other.
+A crash leaves claims and votes. The next proposer of the name finishes what may have been chosen,
+so a put whose answer was lost may take effect later, as with any storage. Two proposers with the
+same bytes may both be told that they were first, if one finished the proposal of the other.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import count
 from random import Random
 from typing import Final
 
@@ -288,7 +288,8 @@ class Proposal:
     def _has_won(self, members: Members, holders: Mapping[int, FileInfo]) -> bool:
         """Return whether another proposer has finished this proposal.
 
-        It has left its votes on a majority then. They are no proof: it may have found the file, too.
+        It has left its votes on a majority then. They are no proof: it may have found the file,
+        too.
         """
         if not self._may_be_chosen:
             return False

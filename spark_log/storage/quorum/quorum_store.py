@@ -1,8 +1,9 @@
 """A store on an odd number of roots, of which any minority may be lost.
 
-A put-if-absent stands when a majority of the roots holds the file; which bytes get the name is decided
-as `spark_log.storage.quorum.proposal` says. So all that lies on a cluster root (the metadata log, the
-logs of groups and transactions, the offsets table, witnesses) needs no protocol of its own.
+A put-if-absent stands when a majority of the roots holds the file; which bytes get the name is
+decided as `spark_log.storage.quorum.proposal` says. So all that lies on a cluster root (the
+metadata log, the logs of groups and transactions, the offsets table, witnesses) needs no protocol
+of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -46,12 +48,13 @@ _MAX_CHANGES: Final = 10
 class QuorumStore(Store):
     """Files on the members of a quorum.
 
-    The members are read from the roots on the first call. A client that knows one of them finds all.
+    The members are read from the roots on the first call. A client that knows one of them finds
+    all.
 
-    A file that `put` replaces, and a deletion, reach all members that answer. A member that was away
-    may show the old file again, as a disk may after a power cut; a name is not used for other bytes
-    after its deletion. Times of files are those of the member with the newest: the clocks of the
-    members have to agree within ``max.clock.skew.ms``.
+    A file that `put` replaces, and a deletion, reach all members that answer. A member that was
+    away may show the old file again, as a disk may after a power cut; a name is not used for other
+    bytes after its deletion. Times of files are those of the member with the newest: the clocks of
+    the members have to agree within ``max.clock.skew.ms``.
     """
 
     is_mapped: ClassVar[bool] = False
@@ -133,8 +136,7 @@ class QuorumStore(Store):
 
         stores = [self.open_member(root) for root in roots]
         calls = [
-            Call(root, lambda store=store: read(store))
-            for root, store in zip(roots, stores, strict=True)
+            Call(root, partial(read, store)) for root, store in zip(roots, stores, strict=True)
         ]
         replies = self._fan_out.ask(calls, is_done=lambda _: False, suffices=is_enough)
         lists = [each.value for each in replies if each is not None and each.value is not None]
@@ -263,7 +265,7 @@ class QuorumStore(Store):
         def files(members: Members) -> list[tuple[FileInfo, Holders]]:
             return [*merged_list(members, directory, start_after)]
 
-        for file, holders in self._if_created(files, default=[]):
+        for file, holders in self._if_created(files) or ():
             self._remember(file.path, holders)
             yield file
 
@@ -285,7 +287,7 @@ class QuorumStore(Store):
                 raise members.no_majority(directory, found)
             return {name for each in found.answers.values() for name in each}
 
-        yield from self._if_created(names, default=set())
+        yield from self._if_created(names) or ()
 
     def head(self, path: str) -> FileInfo:
         """Return size and time of the file, which is on a majority then."""
@@ -360,7 +362,7 @@ class QuorumStore(Store):
             self._forget(path)
         raise error
 
-    def _in_turn(self, holders: Holders) -> list[int]:
+    def _in_turn(self, holders: Holders) -> Sequence[int]:
         """Return the members to read from: those that do not hang, and the newest copy first."""
         late, voters = self._fan_out.late(), self.members().membership.voters
         return sorted(
@@ -372,7 +374,7 @@ class QuorumStore(Store):
         def holders_of(members: Members) -> Holders:
             return look_up(members, path, from_all=from_all)
 
-        holders = self._if_created(holders_of, default={})
+        holders = self._if_created(holders_of)
         if not holders:
             self._forget(path)
             raise NotFoundError(f"{path}: no such file", path=path)
@@ -399,14 +401,14 @@ class QuorumStore(Store):
                 raise members.no_majority(self.url, found)
             return dict(found.answers)
 
-        return self._if_created(each, default={})
+        return self._if_created(each) or {}
 
-    def _if_created(self, call: Callable[[Members], _Answer], *, default: _Answer) -> _Answer:
-        """Call with the members; return the default where no quorum was created yet."""
+    def _if_created(self, call: Callable[[Members], _Answer]) -> _Answer | None:
+        """Call with the members; return None where no quorum was created yet."""
         try:
             self.members()
         except NotFoundError:
-            return default
+            return None
         return self.with_members(call)
 
     def _delete(self, path: str, delete: Callable[[Store], None]) -> None:
@@ -418,7 +420,7 @@ class QuorumStore(Store):
             for error in done.errors.values():
                 IN_PROCESS.add("deletion on a root of a quorum", self.url, error)
 
-        self._if_created(run, default=None)
+        self._if_created(run)
 
 
 class MappedQuorumStore(QuorumStore):
@@ -427,6 +429,11 @@ class MappedQuorumStore(QuorumStore):
     is_mapped: ClassVar[bool] = True
 
 
-def _reopened(kind: type[QuorumStore], *arguments: Any) -> Store:
-    *arguments, clock = arguments
-    return kind(*arguments, clock=clock)
+def _reopened(
+    kind: type[QuorumStore],
+    roots: Sequence[str],
+    options: StorageOptions | None,
+    open_root: OpenRoot,
+    clock: Clock,
+) -> Store:
+    return kind(roots, options, open_root, clock=clock)

@@ -8,6 +8,7 @@ deleted is on fewer and fewer members, so a second look comes before the copies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from spark_log.errors import AlreadyExistsError, NotFoundError
@@ -62,10 +63,8 @@ def copy_file(
     missing = set(range(len(members))) - holders.keys()
 
     def copy(store: Store) -> FileInfo:
-        try:
+        with suppress(AlreadyExistsError):
             store.put_if_absent(path, source)
-        except AlreadyExistsError:
-            pass
         return store.head(path)
 
     copied = members.tell(copy, missing)

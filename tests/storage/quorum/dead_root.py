@@ -10,15 +10,16 @@ _CALLS = (
 )
 
 
+def _fail(store, *_, **__):
+    raise StorageUnavailableError(f"{store.url} does not answer", path=store.url)
+
+
 class DeadStore(MemoryStore):
     """Every call fails."""
 
-    def _fail(self, *_, **__):
-        raise StorageUnavailableError(f"{self.url} does not answer", path=self.url)
-
 
 for _name in _CALLS:
-    setattr(DeadStore, _name, DeadStore._fail)
+    setattr(DeadStore, _name, _fail)
 
 
 def open_root(root, dead):
@@ -26,7 +27,7 @@ def open_root(root, dead):
     from spark_log.storage.factory import open_one_root
 
     store = open_one_root(root, None)
-    if root in (dead or ()):
+    if root in (dead or {}):
         url, store = store.url, DeadStore("dead")
         store.url = url
     return store
@@ -37,4 +38,4 @@ def open_quorum(roots, dead=()):
     from spark_log.storage.quorum import MappedQuorumStore
 
     MappedQuorumStore(roots, None, open_root).create_root()
-    return MappedQuorumStore(roots, tuple(dead), open_root)
+    return MappedQuorumStore(roots, dict.fromkeys(dead), open_root)

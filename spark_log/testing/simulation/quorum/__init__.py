@@ -1,1 +1,1 @@
-"""Simulation of a quorum of roots: proposers, readers, and an operator who wipes and replaces roots."""
+"""Simulation of a quorum of roots, which an operator wipes and replaces."""

@@ -15,7 +15,13 @@ from spark_log.errors import (
 )
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
-from spark_log.storage.quorum import Membership, MappedQuorumStore, QuorumStore, add_voter, remove_voter
+from spark_log.storage.quorum import (
+    MappedQuorumStore,
+    Membership,
+    QuorumStore,
+    add_voter,
+    remove_voter,
+)
 from spark_log.suppressed import SuppressedErrors
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.quorum.world import QuorumWorld

@@ -21,6 +21,8 @@ class QuorumProfile:
         allocators: number of processes that append to the metadata log.
         think_ms: mean time between two puts of a process.
         impatience: probability that a call goes on without the answers of a minority.
+        haste: share of the time for which a proposer waits for another before it takes the next
+            ballot.
         has_operator: whether members fail, are wiped and are replaced.
         steps: number of steps before the faults end.
     """
@@ -33,6 +35,7 @@ class QuorumProfile:
     allocators: int
     think_ms: float
     impatience: float
+    haste: float
     has_operator: bool
     steps: int
 
@@ -40,7 +43,8 @@ class QuorumProfile:
         own = (
             f"roots={self.roots} proposers={self.proposers} names={self.names} "
             f"readers={self.readers} allocators={self.allocators} think_ms={self.think_ms:g} "
-            f"impatience={self.impatience:g} has_operator={self.has_operator} steps={self.steps}"
+            f"impatience={self.impatience:g} haste={self.haste:g} "
+            f"has_operator={self.has_operator} steps={self.steps}"
         )
         names = (
             *("latency_ms", "pause", "crash", "failed", "lost_request", "lost_answer"),
@@ -54,6 +58,7 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
     faults = replace(
         draw_profile(random),
         latency_ms=random.choice((1.0, 4.0)),
+        pause=random.choice((0.0, 0.02, 0.1)),
         failed=random.choice((0.0, 0.02, 0.1)),
         lost_request=random.choice((0.0, 0.02, 0.1)),
         lost_answer=random.choice((0.0, 0.02, 0.1)),
@@ -61,6 +66,20 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
         torn_listing=0.0,
         slow_listing=0.0,
     )
+    if random.random() < 0.5:  # a duel: nothing but proposers of the same name, without mercy
+        return QuorumProfile(
+            faults=replace(faults, pause=0.1, crash=0.0, latency_ms=4.0),
+            roots=3,
+            proposers=3,
+            names=1,
+            readers=0,
+            allocators=0,
+            think_ms=1.0,
+            impatience=random.choice((0.0, 0.1, 0.3)),
+            haste=0.0,
+            has_operator=False,
+            steps=1500,
+        )
     return QuorumProfile(
         faults=faults,
         roots=random.choice((3, 3, 3, 5)),
@@ -68,8 +87,9 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
         names=random.choice((1, 1, 2)),
         readers=random.choice((0, 1, 1)),
         allocators=random.choice((0, 0, 2)),
-        think_ms=DELETE_DELAY_MS * random.choice((0.005, 0.02, 0.1)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.001, 0.005, 0.05)),
         impatience=random.choice((0.0, 0.1, 0.5)),
+        haste=random.choice((0.0, 0.05, 1.0)),
         has_operator=random.choice((False, True, True)),
-        steps=random.choice((1500, 3000, 6000)),
+        steps=random.choice((1500, 3000, 5000)),
     )

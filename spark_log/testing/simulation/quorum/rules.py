@@ -34,6 +34,10 @@ def _without(*patches: Patch) -> PatchVariant:
 # --- a ballot ------------------------------------------------------------------------------------
 
 
+def _owns_each(self: Proposal, entry: Entry) -> bool:
+    return self._content != CLOSED or self._is_own(entry.claim)
+
+
 def _owns_by_majority(self: Proposal, members: Members, entered: Round) -> bool:
     return len(entered.of(self._is_owned)) >= members.majority
 
@@ -114,9 +118,7 @@ def _counted(self: Members, counted: Collection[int], answers: Round) -> set[int
     return set(counted)
 
 
-def _look_at_any(
-    members: Members, path: str, *, from_all: bool = False
-) -> dict[int, FileInfo]:
+def _look_at_any(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
     found = members.ask(lambda store: proposals.head_or_none(store, path))
     if len(found.standing) < members.majority:
         raise members.no_majority(path, found)
@@ -124,7 +126,7 @@ def _look_at_any(
 
 
 QUORUM_RULES: dict[str, PatchVariant] = {
-    "a ballot has one owner": _without((Proposal, "_is_owned", _always)),
+    "a ballot has one owner": _without((Proposal, "_is_owned", _owns_each)),
     "a vote stands on a majority": _without((Membership, "majority", property(lambda _: 1))),
     "only all claims are a choice": _without((Proposal, "_owns_all", _owns_by_majority)),
     "what may have been chosen is adopted": _without((Proposal, "_adopt", _adopt_own)),

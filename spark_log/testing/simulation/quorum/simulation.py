@@ -39,7 +39,7 @@ def simulate_quorum(seed: int, variant: PatchVariant = QUORUM_SOUND) -> Simulati
     world = QuorumWorld(scheduler, SimulatedClock(scheduler), profile)
     world.impatience = profile.impatience
     with (
-        patched(*seeded(scheduler), *variant.patches),
+        patched(*seeded(scheduler, profile.haste), *variant.patches),
         report_failures(seed, profile, scheduler),
     ):
         _run(world)

@@ -14,6 +14,7 @@ from spark_log.errors import SparkLogError, StorageUnavailableError
 from spark_log.storage.memory import MemoryStore
 from spark_log.storage.quorum import QuorumStore, changes, quorum_store
 from spark_log.storage.quorum.fan_out import Call, FanOut, Replies, Reply
+from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.testing.simulation.log.profile import Profile
 from spark_log.testing.simulation.patches import Patch, PatchVariant
@@ -24,7 +25,6 @@ from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 
 QUORUM_SOUND = PatchVariant()
 """The shipped code."""
-
 
 
 class RootDisk(SimulatedDisk):
@@ -71,7 +71,9 @@ class SimulatedRoot(SimulatedStore):
 
     def list_directories(self, directory: str):  # type: ignore[no-untyped-def]
         """Return the names of the directories; a step."""
-        return self._read("list", directory, lambda: iter([*self.files.list_directories(directory)]))
+        return self._read(
+            "list", directory, lambda: iter([*self.files.list_directories(directory)])
+        )
 
     def _pass_time(self) -> None:
         super()._pass_time()
@@ -91,7 +93,7 @@ class OpenRound:
 
 
 class SimulatedFanOut(FanOut):
-    """Calls several roots in a random order. Some calls take effect after the others have gone on."""
+    """Calls several roots in a random order. Some calls take effect when nobody waits any more."""
 
     def __init__(self, world: QuorumWorld) -> None:
         super().__init__()
@@ -185,8 +187,8 @@ class QuorumWorld:
             root.profile = faults
 
 
-def seeded(scheduler: Scheduler) -> tuple[Patch, ...]:
-    """Return patches that make all chance the seed's."""
+def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
+    """Return patches that make all chance the seed's, and proposers hasty."""
 
     def uuid4() -> uuid.UUID:
         return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
@@ -194,7 +196,13 @@ def seeded(scheduler: Scheduler) -> tuple[Patch, ...]:
     def random() -> Random:
         return scheduler.random
 
+    wait = Proposal._wait
+
+    def wait_less(self: Proposal, mean_ms: float) -> None:
+        wait(self, mean_ms * haste)
+
     return (
+        (Proposal, "_wait", wait_less),
         (uuid, "uuid4", uuid4),
         (quorum_store, "Random", random),
         (changes, "Random", random),
