@@ -19,12 +19,11 @@ from typing import Annotated
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
-from spark_log.coordinator import GroupOffsets, OffsetsTable
+from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
 from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.metadata import Cluster, check_clock, finish_deletions
-from spark_log.transaction import TransactionCleaner
+from spark_log.metadata import check_clock, finish_deletions, remove_stray_replicas
 from spark_log.types import TopicPartition
 
 _FAILED = 1
@@ -100,11 +99,12 @@ def main(
     spark = job_session("clean")
     started = time.perf_counter()
     # First: nothing behind an open transaction is compacted.
-    ended = [] if topics else list(_transaction_cleaner(cluster, dry_run=dry_run).clean())
+    ended = [] if topics else list(transaction_cleaner(cluster, dry_run=dry_run).clean())
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
     work = CleaningTask(
         root.url,
         root.storage_options,
+        root.broker_options,
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )
@@ -121,6 +121,7 @@ def main(
         with spark_progress(spark, "Cleaning"):
             results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
+    strays = [] if topics else list(remove_stray_replicas(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
@@ -132,7 +133,8 @@ def main(
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
-    report.add(deleted_topics=len(deleted), transactional_ids=len(ended))
+    report.add(deleted_topics=len(deleted), stray_replicas=len(strays))
+    report.add(transactional_ids=len(ended))
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)
@@ -144,11 +146,6 @@ def main(
     report.print(as_json=output.is_json)
     if failed:
         raise typer.Exit(_FAILED)
-
-
-def _transaction_cleaner(cluster: Cluster, *, dry_run: bool) -> TransactionCleaner:
-    commit_offsets = GroupOffsets(cluster).commit
-    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=commit_offsets)
 
 
 if __name__ == "__main__":

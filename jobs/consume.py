@@ -10,7 +10,6 @@ at least once: offsets are committed after the records are written.
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -23,14 +22,13 @@ from spark_log.jobs import (
     DeltaSink,
     Destination,
     DestinationProcessor,
-    GroupJob,
     JobMember,
     Report,
     Sink,
     SinkOption,
-    StopSignals,
     connection_options,
     job_session,
+    run_group_job,
     spark_progress,
 )
 from spark_log.storage import open_store
@@ -53,7 +51,7 @@ def main(
     report = Report("consumed")
     group = membership.group
     cluster = root.cluster()
-    connection = connection_options(root.url, root.storage_options)
+    connection = connection_options(root.url, root.storage_options, root.broker_options)
     read = {"subscribe": ",".join(topics), "group.id": group}
     member = JobMember(
         cluster, parse_read_options({**connection, **read}), membership.config,
@@ -78,17 +76,11 @@ def main(
     else:
         processor = DestinationProcessor(destination, *arguments)
     report.add(group=group, topics=", ".join(topics), to=str(destination))
-    started = time.perf_counter()
-    with StopSignals() as stop:
-        stats = GroupJob(
-            member, processor, cluster.clock, stop=stop,
-            max_poll_interval_ms=membership.config.max_poll_interval_ms,
-            interval_s=membership.interval_s,
-        ).run()  # fmt: skip
-    stats.add_to(report, time.perf_counter() - started)
-    report.print(as_json=output.is_json)
-    if stop.exit_status:
-        raise typer.Exit(stop.exit_status)
+    run_group_job(
+        member, processor, cluster.clock, report, as_json=output.is_json,
+        max_poll_interval_ms=membership.config.max_poll_interval_ms,
+        interval_s=membership.interval_s,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ with ``isolation.level=read_committed`` see it.
 
 from __future__ import annotations
 
-import time
 import uuid
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -23,21 +22,18 @@ from spark_log.cli import JobMemberOptions, Output, Root, run, with_option_group
 from spark_log.datasource import parse_read_options
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs import (
-    GroupJob,
     JobTransactions,
     Report,
-    StopSignals,
     TransactionalMember,
     Transform,
     TransformOption,
     TransformProcessor,
     connection_options,
     job_session,
+    run_group_job,
     spark_progress,
 )
-
-_TIMEOUT_MS: Final = 900_000
-"""The default of ``--transaction-timeout``, if the cluster allows it."""
+from spark_log.transaction import batch_timeout_ms
 
 
 @with_option_groups
@@ -83,7 +79,7 @@ def main(
     group, config = membership.group, membership.config
     cluster = root.cluster()
     cluster.topic(to)
-    connection = connection_options(root.url, root.storage_options)
+    connection = connection_options(root.url, root.storage_options, root.broker_options)
     read = {
         "subscribe": ",".join(topics),
         "group.id": group,
@@ -93,10 +89,8 @@ def main(
     for name in topics:
         cluster.topic(name)
     own_id = transactional_id or f"{group}-{config.group_instance_id or uuid.uuid4()}"
-    most_ms = cluster.image().cluster_config().transaction_max_timeout_ms
-    transactions = JobTransactions(
-        cluster, own_id, transaction_timeout or min(_TIMEOUT_MS, most_ms)
-    )
+    timeout_ms = batch_timeout_ms(cluster.image().cluster_config(), transaction_timeout)
+    transactions = JobTransactions(cluster, own_id, timeout_ms)
     member = TransactionalMember(
         transactions, cluster, options, config,
         follow=membership.follow, max_records=membership.batch_records,
@@ -107,16 +101,10 @@ def main(
         headers=headers,
     )  # fmt: skip
     report.add(group=group, topics=", ".join(topics), to=to, transactional_id=own_id)
-    started = time.perf_counter()
-    with StopSignals() as stop:
-        stats = GroupJob(
-            member, processor, cluster.clock, stop=stop,
-            max_poll_interval_ms=config.max_poll_interval_ms, interval_s=membership.interval_s,
-        ).run()  # fmt: skip
-    stats.add_to(report, time.perf_counter() - started)
-    report.print(as_json=output.is_json)
-    if stop.exit_status:
-        raise typer.Exit(stop.exit_status)
+    run_group_job(
+        member, processor, cluster.clock, report, as_json=output.is_json,
+        max_poll_interval_ms=config.max_poll_interval_ms, interval_s=membership.interval_s,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from .errors import ConcurrentTransactionsError as ConcurrentTransactionsError
 from .errors import CorruptRecordError as CorruptRecordError
 from .errors import DataLossError as DataLossError
 from .errors import DuplicateBrokerRegistrationError as DuplicateBrokerRegistrationError
+from .errors import ElectionNotNeededError as ElectionNotNeededError
+from .errors import EligibleLeadersNotAvailableError as EligibleLeadersNotAvailableError
 from .errors import FencedInstanceIdError as FencedInstanceIdError
 from .errors import GroupIdNotFoundError as GroupIdNotFoundError
 from .errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
@@ -38,16 +40,22 @@ from .errors import InvalidTopicError as InvalidTopicError
 from .errors import InvalidTxnStateError as InvalidTxnStateError
 from .errors import InvalidTxnTimeoutError as InvalidTxnTimeoutError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
+from .errors import LeaderNotAvailableError as LeaderNotAvailableError
 from .errors import LogEndOffsetMismatchError as LogEndOffsetMismatchError
 from .errors import LogTruncatedError as LogTruncatedError
 from .errors import NoOffsetForPartitionError as NoOffsetForPartitionError
+from .errors import NoReassignmentInProgressError as NoReassignmentInProgressError
+from .errors import NotEnoughReplicasAfterAppendError as NotEnoughReplicasAfterAppendError
+from .errors import NotEnoughReplicasError as NotEnoughReplicasError
 from .errors import NotFoundError as NotFoundError
 from .errors import NotRepeatableError as NotRepeatableError
 from .errors import OffsetOutOfRangeError as OffsetOutOfRangeError
 from .errors import OutOfOrderSequenceError as OutOfOrderSequenceError
+from .errors import PreferredLeaderNotAvailableError as PreferredLeaderNotAvailableError
 from .errors import ProducerFencedError as ProducerFencedError
 from .errors import RecordDeserializationError as RecordDeserializationError
 from .errors import RecordTooLargeError as RecordTooLargeError
+from .errors import ReplicationError as ReplicationError
 from .errors import RootNotFoundError as RootNotFoundError
 from .errors import SerializationError as SerializationError
 from .errors import SparkLogError as SparkLogError
@@ -79,6 +87,7 @@ from .types import ConfigResourceType as ConfigResourceType
 from .types import ConsumerGroupMetadata as ConsumerGroupMetadata
 from .types import ConsumerRecord as ConsumerRecord
 from .types import DeletedRecords as DeletedRecords
+from .types import ElectionType as ElectionType
 from .types import LogDirDescription as LogDirDescription
 from .types import NewPartitions as NewPartitions
 from .types import NewTopic as NewTopic
@@ -86,6 +95,7 @@ from .types import OffsetAndMetadata as OffsetAndMetadata
 from .types import OffsetAndTimestamp as OffsetAndTimestamp
 from .types import OffsetSpec as OffsetSpec
 from .types import OffsetTimestamp as OffsetTimestamp
+from .types import PartitionReassignment as PartitionReassignment
 from .types import RecordMetadata as RecordMetadata
 from .types import ReplicaInfo as ReplicaInfo
 from .types import TopicDescription as TopicDescription

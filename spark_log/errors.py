@@ -240,6 +240,61 @@ class DuplicateBrokerRegistrationError(SparkLogError):
         self.broker_id = broker_id
 
 
+class ReplicationError(SparkLogError):
+    """The replicas of a partition do not permit what was asked for.
+
+    Attributes:
+        topic: the partition's topic.
+        partition: its number; -1 if it is not known.
+    """
+
+    def __init__(self, message: str, *, topic: str = "", partition: int = -1) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+
+
+class LeaderNotAvailableError(ReplicationError):
+    """The partition has no leader: the brokers of all replicas that may lead are fenced."""
+
+    retriable = True
+
+
+class NotEnoughReplicasError(ReplicationError):
+    """Fewer replicas are in sync than ``min.insync.replicas``. Nothing was appended."""
+
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppendError(ReplicationError):
+    """Records were appended, and then fewer replicas held them than ``min.insync.replicas``.
+
+    They may be lost, or appended twice by a retry of a producer that is not idempotent.
+    """
+
+    retriable = True
+
+
+class ElectionNotNeededError(ReplicationError):
+    """The partition has the leader that the election would give it."""
+
+
+class PreferredLeaderNotAvailableError(ReplicationError):
+    """The preferred replica cannot lead: it is not in sync, is fenced, or too few would be left."""
+
+    retriable = True
+
+
+class EligibleLeadersNotAvailableError(ReplicationError):
+    """No replica may lead the partition."""
+
+    retriable = True
+
+
+class NoReassignmentInProgressError(ReplicationError):
+    """The replicas of the partition are not being reassigned."""
+
+
 class TopicAlreadyExistsError(SparkLogError):
     """A topic of this name exists.
 
@@ -345,6 +400,32 @@ class LogEndOffsetMismatchError(SparkLogError):
         super().__init__(message)
         self.expected = expected
         self.actual = actual
+
+
+class LeaderEpochError(SparkLogError):
+    """The leader epoch of an append is not that of the log; nothing was appended.
+
+    Attributes:
+        leader_epoch: of the append.
+        log_epoch: of the last batch in the log; None if the log was emptied.
+    """
+
+    retriable = True
+
+    def __init__(
+        self, message: str, *, leader_epoch: int = -1, log_epoch: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.leader_epoch = leader_epoch
+        self.log_epoch = log_epoch
+
+
+class FencedLeaderEpochError(LeaderEpochError):
+    """The log has a newer leader epoch: read the metadata again, and append to the new leader."""
+
+
+class UnknownLeaderEpochError(LeaderEpochError):
+    """The barrier of the append's leader epoch is not in the log yet."""
 
 
 class OutOfOrderSequenceError(SparkLogError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class TopicPartition(NamedTuple):
@@ -123,26 +123,56 @@ class NewTopic:
     Attributes:
         name: the topic's name; Kafka's rules apply.
         num_partitions: how many partitions, at least 1.
-        replication_factor: how many storage roots have a copy of each partition.
+        replication_factor: how many brokers (storage roots) have a replica of each partition; None
+            or -1 for the cluster's ``default.replication.factor``.
         topic_configs: config overrides, with Kafka's keys (``{"retention.ms": "-1"}``).
+        replica_assignment: partition → ids of the brokers that have its replicas, the preferred
+            leader first; then the two numbers are left out. None: brokers are chosen.
     """
 
     name: str
     num_partitions: int = 1
-    replication_factor: int = 1
+    replication_factor: int | None = None
     topic_configs: Mapping[str, object] = field(default_factory=dict)
+    replica_assignment: Mapping[int, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The new number of partitions of a topic, including the existing ones."""
+    """The new number of partitions of a topic, including the existing ones.
+
+    Attributes:
+        total_count: the new number.
+        new_assignments: for each new partition the ids of the brokers that have its replicas, the
+            preferred leader first. None: brokers are chosen.
+    """
 
     total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition of a described topic: its replicas, offsets and size."""
+    """One partition of a described topic: its replicas, offsets and size.
+
+    Attributes:
+        partition: its number.
+        leader: the broker that leads it; -1 if none can.
+        replicas: the brokers that have a replica, the preferred leader first.
+        isr: the in-sync replicas in the order of the chain, the leader first.
+        log_start_offset: the first offset that can be read; -1 if it is not known.
+        log_end_offset: the offset after the last record that all in-sync replicas have; -1 if it is
+            not known.
+        size_bytes: size of the segments of one replica; -1 if it is not known.
+        segments: their number; -1 if it is not known.
+        leader_epoch: number of changes of the leader and of the in-sync replicas.
+        eligible_leader_replicas: replicas out of sync that may lead without a loss (KIP-966).
+        last_known_elr: the last leader of a partition that has none.
+        offline_replicas: replicas on brokers that are fenced.
+        adding_replicas: replicas that a reassignment adds.
+        removing_replicas: replicas that a reassignment removes.
+        min_insync_replicas: how many in-sync replicas an append with ``acks=all`` needs.
+    """
 
     partition: int
     leader: int
@@ -152,6 +182,33 @@ class PartitionDescription:
     log_end_offset: int
     size_bytes: int
     segments: int
+    leader_epoch: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    min_insync_replicas: int = 1
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether replicas are out of sync, besides those that a reassignment adds."""
+        return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether no append with ``acks=all`` is accepted."""
+        return self.leader == -1 or len(self.isr) < self.min_insync_replicas
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether the next replica that leaves stops appends with ``acks=all``."""
+        return len(self.isr) == self.min_insync_replicas
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether there is no leader, or it is on a broker that is fenced."""
+        return self.leader == -1 or self.leader in self.offline_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +219,28 @@ class TopicDescription:
     topic_id: str
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A reassignment of a partition that is in progress (KIP-455).
+
+    Attributes:
+        replicas: all present replicas: the target, then those that will be removed.
+        adding_replicas: those that were not replicas before.
+        removing_replicas: those that will be removed.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class ElectionType(IntEnum):
+    """Which election of leaders a user asks for, with Kafka's numbers (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 class ConfigResourceType(IntEnum):
@@ -408,11 +487,13 @@ class LogDirDescription:
         broker: the broker's id.
         log_dir: path or URL of the root.
         replicas: its replicas, ordered by topic and partition.
+        error: why the root cannot be read; None if it can.
     """
 
     broker: int
     log_dir: str
     replicas: tuple[ReplicaInfo, ...]
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,12 +501,36 @@ class BrokerDescription:
     """A broker of a cluster: a storage root that holds replicas.
 
     Attributes:
-        broker_id: the broker's id.
+        broker_id: the broker's id; 0 is the root of the metadata log.
         log_dir: its path or URL.
+        rack: the rack it is in; None without one.
+        fenced: whether it may not lead a partition.
+        in_controlled_shutdown: whether unregistering it has begun; it gets no new replica.
+        broker_epoch: the number of its registration; -1 for broker 0, which has none.
+        incarnation_id: the id of its registration, as in its ``meta.properties``; empty for
+            broker 0.
+        replica_count: number of partitions that it holds a replica of.
+        in_sync_count: number of partitions whose in-sync replicas it is one of.
+        leader_count: number of partitions that it leads.
     """
 
     broker_id: int
     log_dir: str
+    rack: str | None = None
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    broker_epoch: int = -1
+    incarnation_id: str = ""
+    replica_count: int = 0
+    in_sync_count: int = 0
+    leader_count: int = 0
+
+    @property
+    def state(self) -> Literal["active", "fenced", "unregistering"]:
+        """What may happen on the broker: everything, no leading, or no new replica."""
+        if self.in_controlled_shutdown:
+            return "unregistering"
+        return "fenced" if self.fenced else "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from spark_log.config import (
     TopicConfig,
     load_properties,
     markdown,
+    parse_broker_options,
     parse_duration,
     parse_time_ms,
     parse_time_us,
+    to_keys,
     to_text,
 )
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
@@ -45,7 +47,12 @@ class TestTable:
         assert key.default == ("" if default is None else f"`{to_text(default)}`")
 
     def test_defaults_are_kafkas_or_designs(self):
-        assert TopicConfig.parse({}).dotted() == {
+        replication = {
+            "min.insync.replicas": 1,
+            "unclean.leader.election.enable": False,
+            "replica.lag.time.max.ms": 30_000,
+        }
+        assert TopicConfig.parse({}).dotted() == replication | {
             "compression.type": "producer",
             "segment.bytes": 1_073_741_824,
             "segment.ms": 604_800_000,
@@ -120,13 +127,17 @@ class TestTable:
             "request.timeout.ms": 30_000,
             "default.api.timeout.ms": 60_000,
         }
-        assert ClusterConfig.parse({}).dotted() == {
+        assert ClusterConfig.parse({}).dotted() == replication | {
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
             "max.clock.skew.ms": 600_000,
             "transaction.max.timeout.ms": 900_000,
             "transactional.id.expiration.ms": 604_800_000,
+            "default.replication.factor": 1,
+            "auto.leader.rebalance.enable": True,
+            "leader.imbalance.per.broker.percentage": 10,
+            "leader.imbalance.check.interval.seconds": 300,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,
@@ -325,7 +336,14 @@ class TestPropertiesFile:
     def path(self, tmp_path):
         return tmp_path / "spark-log.properties"
 
-    @pytest.mark.parametrize("line", ["storage.secret abracadabra", "storage.secret: abracadabra"])
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "storage.secret abracadabra",
+            "storage.secret: abracadabra",
+            "brokers.1.storage.secret abracadabra",
+        ],
+    )
     def test_a_malformed_storage_option_is_not_shown(self, path, line):
         path.write_text(f"{line}\n")
         with pytest.raises(InvalidConfigurationError, match="line 1: expected key=value") as caught:
@@ -342,22 +360,50 @@ class TestPropertiesFile:
             "storage.endpoint_url=http://127.0.0.1:7070\n"
             "storage.key = secret=\n"
             "storage.storage.x=1\n"
+            "brokers.1.storage.key=secret1\n"
+            "brokers.12.storage.endpoint_url = http://127.0.0.1:7071\n"
+            "brokers.1.storage.a.b=\n"
         )
-        config, storage_options = load_properties(path)
+        config, storage_options, broker_options = load_properties(path)
         assert config == ToolConfig(root="s3://bucket/a=b", num_partitions=4)
         assert storage_options == {
             "endpoint_url": "http://127.0.0.1:7070",
             "key": "secret=",
             "storage.x": "1",
         }
+        assert broker_options == {
+            1: {"key": "secret1", "a.b": ""},
+            12: {"endpoint_url": "http://127.0.0.1:7071"},
+        }
+
+    @pytest.mark.parametrize(
+        ("key", "expected"),
+        [
+            ("brokers.1.endpoint_url", r"expected brokers\.<id>\.storage\."),
+            ("brokers.one.storage.key", r"unknown key 'brokers\.one\.storage\.key'"),
+            ("brokers.0.storage.key", "broker 0 is the root of the cluster"),
+        ],
+    )
+    def test_a_malformed_option_of_a_broker_is_refused_and_not_shown(self, path, key, expected):
+        path.write_text(f"{key}=abracadabra\n")
+        with pytest.raises(InvalidConfigurationError, match=expected) as caught:
+            load_properties(path)
+        assert "abracadabra" not in str(caught.value)
+
+    def test_options_of_brokers_are_the_same_as_keys(self):
+        options = {1: {"key": "a", "b.c": "d"}, 20: {"key": ""}}
+        keys = to_keys(options)
+        assert keys["brokers.1.storage.b.c"] == "d"
+        rest = {key.removeprefix("brokers."): value for key, value in keys.items()}
+        assert parse_broker_options(rest) == options
 
     def test_an_empty_file_is_all_defaults(self, path):
         path.write_text("")
-        assert load_properties(str(path)) == (ToolConfig(), {})
+        assert load_properties(str(path)) == (ToolConfig(), {}, {})
 
     def test_a_value_may_be_empty_and_not_ascii(self, path):
         path.write_text("root=/tmp/µ\nstorage.token=\n", "utf-8")
-        assert load_properties(path) == (ToolConfig(root="/tmp/µ"), {"token": ""})
+        assert load_properties(path) == (ToolConfig(root="/tmp/µ"), {"token": ""}, {})
 
     def test_a_line_that_is_none_is_refused_by_its_number(self, path):
         path.write_text("# comment\nroot /tmp\n")

@@ -79,8 +79,13 @@ def test_exactly_these_errors_are_retriable():
     assert {kind.__name__ for kind in ALL if kind.retriable} == {
         "BufferExhaustedError",
         "ConcurrentTransactionsError",
+        "EligibleLeadersNotAvailableError",
         "KafkaTimeoutError",
+        "LeaderNotAvailableError",
         "LogEndOffsetMismatchError",
+        "NotEnoughReplicasAfterAppendError",
+        "NotEnoughReplicasError",
+        "PreferredLeaderNotAvailableError",
         "StorageFullError",
         "StorageTimeoutError",
         "StorageUnavailableError",

@@ -66,7 +66,7 @@ class TestFields:
         ]
 
     def test_defaults_are_one_partition_one_replica_no_configs(self):
-        assert NewTopic("a") == NewTopic("a", 1, 1, {})
+        assert NewTopic("a") == NewTopic("a", 1, None, {})
         assert OffsetAndMetadata(7) == OffsetAndMetadata(7, "", -1)
 
     def test_two_new_topics_do_not_share_their_configs(self):

@@ -1,4 +1,4 @@
-"""`Admin`, by subject: topics, configs, quotas, offsets, records, producers, log dirs, groups.
+"""`Admin`, by subject: brokers, topics, configs, quotas, offsets, records, producers, groups.
 
 Each subject is a file with the methods that `Admin` has for it. `tables` turns answers of `Admin`
 into Arrow tables; `offset_reset` works out new offsets for ``spark-log groups reset-offsets``.

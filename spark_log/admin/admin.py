@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Self, Unpack
 
+from spark_log.admin.brokers import BrokerOperations
 from spark_log.admin.configs import ConfigOperations
 from spark_log.admin.groups import GroupOperations
 from spark_log.admin.log_dirs import LogDirOperations
@@ -16,7 +17,7 @@ from spark_log.admin.records import RecordOperations
 from spark_log.admin.topics import TopicOperations
 from spark_log.admin.transactions import TransactionOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import AdminConfig
+from spark_log.config import AdminConfig, BrokerOptions, checked_broker_options
 from spark_log.storage import StorageOptions, checked_root
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")
 
 
 class Admin(
+    BrokerOperations,
     TopicOperations,
     QuotaOperations,
     ConfigOperations,
@@ -36,7 +38,7 @@ class Admin(
     ProducerOperations,
     TransactionOperations,
 ):
-    """Administers topics, configs, quotas, offsets, records, groups and transactions of one root.
+    """Administers brokers, topics, configs, quotas, offsets, groups and transactions of one root.
 
     Method names follow Kafka's admin client and kafka-python's. A call that changes metadata
     appends one batch to the metadata log: all of its changes are made, or none. So does a call that
@@ -49,6 +51,7 @@ class Admin(
         root: str | os.PathLike[str] | None = None,
         *,
         storage_options: StorageOptions | None = None,
+        broker_storage_options: BrokerOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         **config: Unpack[AdminSettings],
     ) -> None:
@@ -61,6 +64,8 @@ class Admin(
         Args:
             root: a path or URL; required. `create_topics` creates the root if it does not exist.
             storage_options: for the file system; never printed or logged.
+            broker_storage_options: broker id → storage options of its root. A broker without them
+                has ``storage_options``, if its URL has the same scheme as the root. Never shown.
             clock: gives metadata records their timestamps.
             config: keys of `AdminConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
@@ -69,7 +74,13 @@ class Admin(
                 missing.
         """
         settings = AdminConfig.parse(config)
-        super().__init__(checked_root(root), storage_options, clock, settings)
+        super().__init__(
+            checked_root(root),
+            storage_options,
+            checked_broker_options(broker_storage_options),
+            clock,
+            settings,
+        )
 
     def __repr__(self) -> str:
         """Return the class and the root, without credentials."""

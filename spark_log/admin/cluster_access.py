@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from spark_log.clock import Clock
-from spark_log.config import AdminConfig
+from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import PartitionLog
@@ -63,6 +63,7 @@ class ClusterAccess(ForeignMethods):
         self,
         root: str | os.PathLike[str],
         storage_options: StorageOptions | None,
+        broker_options: BrokerOptions,
         clock: Clock,
         config: AdminConfig,
     ) -> None:
@@ -70,6 +71,7 @@ class ClusterAccess(ForeignMethods):
         self.config = config
         self._root = root
         self._storage_options = storage_options
+        self._broker_options = broker_options
         self._clock = clock
         self._opened: Cluster | None = None
         self._is_local: bool | None = None
@@ -86,6 +88,7 @@ class ClusterAccess(ForeignMethods):
                 clock=self._clock,
                 create=create,
                 request_timeout_ms=self.config.request_timeout_ms,
+                broker_options=self._broker_options,
             )
         return self._opened
 

@@ -10,11 +10,13 @@ from spark_log.errors import InvalidConfigurationError, check_unicode
 from spark_log.metadata import (
     CONFIG_KINDS,
     ConfigKind,
+    ConfigRecord,
     MetadataImage,
     MetadataRecord,
     alterations,
     config_entries,
     kind_of,
+    on_configs_altered,
 )
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 
@@ -158,7 +160,7 @@ class ConfigOperations(ClusterAccess):
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             # Two resources may be the same topic: the second change applies on top of the first.
             overrides: dict[tuple[ConfigKind, str], dict[str, str]] = {}
-            records: list[MetadataRecord] = []
+            records: list[ConfigRecord] = []
             for kind, resource in resources:
                 name = resource.name
                 own = overrides.setdefault((kind, name), dict(kind.overrides(image, name)))
@@ -166,6 +168,6 @@ class ConfigOperations(ClusterAccess):
                     records.append(record)
                     own.pop(record.name, None)
                     own |= {} if record.value is None else {record.name: record.value}
-            return records
+            return [*records, *on_configs_altered(image, records)]
 
         self._commit(decide, validate_only)

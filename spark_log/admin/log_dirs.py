@@ -1,82 +1,108 @@
-"""`Admin` on the cluster and its log directories: a broker here is a storage root."""
+"""`Admin` on log directories: a broker here is a storage root."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from spark_log.admin.cluster_access import ClusterAccess, limited
-from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.log import LogView
-from spark_log.types import (
-    BrokerDescription,
-    ClusterDescription,
-    LogDirDescription,
-    ReplicaInfo,
-    TopicPartition,
+from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    StorageError,
+    UnknownTopicOrPartitionError,
 )
-
-_BROKER_ID = 0
-"""The id of the one storage root that a cluster has."""
+from spark_log.log import LogView
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
+from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
 
 
 class LogDirOperations(ClusterAccess):
-    """Describes the cluster and its log directories."""
-
-    @limited
-    def describe_cluster(self) -> ClusterDescription:
-        """Describe the cluster: its id and its brokers (storage roots).
-
-        Raises:
-            RootNotFoundError: there is no cluster at the root.
-            StorageError: the root cannot be read.
-        """
-        cluster = self._cluster()
-        return ClusterDescription(
-            cluster.cluster_id, (BrokerDescription(_BROKER_ID, cluster.root),)
-        )
+    """Describes log directories."""
 
     @limited
     def describe_log_dirs(
         self, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None = None
     ) -> list[LogDirDescription]:
-        """Describe storage roots: the replicas in each, their sizes and offsets.
+        """Describe the roots of all brokers: the replicas in each, their sizes and offsets.
 
         Args:
             topic_partitions: topic → partitions, or topics; None for all.
 
+        Returns:
+            A description for each broker, sorted by id. If the root of another broker than 0 cannot
+            be read, it has no replicas, and an error.
+
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
+            StorageError: the cluster's root cannot be read.
         """
         image = self._cluster().image()
-        names = [topic.name for topic in image.topics()]
-        wanted = [
-            TopicPartition(name, number)
-            for name in dict.fromkeys(names if topic_partitions is None else topic_partitions)
-            for number in (
-                topic_partitions[name]
-                if isinstance(topic_partitions, Mapping)
-                else sorted(image.topic(name).partitions)
-            )
-        ]
-        logs = {tp: self._log(image, tp) for tp in wanted}
-
-        def observe(tp: TopicPartition) -> LogView | None:
+        wanted = _wanted(image, topic_partitions)
+        for tp in wanted:
+            self._log(image, tp)  # raises if there is no such partition
+        log_dirs = []
+        for broker in image.brokers():
+            broker_id = broker.broker_id
+            root = self._cluster().root if broker_id == ROOT_BROKER_ID else broker.root
+            here = [
+                tp
+                for tp in wanted
+                if broker_id in image.topic(tp.topic).partitions[tp.partition].replicas
+            ]
             try:
-                with self._cluster().detecting_deletion(image.topic(tp.topic)):
-                    return logs[tp].observe()
+                replicas = self._describe_replicas(
+                    image, broker_id, root, here, may_be_deleted=topic_partitions is None
+                )
+            except (BrokerIdNotRegisteredError, CorruptRecordError, StorageError) as error:
+                if broker_id == ROOT_BROKER_ID:
+                    raise
+                log_dirs.append(LogDirDescription(broker_id, root, (), str(error)))
+            else:
+                log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas)))
+        return _with_lags(image, log_dirs)
+
+    def _describe_replicas(
+        self,
+        image: MetadataImage,
+        broker_id: int,
+        root: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        may_be_deleted: bool,
+    ) -> list[ReplicaInfo]:
+        """Describe the replicas of a broker."""
+        cluster = self._cluster()
+
+        def describe(tp: TopicPartition) -> ReplicaInfo | None:
+            topic = image.topic(tp.topic)
+            log = cluster.replica_log(topic, tp.partition, broker_id)
+            try:
+                with cluster.detecting_deletion(topic):
+                    return _describe_replica(tp, log.observe(), f"{root}/{log.directory}")
             except UnknownTopicOrPartitionError:
-                if topic_partitions is not None:
+                if not may_be_deleted:
                     raise
                 return None  # deleted since the metadata were read
 
-        views = self._map_partitions(observe, wanted, image.topic)
-        root = self._cluster().root
-        replicas = [
-            _describe_replica(tp, view, f"{root}/{logs[tp].directory}")
-            for tp, view in zip(wanted, views, strict=True)
-            if view is not None
-        ]
-        return [LogDirDescription(_BROKER_ID, root, tuple(replicas))]
+        described = map_requests(cluster.broker_store(broker_id), describe, partitions)
+        return [replica for replica in described if replica is not None]
+
+
+def _wanted(
+    image: MetadataImage, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None
+) -> list[TopicPartition]:
+    """Return the partitions that a caller asks for."""
+    names = [topic.name for topic in image.topics()]
+    return [
+        TopicPartition(name, number)
+        for name in dict.fromkeys(names if topic_partitions is None else topic_partitions)
+        for number in (
+            topic_partitions[name]
+            if isinstance(topic_partitions, Mapping)
+            else sorted(image.topic(name).partitions)
+        )
+    ]
 
 
 def _describe_replica(tp: TopicPartition, view: LogView, path: str) -> ReplicaInfo:
@@ -84,10 +110,28 @@ def _describe_replica(tp: TopicPartition, view: LogView, path: str) -> ReplicaIn
         topic=tp.topic,
         partition=tp.partition,
         size_bytes=sum(segment.file.size_bytes for segment in view.live.segments),
-        offset_lag=0,  # the only replica: its end is the high watermark
+        offset_lag=0,
         is_future=False,
         segments=len(view.live.segments),
         log_start_offset=view.log_start_offset,
         log_end_offset=view.log_end_offset,
         path=path,
     )
+
+
+def _with_lags(image: MetadataImage, log_dirs: list[LogDirDescription]) -> list[LogDirDescription]:
+    """Set how far each replica is behind the high watermark: the end of the last in-sync one."""
+    ends = {
+        (log_dir.broker, replica.topic, replica.partition): replica.log_end_offset
+        for log_dir in log_dirs
+        for replica in log_dir.replicas
+    }
+
+    def with_lag(replica: ReplicaInfo) -> ReplicaInfo:
+        last = image.topic(replica.topic).partitions[replica.partition].isr[-1]
+        high_watermark = ends.get((last, replica.topic, replica.partition), replica.log_end_offset)
+        return replace(replica, offset_lag=max(0, high_watermark - replica.log_end_offset))
+
+    return [
+        replace(log_dir, replicas=tuple(map(with_lag, log_dir.replicas))) for log_dir in log_dirs
+    ]

@@ -31,6 +31,13 @@ TOPICS_SCHEMA = pa.schema(
         ("log_end_offset", pa.int64()),
         ("size_bytes", pa.int64()),
         ("segments", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("eligible_leader_replicas", _BROKERS),
+        ("last_known_elr", _BROKERS),
+        ("offline_replicas", _BROKERS),
+        ("adding_replicas", _BROKERS),
+        ("removing_replicas", _BROKERS),
+        ("min_insync_replicas", pa.int32()),
     ]
 )
 CONFIGS_SCHEMA = pa.schema(
@@ -105,11 +112,20 @@ PRODUCERS_SCHEMA = pa.schema(
 
 
 def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
-    """Return the answer of `Admin.describe_topics` as a table of `TOPICS_SCHEMA`."""
+    """Return the answer of `Admin.describe_topics` as a table of `TOPICS_SCHEMA`.
+
+    A -1 in the answer becomes null: there is no leader, or the partition was not read.
+    """
+    known = ("leader", "log_start_offset", "log_end_offset", "size_bytes", "segments")
     return _table(
         TOPICS_SCHEMA,
         (
-            {"topic": topic.name, "topic_id": topic.topic_id, **_fields(partition)}
+            {
+                "topic": topic.name,
+                "topic_id": topic.topic_id,
+                **_fields(partition),
+                **{name: _known(getattr(partition, name)) for name in known},
+            }
             for topic in topics
             for partition in topic.partitions
         ),

@@ -9,16 +9,21 @@ from contextlib import suppress
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import (
+    BrokerIdNotRegisteredError,
     InvalidTopicError,
     KafkaTimeoutError,
+    ReplicationError,
+    StorageError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LogView
 from spark_log.metadata import (
+    ROOT_BROKER_ID,
     Cluster,
     MetadataImage,
     MetadataRecord,
+    PartitionRecord,
     RemoveTopicRecord,
     TopicImage,
     mark_deleted,
@@ -28,7 +33,7 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, Store, with_reserve
+from spark_log.storage import Deadline, LimitedCall, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,
@@ -68,7 +73,8 @@ class TopicOperations(ClusterAccess):
 
         Raises:
             TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
-            InvalidReplicationFactorError, InvalidConfigurationError: nothing was created.
+            InvalidReplicationFactorError, InvalidReplicaAssignmentError,
+            InvalidConfigurationError: nothing was created.
         """
         for topic in [new_topics] if isinstance(new_topics, NewTopic | str) else new_topics:
             validate_new_topic(topic)
@@ -90,7 +96,7 @@ class TopicOperations(ClusterAccess):
                     )
                 validate_topic_name(topic.name, names)
                 names.append(topic.name)
-                records += topic_records(topic, topic_ids[topic.name])
+                records += topic_records(topic, topic_ids[topic.name], image)
             return records
 
         if validate_only:
@@ -109,22 +115,27 @@ class TopicOperations(ClusterAccess):
         return [topic.name for topic in self._cluster().image().topics()]
 
     @limited
-    def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
+    def describe_topics(
+        self, names: Sequence[str] | None = None, *, with_offsets: bool = True
+    ) -> list[TopicDescription]:
         """Describe topics: partitions with their offsets and sizes, and config overrides.
+
+        Of a replicated partition that cannot be read, offsets and sizes are -1.
 
         Args:
             names: topics to describe; None for all.
+            with_offsets: False to read the metadata alone; offsets and sizes are -1.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist.
         """
         image = self._cluster().image()
         if names is not None:
-            return [self._describe(image.topic(name)) for name in names]
+            return [self._describe(image, image.topic(name), with_offsets) for name in names]
         found = []
         for topic in image.topics():
             with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
-                found.append(self._describe(topic))
+                found.append(self._describe(image, topic, with_offsets))
         return found
 
     def wait_for_topics(self, topic_names: Sequence[str], timeout_ms: float = 10_000) -> None:
@@ -160,8 +171,9 @@ class TopicOperations(ClusterAccess):
     def delete_topics(self, names: Sequence[str], *, timeout_ms: float | None = None) -> None:
         """Delete topics and their data, all of them or none.
 
-        One append to the metadata log deletes the topics; their files are removed after that. A
-        cleaner removes files that are left after a crash or a storage failure.
+        One append to the metadata log deletes the topics; their files on all brokers are removed
+        after that. A cleaner removes files that are left after a crash, or on a broker that could
+        not be reached.
 
         Args:
             names: the topics to delete.
@@ -172,7 +184,7 @@ class TopicOperations(ClusterAccess):
         """
         began_ms = SYSTEM_CLOCK.monotonic_ms()
         cluster, topics = self._delete_from_metadata(names, timeout_ms=timeout_ms)
-        self._remove_data(cluster.store, topics, began_ms, timeout_ms)
+        self._remove_data(cluster, topics, began_ms, timeout_ms)
         cluster.keep_reserve()
 
     @limited
@@ -198,19 +210,19 @@ class TopicOperations(ClusterAccess):
 
     def _remove_data(
         self,
-        store: Store,
+        cluster: Cluster,
         topics: Collection[TopicImage],
         began_ms: float,
         timeout_ms: float | None,
     ) -> None:
         """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
-        if store.is_mapped:
-            remove_data(store, topics)
+        if cluster.store.is_mapped:
+            remove_data(cluster, topics)
             return
         limit_ms, setting = self._limit(timeout_ms)
         left_ms = began_ms + limit_ms - SYSTEM_CLOCK.monotonic_ms()
         deadline = Deadline("removing deleted topics", setting, max(0.0, left_ms))
-        removal = LimitedCall(lambda: remove_data(store, topics), deadline)
+        removal = LimitedCall(lambda: remove_data(cluster, topics), deadline)
         if removal.wait(deadline.left_s()):
             removal.result()
         else:
@@ -236,7 +248,7 @@ class TopicOperations(ClusterAccess):
         metadata.
 
         Args:
-            topic_partitions: topic → its new total number of partitions.
+            topic_partitions: topic → its new total number of partitions, or `NewPartitions`.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
             validate_only: check everything and change nothing.
 
@@ -244,8 +256,9 @@ class TopicOperations(ClusterAccess):
             Topic → number of partitions, after the change.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidPartitionsError: nothing was changed. The number
-                of partitions can only grow.
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicationFactorError,
+            InvalidReplicaAssignmentError: nothing was changed. The number of partitions can only
+                grow.
         """
         totals = {
             name: count.total_count if isinstance(count, NewPartitions) else count
@@ -255,36 +268,65 @@ class TopicOperations(ClusterAccess):
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             return [
                 record
-                for name, total_count in totals.items()
-                for record in partition_records(image.topic(name), total_count)
+                for name, new in topic_partitions.items()
+                for record in partition_records(image.topic(name), new, image)
             ]
 
         self._commit(decide, validate_only)
         return totals
 
-    def _describe(self, topic: TopicImage) -> TopicDescription:
+    def _describe(
+        self, image: MetadataImage, topic: TopicImage, with_offsets: bool
+    ) -> TopicDescription:
         numbers = sorted(topic.partitions)
-        logs = {number: self._cluster().partition_log(topic, number) for number in numbers}
-        views = self._map_partitions(
-            lambda tp: logs[tp.partition].observe(),
-            [TopicPartition(topic.name, number) for number in numbers],
-            lambda _: topic,
-        )
-        return _describe_topic(topic, dict(zip(numbers, views, strict=True)))
+        views: Sequence[LogView | None] = [None] * len(numbers)
+        if with_offsets:
+            views = self._map_partitions(
+                lambda tp: self._observe(topic, tp.partition),
+                [TopicPartition(topic.name, number) for number in numbers],
+                lambda _: topic,
+            )
+        return _describe_topic(image, topic, dict(zip(numbers, views, strict=True)))
+
+    def _observe(self, topic: TopicImage, partition: int) -> LogView | None:
+        """Return the log of a partition; None if it has several replicas and cannot be read."""
+        try:
+            return self._cluster().partition_log(topic, partition).observe()
+        except (BrokerIdNotRegisteredError, ReplicationError, StorageError):
+            if topic.partitions[partition].replicas == (ROOT_BROKER_ID,):
+                raise
+            return None
 
 
-def _describe_topic(topic: TopicImage, views: Mapping[int, LogView]) -> TopicDescription:
+def _describe_topic(
+    image: MetadataImage, topic: TopicImage, views: Mapping[int, LogView | None]
+) -> TopicDescription:
+    online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
     partitions = [
-        PartitionDescription(
-            partition=number,
-            leader=topic.partitions[number].leader,
-            replicas=topic.partitions[number].replicas,
-            isr=topic.partitions[number].isr,
-            log_start_offset=view.log_start_offset,
-            log_end_offset=view.log_end_offset,
-            size_bytes=sum(segment.file.size_bytes for segment in view.live.segments),
-            segments=len(view.live.segments),
-        )
+        _describe_partition(topic, topic.partitions[number], view, online)
         for number, view in views.items()
     ]
     return TopicDescription(topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides))
+
+
+def _describe_partition(
+    topic: TopicImage, state: PartitionRecord, view: LogView | None, online: Collection[int]
+) -> PartitionDescription:
+    segments = None if view is None else view.live.segments
+    return PartitionDescription(
+        partition=state.partition_id,
+        leader=state.leader,
+        replicas=state.replicas,
+        isr=state.isr,
+        log_start_offset=-1 if view is None else view.log_start_offset,
+        log_end_offset=-1 if view is None else view.log_end_offset,
+        size_bytes=-1 if segments is None else sum(each.file.size_bytes for each in segments),
+        segments=-1 if segments is None else len(segments),
+        leader_epoch=state.leader_epoch,
+        eligible_leader_replicas=state.eligible_leader_replicas,
+        last_known_elr=state.last_known_elr,
+        offline_replicas=tuple(broker for broker in state.replicas if broker not in online),
+        adding_replicas=state.adding_replicas,
+        removing_replicas=state.removing_replicas,
+        min_insync_replicas=topic.min_insync_replicas(state.partition_id),
+    )

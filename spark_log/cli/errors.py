@@ -37,6 +37,7 @@ CLOSED_PIPE: Final = 141
 _MISTAKES = (
     errors.BrokerIdNotRegisteredError,
     errors.DuplicateBrokerRegistrationError,
+    errors.ElectionNotNeededError,
     errors.GroupIdNotFoundError,
     errors.GroupNotEmptyError,
     errors.InconsistentGroupProtocolError,
@@ -51,6 +52,7 @@ _MISTAKES = (
     errors.InvalidTopicError,
     errors.InvalidTxnTimeoutError,
     errors.NoOffsetForPartitionError,
+    errors.NoReassignmentInProgressError,
     errors.OffsetOutOfRangeError,
     errors.RootNotFoundError,
     errors.SerializationError,

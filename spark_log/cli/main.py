@@ -9,6 +9,7 @@ import typer
 
 from spark_log import __version__
 from spark_log.cli.commands import (
+    brokers,
     clean,
     configs,
     console_consumer,
@@ -62,6 +63,13 @@ def _spark_log(
         print_text(context.get_help())
 
 
+@brokers.app.callback(invoke_without_command=True)
+def _brokers(context: typer.Context) -> None:
+    """Register, list, describe, fence and unregister brokers."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 @topics.app.callback(invoke_without_command=True)
 def _topics(context: typer.Context) -> None:
     """Create, list, describe, alter and delete topics."""
@@ -97,6 +105,7 @@ def _transactions(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+app.add_typer(brokers.app, name="brokers")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")

@@ -3,7 +3,8 @@
 It is given by ``--root``, else by the environment variable ``SPARK_LOG_ROOT``, else by the key
 ``root`` in the properties file. The properties file is given by ``--config``, else it is
 ``spark-log.properties`` or ``conf/spark-log.properties`` in the working directory. Storage options
-are the file's ``storage.*`` keys; ``--storage-option`` overrides them. They are never shown.
+are the file's ``storage.*`` keys; ``--storage-option`` overrides them. Those of other brokers are
+its ``brokers.<id>.storage.*`` keys. They are never shown.
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from spark_log.admin import Admin
 from spark_log.cli.properties import parse_pairs
-from spark_log.config import AdminConfig, ToolConfig, load_properties
+from spark_log.config import (
+    AdminConfig,
+    BrokerOptions,
+    Properties,
+    ToolConfig,
+    load_properties,
+)
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import Cluster, open_cluster
 
@@ -68,11 +75,13 @@ class Root:
     Attributes:
         url: path or URL, as the user gave it.
         storage_options: options for the file system; never shown.
+        broker_options: broker id → options for the file system of its root; never shown.
         settings: the other settings of the properties file.
     """
 
     url: str
     storage_options: Mapping[str, object] = field(repr=False)
+    broker_options: BrokerOptions = field(repr=False)
     settings: ToolConfig
 
     @classmethod
@@ -87,7 +96,7 @@ class Root:
         Raises:
             InvalidConfigurationError: no root was given, or the properties file has an error.
         """
-        settings, from_file = _read_properties(config)
+        settings, from_file, broker_options = _read_properties(config)
         options = parse_pairs("--storage-option", storage_option or [], secret=True)
         url = settings.root if root is None else root
         if not url:
@@ -96,7 +105,15 @@ class Root:
                 f"{DEFAULT_FILES[0]}",
                 key="root",
             )
-        return cls(os.path.expanduser(url), {**from_file, **options}, settings)
+        return cls(os.path.expanduser(url), {**from_file, **options}, broker_options, settings)
+
+    @property
+    def client_arguments(self) -> dict[str, Any]:
+        """The storage options, as keyword arguments of `Producer`, `Consumer` and `Admin`."""
+        return {
+            "storage_options": self.storage_options,
+            "broker_storage_options": self.broker_options,
+        }
 
     def cluster(self) -> Cluster:
         """Open the cluster.
@@ -112,11 +129,12 @@ class Root:
             self.storage_options,
             timeout_ms=defaults.default_api_timeout_ms,
             setting="default.api.timeout.ms",
+            broker_options=self.broker_options,
         )
 
     def admin(self) -> Admin:
         """Return an `Admin` for the root, which is not accessed yet."""
-        return Admin(self.url, storage_options=self.storage_options)
+        return Admin(self.url, **self.client_arguments)
 
 
 class RootOfNewTopic(Root):
@@ -139,11 +157,11 @@ class RootOfNewTopic(Root):
         return Root.from_options(root, command_config, storage_option)
 
 
-def _read_properties(named: Path | None) -> tuple[ToolConfig, dict[str, str]]:
+def _read_properties(named: Path | None) -> Properties:
     defaults = (Path(name) for name in DEFAULT_FILES)
     path = named or next((path for path in defaults if path.is_file()), None)
     if path is None:
-        return ToolConfig(), {}
+        return Properties(ToolConfig(), {}, {})
     try:
         return load_properties(path)
     except InvalidConfigurationError as error:

@@ -1,4 +1,9 @@
 from .admin import AdminConfig as AdminConfig
+from .broker_options import BROKERS_PREFIX as BROKERS_PREFIX
+from .broker_options import BrokerOptions as BrokerOptions
+from .broker_options import checked_broker_options as checked_broker_options
+from .broker_options import parse_broker_options as parse_broker_options
+from .broker_options import to_keys as to_keys
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
@@ -12,12 +17,14 @@ from .model import split_list as split_list
 from .model import to_text as to_text
 from .model import unknown_key_error as unknown_key_error
 from .producer import ProducerConfig as ProducerConfig
+from .replication import ReplicationConfig as ReplicationConfig
 from .settings import AdminSettings as AdminSettings
 from .settings import ConsumerSettings as ConsumerSettings
 from .settings import ProducerSettings as ProducerSettings
 from .times import parse_duration as parse_duration
 from .times import parse_time_ms as parse_time_ms
 from .times import parse_time_us as parse_time_us
+from .tool import Properties as Properties
 from .tool import ToolConfig as ToolConfig
 from .tool import load_properties as load_properties
 from .topic import INTERNAL_LOG_CONFIG as INTERNAL_LOG_CONFIG

@@ -16,13 +16,14 @@ from spark_log.config.model import (
     PositiveInt,
     PositiveLong,
 )
+from spark_log.config.replication import ReplicationConfig
 from spark_log.errors import InvalidConfigurationError
 
 DEFAULT_MAX_CLOCK_SKEW_MS: Final = 600_000
 """Ten minutes: more than synchronised machines ever differ, less than any retention."""
 
 
-class ClusterConfig(ConfigModel):
+class ClusterConfig(ReplicationConfig):
     """Settings of the whole cluster, kept in the metadata log.
 
     Set them with `spark-log configs alter --entity-type brokers --entity-default`, as in Kafka. A
@@ -57,6 +58,30 @@ class ClusterConfig(ConfigModel):
         default=604_800_000,
         description="Time without a transaction after which `spark-log clean` forgets the producer "
         "ids of a `transactional.id`. A producer that still has one of them is fenced.",
+    )
+
+    default_replication_factor: PositiveInt = Field(
+        default=1,
+        le=32_767,
+        description="Number of replicas of the partitions of a new topic whose replication factor "
+        "is not given.",
+    )
+    auto_leader_rebalance_enable: bool = Field(
+        default=True,
+        description="Whether the controller moves the leadership of partitions back to their "
+        "preferred replicas. Each move needs a full set of in-sync replicas, and takes the "
+        "previous leader out of it until that one has come back.",
+    )
+    leader_imbalance_per_broker_percentage: NonNegativeInt = Field(
+        default=10,
+        le=100,
+        description="Share of the partitions with a broker as their preferred leader that other "
+        "brokers may lead, in percent. Above it the controller moves leaderships back to the "
+        "broker.",
+    )
+    leader_imbalance_check_interval_seconds: PositiveLong = Field(
+        default=300,
+        description="Interval at which the controller compares leaders with preferred leaders.",
     )
 
     @classmethod

@@ -27,9 +27,9 @@ class ProducerConfig(ConfigModel):
         Literal["all", "1", "0"], Synonyms({0: "0", 1: "1", -1: "all", "-1": "all"})
     ] = Field(
         default="all",
-        description="When a record is acknowledged. `all` and `1`: when it is in the log; with "
-        "one root they mean the same. `0`: as soon as its append begins; the record then has no "
-        "offset and is not retried. `-1` is another name of `all`.",
+        description="When a record is acknowledged. `all`: when all in-sync replicas have it. `1`: "
+        "when the leader has it; with one replica that is the same. `0`: as soon as its append "
+        "begins; the record then has no offset and is not retried. `-1` is another name of `all`.",
     )
     batch_size: NonNegativeInt = Field(
         default=16_384,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
+from spark_log.config.broker_options import BROKERS_PREFIX, parse_broker_options
 from spark_log.config.model import ConfigModel, PositiveInt
 from spark_log.errors import InvalidConfigurationError
 
@@ -27,30 +28,48 @@ class ToolConfig(ConfigModel):
     )
 
 
-def load_properties(path: str | Path) -> tuple[ToolConfig, dict[str, str]]:
-    """Read a Java-style properties file: ``key=value`` lines, ``#`` or ``!`` comments.
+class Properties(NamedTuple):
+    """The content of a properties file.
 
-    Returns:
-        The settings of the command line, and the storage options: keys that begin with
-        ``storage.`` lose that prefix and are passed to the file system.
+    Attributes:
+        settings: the settings of the command line.
+        storage_options: keys that begin with ``storage.``, without this prefix: options of the
+            root's file system.
+        broker_options: keys ``brokers.<id>.storage.<key>``: broker id → options of its root's file
+            system.
+    """
+
+    settings: ToolConfig
+    storage_options: dict[str, str]
+    broker_options: dict[int, dict[str, str]]
+
+
+def load_properties(path: str | Path) -> Properties:
+    """Read a Java-style properties file: ``key=value`` lines, ``#`` or ``!`` comments.
 
     Raises:
         InvalidConfigurationError: for a line without ``=``, and as `ConfigModel.parse`.
     """
     settings: dict[str, object] = {}
     storage_options: dict[str, str] = {}
+    broker_options: dict[str, str] = {}
     for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), start=1):
         text = line.strip()
         if not text or text[0] in "#!":
             continue
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
-            shown = "something else" if key.startswith("storage.") else repr(text)
+            is_secret = key.startswith(("storage.", BROKERS_PREFIX))
+            shown = "something else" if is_secret else repr(text)
             raise InvalidConfigurationError(
                 f"{path}, line {number}: expected key=value, got {shown}", key=key.split()[0]
             )
         if key.startswith("storage."):
             storage_options[key.removeprefix("storage.")] = value
+        elif key.startswith(BROKERS_PREFIX):
+            broker_options[key.removeprefix(BROKERS_PREFIX)] = value
         else:
             settings[key] = value
-    return ToolConfig.parse(settings), storage_options
+    return Properties(
+        ToolConfig.parse(settings), storage_options, parse_broker_options(broker_options)
+    )

@@ -9,16 +9,16 @@ from pydantic import BeforeValidator, Field
 from spark_log.config.model import (
     INT_MAX,
     LONG_MAX,
-    ConfigModel,
     NonNegativeInt,
     NonNegativeLong,
     PositiveInt,
     PositiveLong,
     split_list,
 )
+from spark_log.config.replication import ReplicationConfig
 
 
-class TopicConfig(ConfigModel):
+class TopicConfig(ReplicationConfig):
     """Settings of one topic, kept in the metadata log."""
 
     title: ClassVar[str] = "Topic"

@@ -37,7 +37,7 @@ from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from spark_log.config import ConsumerSettings
+    from spark_log.config import BrokerOptions, ConsumerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ class Consumer(
         root: str | os.PathLike[str] | None = None,
         group_id: str | None = None,
         storage_options: StorageOptions | None = None,
+        broker_storage_options: BrokerOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         key_deserializer: AnyDeserializer | None = None,
         value_deserializer: AnyDeserializer | None = None,
@@ -90,6 +91,8 @@ class Consumer(
             group_id: the group that commits offsets and shares the partitions of subscribed topics.
                 None: no commits, and no sharing.
             storage_options: options of the file system; never logged or printed.
+            broker_storage_options: broker id → storage options of its root. A broker without them
+                has ``storage_options``, if its URL has the same scheme as the root. Never shown.
             clock: gives time for ages and intervals.
             key_deserializer: a function of a key's bytes, or an object with ``deserialize(topic,
                 bytes)``. A null key stays None. `poll_table` does not use it.
@@ -131,6 +134,7 @@ class Consumer(
             timeout_ms=settings.default_api_timeout_ms,
             setting=API_TIMEOUT,
             request_timeout_ms=settings.request_timeout_ms,
+            broker_options=broker_storage_options,
         )
         super().__init__(
             cluster,

@@ -61,14 +61,14 @@ class RecordPoller:
         self._iterator: _RecordIterator | None = None
 
     def poll(self, timeout_ms: float, max_records: int) -> Records:
-        """Return records; an empty dict after ``timeout_ms``."""
+        """Return records; an empty dict after ``timeout_ms``, or if only positions moved."""
         fetch = self._fetch(timeout_ms, max_records)
         records = self._make_records(fetch)
         self._positions.advance(fetch.positions)
         return records
 
     def poll_table(self, timeout_ms: float, max_records: int | None) -> pa.Table:
-        """Return rows as a table; an empty table after ``timeout_ms``."""
+        """Return rows as a table; an empty one after ``timeout_ms``, or if only positions moved."""
         fetch = self._fetch(timeout_ms, max_records)
         table = self._tables.table(fetch.rows)
         self._positions.advance(fetch.positions)
@@ -87,7 +87,7 @@ class RecordPoller:
                 if record is not None:
                     return record
                 self._iterator = None
-            fetch = self._fetch(self._iterator_timeout_ms, self._max_poll_records)
+            fetch = self._fetch(self._iterator_timeout_ms, self._max_poll_records, until_rows=True)
             records = self._make_records(fetch)
             if not fetch.rows:
                 return None
@@ -102,8 +102,19 @@ class RecordPoller:
                     self._positions.seek(tp, state.position)
             self._iterator = None
 
-    def _fetch(self, timeout_ms: float, max_records: int | None) -> Fetch:
-        """Return fetched rows, without moving the positions behind them."""
+    def _fetch(
+        self, timeout_ms: float, max_records: int | None, *, until_rows: bool = False
+    ) -> Fetch:
+        """Return fetched rows, without moving the positions behind them.
+
+        As in Kafka's ``Fetch.isEmpty``, a fetch without rows whose positions have moved is not
+        empty: the caller may have waited for a position behind aborted records.
+
+        Args:
+            timeout_ms: how long to wait.
+            max_records: maximum number of rows; None: all rows that are buffered.
+            until_rows: whether to wait on although positions have moved.
+        """
         if self._subscription.is_empty:
             raise IllegalStateError(
                 "the consumer reads nothing: call subscribe() or assign() before poll()"
@@ -122,7 +133,7 @@ class RecordPoller:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             wait_ms = min(max(0.0, left_ms), coordinator.next_update_ms())
             fetch = self._fetcher.collect_fetch(max_records, wait_ms)
-            if fetch.rows:
+            if fetch.rows or (fetch.positions and not until_rows):
                 return fetch
             self._positions.advance(fetch.positions)  # behind batches without visible rows
             if fetch.failure is not None:
@@ -133,7 +144,7 @@ class RecordPoller:
                     return Fetch([], {})
             if left_ms <= 0:
                 executor.check_wakeup()
-                return Fetch([], fetch.positions)
+                return Fetch([], {})
 
     def _make_records(self, fetch: Fetch) -> Records:
         """Return the records of fetched rows, as the interceptors change them.

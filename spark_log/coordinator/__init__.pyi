@@ -11,6 +11,7 @@ from .group import PendingOffsets as PendingOffsets
 from .group import StandaloneCommits as StandaloneCommits
 from .group import TransactionalOffsets as TransactionalOffsets
 from .group import list_group_ids as list_group_ids
+from .group import transaction_cleaner as transaction_cleaner
 from .group import view_group as view_group
 from .offsets import TOMBSTONE as TOMBSTONE
 from .offsets import CommittedOffset as CommittedOffset

@@ -14,16 +14,17 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from pyspark import TaskContext
 
-from spark_log.datasource.options import STORAGE_PREFIX
+from spark_log.config import to_keys
+from spark_log.datasource.options import STORAGE_PREFIX, ReadOptions, WriteOptions
 from spark_log.errors import SparkLogError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 REDACTION_SETTING: Final = "spark.redaction.regex"
-REDACTION: Final = "(?i)secret|password|token|access[.]?key|^storage[.]"
-"""Spark's default pattern, and all options of the file system (``storage.``), which Spark would
-show otherwise.
+REDACTION: Final = "(?i)secret|password|token|access[.]?key|(^|[.])storage[.]"
+"""Spark's default pattern, and all options of file systems (``storage.``,
+``brokers.<id>.storage.``), which Spark would show otherwise.
 """
 
 _SPARKS_REDACTION: Final = "(?i)secret|password|token|access[.]?key"
@@ -103,7 +104,7 @@ def silence_broken_pipe() -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def warn_exposed_secrets(storage_options: Iterable[str]) -> None:
+def warn_exposed_secrets(options: ReadOptions | WriteOptions) -> None:
     """Warn, in the first task of a query, about options that may be secrets and that Spark shows.
 
     Spark prints options in plans, in its UI and in event logs, except options whose names match the
@@ -111,13 +112,14 @@ def warn_exposed_secrets(storage_options: Iterable[str]) -> None:
     this package; therefore a task warns.
 
     Args:
-        storage_options: names of the file system's options, without their prefix.
+        options: options of the query.
     """
     context = TaskContext.get()
     if context is None or context.partitionId() != 0:
         return
     redaction = context.getLocalProperty(REDACTION_SETTING) or _SPARKS_REDACTION
-    exposed = exposed_secrets(storage_options, redaction)
+    names = [f"{STORAGE_PREFIX}{name}" for name in options.storage_options]
+    exposed = exposed_secrets([*names, *to_keys(options.broker_options)], redaction)
     if exposed:
         warnings.warn(
             f"Spark shows the values of {', '.join(exposed)} in plans, in its UI and in event "
@@ -127,11 +129,11 @@ def warn_exposed_secrets(storage_options: Iterable[str]) -> None:
         )
 
 
-def exposed_secrets(storage_options: Iterable[str], redaction: str) -> list[str]:
+def exposed_secrets(names: Iterable[str], redaction: str) -> list[str]:
     """Return the options that may be secrets and that the session's redaction does not cover.
 
     Args:
-        storage_options: names without their prefix.
+        names: names of options of file systems, with their prefixes.
         redaction: the session's `REDACTION_SETTING`, a Java regular expression. If Python cannot
             parse it, the result is empty.
     """
@@ -139,5 +141,5 @@ def exposed_secrets(storage_options: Iterable[str], redaction: str) -> list[str]
         pattern = re.compile(redaction)
     except re.error:
         return []  # valid in Java only
-    names = (f"{STORAGE_PREFIX}{name}" for name in storage_options if _SECRETS.search(name))
-    return sorted(name for name in names if not pattern.search(name))
+    secret = (name for name in names if _SECRETS.search(name.rpartition("storage.")[2]))
+    return sorted(name for name in secret if not pattern.search(name))

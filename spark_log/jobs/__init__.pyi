@@ -13,6 +13,7 @@ from .job_options import FromTime as FromTime
 from .job_options import SinkOption as SinkOption
 from .job_options import ToTime as ToTime
 from .job_options import connection_options as connection_options
+from .job_program import run_group_job as run_group_job
 from .job_transactions import JobTransactions as JobTransactions
 from .progress_bar import spark_progress as spark_progress
 from .report import Counts as Counts

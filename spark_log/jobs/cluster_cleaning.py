@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, CorruptRecordError, StorageError
 from spark_log.log import PartitionCleaner, Throttle
 from spark_log.metadata import Cluster
@@ -31,6 +32,7 @@ class CleaningTask:
     Attributes:
         root: URL of the root.
         storage_options: options of the file system; never shown.
+        broker_options: broker id → options of the file system of its root; never shown.
         dedupe_buffer_bytes: memory for the keys of a compaction
             (``log.cleaner.dedupe.buffer.size``).
         bytes_per_second: maximum number of bytes that a task reads and writes.
@@ -38,6 +40,7 @@ class CleaningTask:
 
     root: str
     storage_options: StorageOptions = field(repr=False)
+    broker_options: BrokerOptions = field(repr=False)
     dedupe_buffer_bytes: int
     bytes_per_second: float = math.inf
 
@@ -58,7 +61,7 @@ class CleaningTask:
     def _do(
         self, partition: TopicPartition, action: Callable[[PartitionCleaner], Any]
     ) -> dict[str, Any]:
-        cluster = Cluster(self.root, self.storage_options)
+        cluster = Cluster(self.root, self.storage_options, broker_options=self.broker_options)
         image = cluster.image()
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:

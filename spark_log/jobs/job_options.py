@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.config import BrokerOptions, to_keys
 from spark_log.datasource import STORAGE_PREFIX
 from spark_log.storage import StorageOptions
 
@@ -34,7 +35,15 @@ SinkOption = Annotated[
 """Storage options of a Delta table that a job writes to; None for those of the root."""
 
 
-def connection_options(root: str, storage_options: StorageOptions) -> dict[str, str]:
-    """Return the options that every read and write of ``format("spark_log")`` needs."""
+def connection_options(
+    root: str, storage_options: StorageOptions, broker_options: BrokerOptions
+) -> dict[str, str]:
+    """Return the options that every read and write of ``format("spark_log")`` needs.
+
+    Args:
+        root: URL of the root.
+        storage_options: options of its file system.
+        broker_options: broker id → options of the file system of its root.
+    """
     storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
-    return {"path": root, **storage}
+    return {"path": root, **storage, **to_keys(broker_options)}

@@ -12,6 +12,10 @@ from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
+from .chain import NO_LEADER as NO_LEADER
+from .chain import PartitionState as PartitionState
+from .chain import PartitionStates as PartitionStates
+from .chain import ReplicatedLog as ReplicatedLog
 from .clean import ABANDONED_US as ABANDONED_US
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
 from .clean import MIN_DEDUPE_BUFFER_BYTES as MIN_DEDUPE_BUFFER_BYTES
@@ -30,8 +34,11 @@ from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
 from .log_start import move_log_start as move_log_start
 from .partition_directory import LogView as LogView
+from .partition_directory import PartitionDirectory as PartitionDirectory
+from .partition_log import ALL as ALL
 from .partition_log import PartitionLog as PartitionLog
 from .probe_interval import ProbeInterval as ProbeInterval
+from .replica import Replica as Replica
 from .segment import LogBatch as LogBatch
 from .segment import OffsetIndex as OffsetIndex
 from .segment import SegmentReader as SegmentReader

@@ -21,6 +21,10 @@ _Batches = Iterator[tuple[LogBatch | None, int]]
 """Batches, each with the offset after it; None where there are no records before this offset."""
 
 
+class NewerLeaderEpochError(Exception):
+    """The log has a newer leader epoch than a read may show (`LogReader.max_leader_epoch`)."""
+
+
 class LogReader:
     """Reads one partition's log. For one thread at a time.
 
@@ -31,6 +35,8 @@ class LogReader:
     Attributes:
         blocking_transaction: the transaction that held up the last read with ``read_committed``;
             None if this read came to the log's end.
+        max_leader_epoch: a read raises `NewerLeaderEpochError` before a segment with batches of a
+            newer leader epoch; None for no limit.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
@@ -40,6 +46,7 @@ class LogReader:
         self._times: SegmentTimes | None = None
         self._committed = CommittedTail(directory, snapshots)
         self.blocking_transaction: OpenTransaction | None = None
+        self.max_leader_epoch: int | None = None
 
     def read_on(
         self,
@@ -270,8 +277,12 @@ class LogReader:
 
         Raises:
             NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
+            NewerLeaderEpochError: the segment has batches of a leader epoch that must not be read.
         """
         try:
+            newest = self.max_leader_epoch
+            if newest is not None and reader.leader_epoch > newest:
+                raise NewerLeaderEpochError
             if index is not None:
                 end = reader.end_offset if end_offset is None else end_offset
                 list_aborted(self._directory, index, reader, begin, end)

@@ -19,6 +19,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
 from spark_log.log.witness import Witness
+from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
@@ -34,11 +35,16 @@ class LogView:
         live: the chain of segments.
         log_end_offset: the next offset to be written.
         observed_ms: monotonic time before the listing began.
+        leader_epoch: of the log's last batch; -1 in a log that never had one. None if it is not
+            known: the last segment is a rewritten one and was not opened, or the log was emptied.
+        origin: URL of the directory.
     """
 
     live: LiveLog
     log_end_offset: int
     observed_ms: float
+    leader_epoch: int | None = None
+    origin: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -152,10 +158,15 @@ class PartitionDirectory:
                     path=self.path,
                 )
             end_offset = live.log_start_offset
+            leader_epoch = None if end_offset else NO_LEADER_EPOCH
             if live.segments:
                 last = live.segments[-1]
                 try:
-                    end_offset = last.end_offset or self.open_listed(last, observed_ms).end_offset
+                    if last.end_offset is None:
+                        reader = self.open_listed(last, observed_ms)
+                        end_offset, leader_epoch = reader.end_offset, reader.leader_epoch
+                    else:
+                        end_offset, leader_epoch = last.end_offset, None
                 except NotFoundError:  # rewritten and deleted since the listing: list again
                     slow_listings += self.is_outdated(observed_ms)
                     continue
@@ -168,7 +179,7 @@ class PartitionDirectory:
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
-            return LogView(live, end_offset, observed_ms)
+            return LogView(live, end_offset, observed_ms, leader_epoch, self.url)
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
             f"file.delete.delay.ms, so that the result may be out of date. Raise "
@@ -292,6 +303,11 @@ class PartitionDirectory:
     @staticmethod
     def _gone(path: str) -> NotFoundError:
         return NotFoundError(f"{path} may not be the file that was listed any more", path=path)
+
+    @property
+    def url(self) -> str:
+        """URL of the directory, without credentials."""
+        return f"{self.store.url}/{self.path}"
 
     def file_path(self, name: str) -> str:
         """Return the path of a file of this partition, relative to the store's root."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
-    Appender,
     EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
@@ -18,13 +18,17 @@ from spark_log.log.append import (
     ProducerState,
     TransactionIndex,
 )
-from spark_log.log.log_reader import IsolationLevel, LogReader
+from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.replica import Replica
 from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshot, Snapshots
+from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+
+ALL: Final = -1
+"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 
 class PartitionLog:
@@ -71,27 +75,32 @@ class PartitionLog:
         self.directory = directory
         self.config = config or TopicConfig()
         self.clock = clock
-        self._files = PartitionDirectory(
-            store,
-            directory,
-            topic_id=topic_id,
-            partition=partition,
-            clock=clock,
-            valid_ms=listing_validity_ms(self.config.file_delete_delay_ms),
-            suppressed=self.suppressed,
-            witness=Witness(directory) if has_witness else None,
+        self._replica = Replica(
+            PartitionDirectory(
+                store,
+                directory,
+                topic_id=topic_id,
+                partition=partition,
+                clock=clock,
+                valid_ms=listing_validity_ms(self.config.file_delete_delay_ms),
+                suppressed=self.suppressed,
+                witness=Witness(directory) if has_witness else None,
+            ),
+            self.config,
         )
-        self._snapshots = Snapshots(self._files, self.config)
-        self._appender = Appender(self._files, self._snapshots, self.config)
-        self._reader = LogReader(self._files, self._snapshots)
 
     def __repr__(self) -> str:
-        return f"<PartitionLog root={self._files.store.url!r} directory={self.directory!r}>"
+        return f"<PartitionLog root={self._replica.files.store.url!r} directory={self.directory!r}>"
 
     @property
     def files(self) -> PartitionDirectory:
         """The partition's directory, for tools that access its files."""
-        return self._files
+        return self._replica.files
+
+    @property
+    def replica(self) -> Replica:
+        """The replica that is read."""
+        return self._replica
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -155,17 +164,9 @@ class PartitionLog:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-
-        def stage(missing: Sequence[EndTransactionMarker]) -> StagedSegment:
-            writer = self.segment_writer()
-            try:
-                writer.write_markers(missing, self.clock.time_us())
-                return writer.finish()
-            except BaseException:
-                writer.discard()
-                raise
-
-        return self._appender.append_markers(markers, stage)
+        return self._replica.appender.append_markers(
+            markers, lambda missing: self._replica.stage_markers(missing, 0)
+        )
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -177,25 +178,21 @@ class PartitionLog:
             producer: makes the append idempotent.
         """
         topics = self.config.compression_type
-        return SegmentWriter(
-            self._files.store,
-            self.directory,
-            topic_id=self._files.topic_id,
-            partition=self._files.partition,
-            compression=compression if topics == "producer" else topics,
-            index_interval_bytes=self.config.index_interval_bytes,
-            producer=producer,
+        return self._replica.segment_writer(
+            compression if topics == "producer" else topics,
+            producer,
             validator=LogValidator(self.config, self.clock),
         )
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None
+        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end.
 
         Args:
             segment: from `segment_writer`.
             expected_leo: append only if this is the log end offset.
+            acks: without meaning in a log of one replica.
 
         Raises:
             LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
@@ -209,7 +206,10 @@ class PartitionLog:
                 to it; nothing was appended.
             StorageError: nothing was appended.
         """
-        return self._appender.append_segment(segment, expected_leo)
+        return self._replica.appender.append_segment(segment, expected_leo)
+
+    def catch_up(self) -> None:
+        """Bring other replicas up to what was appended with ``acks=1``: a log of one has none."""
 
     # --- state of the log ------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class PartitionLog:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        return self._files.observe()
+        return self._replica.files.observe()
 
     def log_start_offset(self) -> int:
         """Return the first offset that can be read."""
@@ -257,11 +257,11 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._snapshots.segments(view)
+        return self._replica.snapshots.segments(view)
 
     def producers(self) -> ProducerState:
         """Return the state of the log's idempotent producers at its end."""
-        return self._snapshots.producers(self.observe())[0]
+        return self._replica.snapshots.producers(self.observe())[0]
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -277,18 +277,18 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reader.transactions(view or self.observe())[0]
+        return self._replica.reader.transactions(view or self.observe())[0]
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request.
 
         With them, a segment that was copied to the name of another one is detected.
         """
-        self._snapshots.load_segment_ids(view)
+        self._replica.snapshots.load_segment_ids(view)
 
     def on_rewritten(self, summary: SegmentSummary) -> None:
         """Record the summary of a merged segment, so that the segment need not be opened."""
-        self._snapshots.summaries.on_rewritten(summary)
+        self._replica.snapshots.summaries.on_rewritten(summary)
 
     def write_snapshot(self) -> Snapshot:
         """Write a snapshot of the log as it is now, and delete older ones.
@@ -297,7 +297,7 @@ class PartitionLog:
             StorageError: the snapshot was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._snapshots.write()
+        return self._replica.snapshots.write()
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class PartitionLog:
 
         None if this read came to the end that it was asked for, or to the log's end.
         """
-        return self._reader.blocking_transaction
+        return self._replica.reader.blocking_transaction
 
     def fetch(
         self,
@@ -395,7 +395,7 @@ class PartitionLog:
             CorruptRecordError: the next segment is damaged.
             StorageError: the storage does not answer.
         """
-        return self._reader.ends_at(offset)
+        return self._replica.reader.ends_at(offset)
 
     def read_on(
         self,
@@ -429,7 +429,7 @@ class PartitionLog:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.read_on(
+        return self._replica.reader.read_on(
             offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
         )
 
@@ -458,7 +458,7 @@ class PartitionLog:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._reader.scan(
+        return self._replica.reader.scan(
             start_offset,
             end_offset,
             columns,
@@ -487,4 +487,6 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+        return self._replica.reader.offset_for_time(
+            timestamp_us, view, isolation_level=isolation_level
+        )

@@ -1,8 +1,7 @@
 """Builds the metadata records that register, fence and unregister brokers (storage roots).
 
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
-return no records if there is nothing to change. No command calls them yet: as long as nothing is
-replicated, a registered broker would hold no data.
+return no records if there is nothing to change.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from spark_log.errors import (
     InvalidRootError,
 )
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.partitions import on_broker_fenced, on_broker_unfenced
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -35,7 +36,10 @@ def register_broker_records(
     incarnation_id: str,
     rack: str | None = None,
 ) -> list[MetadataRecord]:
-    """Return the record that registers a broker; it is not fenced.
+    """Return the records that register a broker; it is not fenced.
+
+    A fenced broker can be registered again with a root that is empty, after its data was lost. Then
+    its replicas have nothing that was acknowledged, and are not eligible to lead (KIP-966).
 
     Args:
         image: the present metadata.
@@ -46,8 +50,10 @@ def register_broker_records(
         rack: the rack that the root is in; None without one.
 
     Raises:
-        DuplicateBrokerRegistrationError: the id or the root is registered.
-        InvalidRootError: the URL has credentials. The error does not show them.
+        DuplicateBrokerRegistrationError: the id or the root is registered, or is that of a fenced
+            broker and some partition has no other replica that may lead without a loss.
+        InvalidRootError: the root is inside of another broker's root or around it; or the URL has
+            credentials, which the error does not show.
         InvalidConfigurationError: the id is out of range, or the rack is empty.
     """
     if not ROOT_BROKER_ID < broker_id <= _MAX_BROKER_ID:
@@ -60,15 +66,23 @@ def register_broker_records(
         raise InvalidConfigurationError(
             "the rack is empty; give its name, or leave it out", key="broker.rack"
         )
-    _check_has_no_credentials(root)
+    check_has_no_credentials(root)
     for broker in image.brokers():
         other_root = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
-        if broker.broker_id == broker_id or other_root == root:
+        is_same = broker.broker_id == broker_id
+        if is_same and not broker.fenced:
+            raise DuplicateBrokerRegistrationError(
+                f"broker {broker_id} is registered with the root {other_root}; give another id, "
+                f"or unregister it first; if its data was lost, fence it first",
+                broker_id=broker_id,
+            )
+        if other_root == root and not is_same:
             raise DuplicateBrokerRegistrationError(
                 f"broker {broker.broker_id} is registered with the root {other_root}; give another "
-                f"{'id' if broker.broker_id == broker_id else 'root'}, or unregister it first",
+                f"root, or unregister it first",
                 broker_id=broker.broker_id,
             )
+    check_is_outside_of_other_roots(image, broker_id, root, cluster_root)
     return [
         RegisterBrokerRecord(
             broker_id=broker_id,
@@ -77,16 +91,55 @@ def register_broker_records(
             root=root,
             rack=rack,
             fenced=False,
-        )
+        ),
+        *_lost_replicas(image, broker_id),
     ]
+
+
+def check_is_outside_of_other_roots(
+    image: MetadataImage, broker_id: int, root: str, cluster_root: str
+) -> None:
+    """Check that a broker's new root shares no files with another broker's root.
+
+    Raises:
+        InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
+    """
+    for broker in image.brokers():
+        if broker.broker_id == broker_id:
+            continue
+        other = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
+        if _is_in(root, other) or _is_in(other, root):
+            where = "inside of" if _is_in(root, other) else "around"
+            raise InvalidRootError(
+                f"{root} is {where} {other}, the root of broker {broker.broker_id}; give a root "
+                f"that has no files of another broker",
+                path=root,
+            )
+
+
+def check_has_no_credentials(root: str) -> None:
+    """Refuse ``s3://KEY:SECRET@bucket`` and ``https://…?signature``; paths have no such parts.
+
+    Raises:
+        InvalidRootError: the URL has credentials. The error does not show them.
+    """
+    scheme, separator, rest = root.partition("://")
+    user = rest.partition("/")[0].rpartition("@")[0]
+    if separator and (":" in user or "?" in rest):
+        raise InvalidRootError(
+            f"the {scheme}:// URL of the root has credentials, and every client could read them in "
+            f"the metadata log; give the URL without them, and the credentials as storage options "
+            f"of each client",
+            path=f"{scheme}://",
+        )
 
 
 def fence_broker_records(
     image: MetadataImage, broker_id: int, *, fenced: bool
 ) -> list[MetadataRecord]:
-    """Return the record that fences or unfences a broker; none if it is so already.
+    """Return the records that fence or unfence a broker; none if it is so already.
 
-    A fenced broker is not chosen as a leader.
+    A fenced broker leads no partition and is in sync with none, unless no other replica can lead.
 
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
@@ -94,11 +147,11 @@ def fence_broker_records(
     broker = image.broker(broker_id)
     if broker.fenced == fenced:
         return []
-    return [
-        BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
-        )
-    ]
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
+    )
+    on_change = on_broker_fenced if fenced else on_broker_unfenced
+    return [change, *on_change(image, broker_id)]
 
 
 def unregister_broker_records(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
@@ -138,6 +191,27 @@ def usable_brokers(image: MetadataImage) -> Iterator[UsableBroker]:
             yield UsableBroker(broker.broker_id, broker.rack, broker.fenced)
 
 
+def _lost_replicas(image: MetadataImage, broker_id: int) -> Iterator[MetadataRecord]:
+    """Yield the changes of partitions after the loss of all replicas of a fenced broker."""
+    for topic in image.topics():
+        for number, partition in topic.partitions.items():
+            if broker_id in (*partition.isr, *partition.joining):
+                raise DuplicateBrokerRegistrationError(
+                    f"partition {topic.name}-{number} has no replica that may lead besides broker "
+                    f"{broker_id}; elect another one (unclean), or delete the topic, before the "
+                    f"broker is registered with an empty root",
+                    broker_id=broker_id,
+                )
+            if broker_id in partition.eligible_leader_replicas:
+                yield PartitionChangeRecord(
+                    topic_id=topic.topic_id,
+                    partition_id=number,
+                    eligible_leader_replicas=tuple(
+                        each for each in partition.eligible_leader_replicas if each != broker_id
+                    ),
+                )
+
+
 def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:
     return any(
         broker_id in partition.replicas
@@ -146,14 +220,5 @@ def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:
     )
 
 
-def _check_has_no_credentials(root: str) -> None:
-    """Refuse ``s3://KEY:SECRET@bucket`` and ``https://…?signature``; paths have no such parts."""
-    scheme, separator, rest = root.partition("://")
-    user = rest.partition("/")[0].rpartition("@")[0]
-    if separator and (":" in user or "?" in rest):
-        raise InvalidRootError(
-            f"the {scheme}:// URL of the root has credentials, and every client could read them in "
-            f"the metadata log; give the URL without them, and the credentials as storage options "
-            f"of each client",
-            path=f"{scheme}://",
-        )
+def _is_in(inner: str, outer: str) -> bool:
+    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.config import BrokerOptions
 from spark_log.errors import (
-    AlreadyExistsError,
     CorruptRecordError,
     InvalidRootError,
     LogTruncatedError,
@@ -24,16 +24,29 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import PartitionLog, Witness
-from spark_log.metadata.image import MetadataImage, TopicImage
+from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.metadata.broker_stores import BrokerStores
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.meta_properties import (
+    FORMAT_VERSION,
+    META_PROPERTIES,
+    MetaProperties,
+    create_meta_properties,
+    read_meta_properties,
+)
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
+from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.producer_ids import ProducerIds
-from spark_log.storage import TRANSIENT_ERRNOS, StorageOptions, Store, call_within, open_store
+from spark_log.metadata.topic_image import TopicImage
+from spark_log.storage import (
+    StorageOptions,
+    Store,
+    call_within,
+    listing_validity_ms,
+    open_store,
+)
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
-
-META_PROPERTIES = "meta.properties"
-FORMAT_VERSION = "1"
 
 
 def open_cluster(
@@ -45,6 +58,7 @@ def open_cluster(
     clock: Clock = SYSTEM_CLOCK,
     create: bool = False,
     request_timeout_ms: int | None = None,
+    broker_options: BrokerOptions | None = None,
 ) -> Cluster:
     """Open a root as `Cluster` does, with a time limit if it is on an object store.
 
@@ -56,6 +70,7 @@ def open_cluster(
         clock: gives records their timestamps, and measures ages.
         create: create the root if it does not exist.
         request_timeout_ms: time limit of one request to an object store.
+        broker_options: storage options of the other brokers; never printed or logged.
 
     Raises:
         KafkaTimeoutError: the time is over.
@@ -70,6 +85,7 @@ def open_cluster(
             clock=clock,
             create=create,
             request_timeout_ms=request_timeout_ms,
+            broker_options=broker_options,
         )
 
     store = open_store(root, storage_options)
@@ -96,6 +112,7 @@ class Cluster:
         clock: Clock = SYSTEM_CLOCK,
         create: bool = False,
         request_timeout_ms: int | None = None,
+        broker_options: BrokerOptions | None = None,
     ) -> None:
         """Open a root.
 
@@ -106,12 +123,17 @@ class Cluster:
             create: create the root if it does not exist.
             request_timeout_ms: time limit of one request to an object store; None for the default
                 of ``request.timeout.ms``.
+            broker_options: broker id → storage options of its root, which `broker_store` opens;
+                never printed or logged. A broker without them has those of the cluster's root, if
+                its URL has the same scheme.
 
         Raises:
             RootNotFoundError: the root does not exist, and ``create`` is false.
-            InvalidRootError: it is a file, or was created by an incompatible version.
+            InvalidRootError: it is a file, was created by an incompatible version, or is the root
+                of a broker other than 0.
             StorageUnavailableError: the storage does not answer; try again.
             UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidConfigurationError: a storage option is unknown.
         """
         self.store: Store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
         self.clock = clock
@@ -119,6 +141,14 @@ class Cluster:
         self.cluster_id = self._read_or_create(create)
         self._metadata = MetadataLog(self.store, clock, self.suppressed)
         self._producer_ids = ProducerIds(self._metadata)
+        self._broker_stores = BrokerStores(
+            self.store,
+            self.cluster_id,
+            self._metadata,
+            broker_options,
+            request_timeout_ms,
+            storage_options,
+        )
 
     def __repr__(self) -> str:
         return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"
@@ -178,8 +208,34 @@ class Cluster:
         """
         return self.image().topic(name)
 
+    def broker_store(self, broker_id: int) -> Store:
+        """Return the store of a broker; for broker 0 it is the root's.
+
+        The first call for a registration of a broker opens and checks its root. Later calls send no
+        request, and return the same store.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is that of another cluster, broker or registration: another
+                storage is mounted there, or it was emptied.
+        """
+        return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
+
+    def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
+        """Return the store at a root that a broker may get, with the broker's storage options.
+
+        No request is sent.
+
+        Raises:
+            UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidRootError: the URL names no bucket.
+            InvalidConfigurationError: a storage option is unknown.
+        """
+        return self._broker_stores.unchecked(broker_id, root)
+
     def partition_log(self, topic: TopicImage, partition: int) -> PartitionLog:
-        """Return the log of a partition.
+        """Return the log of a partition, with all of its replicas.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -190,15 +246,60 @@ class Cluster:
                 f"{topic.num_partitions}, numbered from 0",
                 topic=topic.name,
             )
+        config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
+
+        def open_replica(broker_id: int, number: int) -> Replica:
+            files = self._replica_directory(topic, partition, broker_id, number, suppressed)
+            return Replica(files, config, has_leader_epochs=True)
+
+        return ReplicatedLog(
+            MetadataPartitionStates(self._metadata, topic, partition),
+            open_replica,
+            self.broker_store,
+            name=topic.partition_directory(partition),
+            config=config,
+            clock=self.clock,
+            suppressed=suppressed,
+        )
+
+    def replica_log(self, topic: TopicImage, partition: int, broker_id: int) -> PartitionLog:
+        """Return the log of one replica, for what each replica does for itself, such as merges.
+
+        Raises:
+            ValueError: the broker has no replica of the partition.
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
         return PartitionLog(
-            self.store,
-            topic.partition_directory(partition),
+            self.broker_store(broker_id),
+            topic.replica_directory(partition, broker_id),
             topic_id=topic.topic_id,
             partition=partition,
             config=topic.config(),
             clock=self.clock,
             suppressed=self.suppressed,
             has_witness=True,
+        )
+
+    def _replica_directory(
+        self,
+        topic: TopicImage,
+        partition: int,
+        broker_id: int,
+        number: int,
+        suppressed: SuppressedErrors,
+    ) -> PartitionDirectory:
+        path = topic.numbered_directory(partition, number)
+        return PartitionDirectory(
+            self.broker_store(broker_id),
+            path,
+            topic_id=topic.topic_id,
+            partition=partition,
+            clock=self.clock,
+            valid_ms=listing_validity_ms(topic.config().file_delete_delay_ms),
+            suppressed=suppressed,
+            witness=Witness(path),
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:
@@ -250,12 +351,7 @@ class Cluster:
                     f"topic there: spark-log topics create NAME --root {self.root}",
                     path=self.root,
                 ) from None
-        self.store.create_root()
-        text = f"# spark-log cluster root\nversion={FORMAT_VERSION}\ncluster.id={random_id()}\n"
-        try:
-            self.store.put_if_absent(META_PROPERTIES, text.encode())
-        except AlreadyExistsError:  # another process was first: use its id
-            self.store.sync(META_PROPERTIES)
+        create_meta_properties(self.store, MetaProperties(random_id()))
         self.keep_reserve()
         return self._read()
 
@@ -282,34 +378,11 @@ class Cluster:
             ) from None
 
     def _read(self) -> str:
-        try:
-            text: str = (
-                self.store.open_buffer(META_PROPERTIES).to_pybytes().decode("utf-8", "replace")
-            )
-        except NotFoundError:
-            raise
-        except StorageError as error:
-            if _may_pass(error):
-                raise StorageUnavailableError(
-                    f"the root {self.root} cannot be reached: {error}", path=self.root
-                ) from error
-            # An object store has no directories that a file could replace.
-            hint = "; a root is a directory" if self.store.is_mapped else ""
+        found = read_meta_properties(self.store)
+        if found.broker_id is not None:
             raise InvalidRootError(
-                f"{self.root} cannot be read as a root: {error}{hint}", path=self.root
-            ) from error
-        lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-        properties = {key.strip(): value.strip() for key, _, value in lines}
-        if properties.get("version") != FORMAT_VERSION or not properties.get("cluster.id"):
-            raise InvalidRootError(
-                f"{self.root}/{META_PROPERTIES} has version {properties.get('version')!r}; "
-                f"this spark-log reads version {FORMAT_VERSION!r}",
+                f"{self.root} is {found}, and not of the cluster itself; give the root that has "
+                f"the metadata log",
                 path=self.root,
             )
-        return properties["cluster.id"]
-
-
-def _may_pass(error: StorageError) -> bool:
-    """Return whether a retry may find the root."""
-    cause = error.__cause__
-    return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)
+        return found.cluster_id

@@ -20,7 +20,12 @@ from spark_log.log import (
 )
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
-from spark_log.metadata.topics import DeletedTopic, finish_deletions
+from spark_log.metadata.topics import (
+    DeletedTopic,
+    StrayReplica,
+    finish_deletions,
+    remove_stray_replicas,
+)
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
 
@@ -151,3 +156,13 @@ class ClusterCleaner:
             yield from finish_deletions(self._cluster, dry_run=self._dry_run)
             if not self._dry_run:
                 self._cluster.keep_reserve()
+
+    def stray_replicas(self) -> Iterator[StrayReplica]:
+        """Remove directories that are replicas no more, if this cleaner is for all topics.
+
+        Raises:
+            ClockSkewError: this process's clock is too far from a storage's.
+            StorageError: the storage does not answer.
+        """
+        if self._is_whole:
+            yield from remove_stray_replicas(self._cluster, dry_run=self._dry_run)

@@ -40,6 +40,7 @@ from spark_log.types import (
 )
 
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
+DEFAULT_BROKER_SOURCE = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 DEFAULT_CLIENT_SOURCE = "DYNAMIC_DEFAULT_CLIENT_QUOTA"
 
 _UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know what it means."
@@ -53,11 +54,13 @@ class ConfigKind:
         resource_type: its name in a `ConfigRecord`.
         model: the table of its keys.
         source: the source that `describe_configs` gives for its overrides.
+        inherited_source: the source that it gives for values that `inherited` returns.
     """
 
     resource_type: str
     model: type[ConfigModel]
     source: str
+    inherited_source: str = ""
 
     def overrides(self, image: MetadataImage, name: str) -> Mapping[str, str]:
         """Return the overrides of a resource of this kind.
@@ -79,6 +82,8 @@ class ConfigKind:
 
     def inherited(self, image: MetadataImage, name: str) -> Mapping[str, str]:
         """Return the values that replace the defaults where a resource has no override."""
+        if self.resource_type == TOPIC_RESOURCE:
+            return image.inherited()
         if self.resource_type == CLIENT_RESOURCE and name != DEFAULT_CLIENT:
             return image.client_overrides.get(DEFAULT_CLIENT, {})
         return {}
@@ -98,9 +103,13 @@ class ConfigKind:
         return DEFAULT_CLIENT_SOURCE if is_default else self.source
 
 
-TOPIC_CONFIGS = ConfigKind(TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG")
-CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, "DYNAMIC_DEFAULT_BROKER_CONFIG")
-CLIENT_CONFIGS = ConfigKind(CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA")
+TOPIC_CONFIGS = ConfigKind(
+    TOPIC_RESOURCE, TopicConfig, "DYNAMIC_TOPIC_CONFIG", DEFAULT_BROKER_SOURCE
+)
+CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, DEFAULT_BROKER_SOURCE)
+CLIENT_CONFIGS = ConfigKind(
+    CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA", DEFAULT_CLIENT_SOURCE
+)
 
 CONFIG_KINDS: Final[Mapping[ConfigResourceType, ConfigKind]] = {
     ConfigResourceType.TOPIC: TOPIC_CONFIGS,
@@ -156,7 +165,7 @@ def config_entries(
         if key in overrides:
             synonyms.append(ConfigSynonym(key, overrides[key], kind.own_source(name)))
         if key in others:
-            synonyms.append(ConfigSynonym(key, others[key], DEFAULT_CLIENT_SOURCE))
+            synonyms.append(ConfigSynonym(key, others[key], kind.inherited_source))
         entries[key] = _entry(key, synonyms, kind.model)
     return entries
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import replace
 
-from spark_log.config import ClientQuotaConfig, ClusterConfig, ConfigModel, TopicConfig
+from spark_log.config import ClientQuotaConfig, ClusterConfig, ReplicationConfig
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -19,6 +18,7 @@ from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -26,6 +26,7 @@ from spark_log.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from spark_log.metadata.topic_image import TopicImage, parse_overrides
 from spark_log.suppressed import IN_PROCESS
 
 TOPIC_RESOURCE = "topic"
@@ -49,42 +50,11 @@ _ROOT_BROKER = RegisterBrokerRecord(
     broker_id=ROOT_BROKER_ID, incarnation_id="", broker_epoch=-1, root="", fenced=False
 )
 
-_Config = TypeVar("_Config", bound=ConfigModel)
-
-_MAX_TOPIC_CHARACTERS = 255 - 23
-_MAX_PARTITION_CHARACTERS = 255 - 7
-"""File names have at most 255 bytes. A long topic name is cut; the id keeps directories unique."""
+_INHERITED = frozenset(ReplicationConfig.keys())
+"""Configs of the cluster that topics have, too, unless they override them."""
 
 _NAMES_SHOWN = 5
 """Number of topics that an error names if no topic name is similar to the unknown one."""
-
-
-@dataclass(slots=True)
-class TopicImage:
-    """A topic: its partitions and config overrides."""
-
-    name: str
-    topic_id: str
-    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
-    overrides: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def num_partitions(self) -> int:
-        """Number of partitions, which are numbered from 0."""
-        return len(self.partitions)
-
-    @property
-    def directory(self) -> str:
-        """Its directory, relative to a root. A topic that is created again gets another one."""
-        return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"
-
-    def partition_directory(self, partition: int) -> str:
-        """Return the directory of a partition's log, relative to a root."""
-        return f"{self.directory}/{self.name[:_MAX_PARTITION_CHARACTERS]}-{partition}"
-
-    def config(self) -> TopicConfig:
-        """Return its configs: overrides on defaults. Keys of a newer version are ignored."""
-        return _parsed(TopicConfig, self.overrides)
 
 
 class MetadataImage:
@@ -129,7 +99,11 @@ class MetadataImage:
 
     def cluster_config(self) -> ClusterConfig:
         """Return the configs of the whole cluster, such as the limits of consumer groups."""
-        return _parsed(ClusterConfig, self.cluster_overrides)
+        return parse_overrides(ClusterConfig, self.cluster_overrides)
+
+    def inherited(self) -> dict[str, str]:
+        """Return the overrides of the cluster that hold for topics without their own."""
+        return {key: value for key, value in self.cluster_overrides.items() if key in _INHERITED}
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
         """Return the quotas of a client id: of each kind its own, else the default, else none.
@@ -205,19 +179,26 @@ class MetadataImage:
         """Apply one record.
 
         Raises:
-            CorruptRecordError: it refers to a topic or a broker that does not exist.
+            CorruptRecordError: it refers to a topic, partition or broker that does not exist.
         """
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
                 self._own.add(topic_id)
-                self._topics[topic_id] = TopicImage(name, topic_id)
+                self._topics[topic_id] = TopicImage(name, topic_id, inherited=self.inherited())
                 self._names[name] = topic_id
             case PartitionRecord():
                 self._existing(record.topic_id).partitions[record.partition_id] = record
+            case PartitionChangeRecord():
+                self._replay_change(record)
             case ConfigRecord(resource_name=name) if record.resource_type == TOPIC_RESOURCE:
                 _set(self._existing(self._names.get(name, "")).overrides, record)
             case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
                 _set(self.cluster_overrides, record)
+                if record.name in _INHERITED:
+                    self._topics = {
+                        topic_id: replace(topic, inherited=self.inherited())
+                        for topic_id, topic in self._topics.items()
+                    }
             case ConfigRecord(resource_name=name) if record.resource_type == CLIENT_RESOURCE:
                 overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
                 _set(overrides, record)
@@ -241,6 +222,16 @@ class MetadataImage:
             case UnregisterBrokerRecord():
                 del self._brokers[self._registered(record).broker_id]
                 self._brokers.setdefault(ROOT_BROKER_ID, _ROOT_BROKER)
+
+    def _replay_change(self, record: PartitionChangeRecord) -> None:
+        partitions = self._existing(record.topic_id).partitions
+        try:
+            partitions[record.partition_id] = record.applied_to(partitions[record.partition_id])
+        except KeyError:
+            raise CorruptRecordError(
+                f"the metadata log has a change of partition {record.partition_id} of topic id "
+                f"{record.topic_id!r}, which no record created"
+            ) from None
 
     def _registered(
         self, record: BrokerRegistrationChangeRecord | UnregisterBrokerRecord
@@ -276,8 +267,3 @@ def _set(overrides: dict[str, str], record: ConfigRecord) -> None:
         overrides.pop(record.name, None)
     else:
         overrides[record.name] = record.value
-
-
-def _parsed(model: type[_Config], overrides: dict[str, str]) -> _Config:
-    known = model.keys()
-    return model.parse({key: value for key, value in overrides.items() if key in known})

@@ -92,6 +92,13 @@ class MetadataLog:
             self._replay_to_end()
             return self._known.image
 
+    def known_image(self) -> MetadataImage:
+        """Return the state as `image` or `commit` last found it, without a request.
+
+        Before the first of them it is empty. The image never changes.
+        """
+        return self._known.image
+
     def commit(self, decide: Decide) -> None:
         """Append the records that ``decide`` returns, at the end of the log that it was decided on.
 

@@ -6,7 +6,7 @@ field names in camel case as in the output of ``kafka-dump-log --cluster-metadat
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spark_log.metadata.versioned_records import VersionedRecord, record_from_json
 
@@ -22,13 +22,35 @@ class TopicRecord(MetadataRecord):
     topic_id: str
 
 
+NO_LEADER: Final = -1
+"""The leader of a partition that nobody may append to."""
+
+
 class PartitionRecord(MetadataRecord):
-    """A partition was created.
+    """A partition was created. In the metadata image: the partition's present state.
+
+    The tuples from `joining` on are stored only if they are not empty, as Kafka's tagged fields.
 
     Attributes:
         replicas: brokers (storage roots) that hold the partition, the preferred leader first.
-        isr: in-sync replicas, the leader first.
+        isr: in-sync replicas in the order in which they are written, the leader first. Each one
+            holds a prefix of the one before it.
+        leader: the first of `isr`, or `NO_LEADER`.
+        leader_epoch: one more at every change of `isr`, `leader` or `joining`. The log has a
+            barrier for each epoch above 0.
+        partition_epoch: one more at every `PartitionChangeRecord`.
+        joining: replicas that are written after all of `isr` and are not in sync yet. Not in Kafka.
+        directories: for each of `replicas` the number ``k`` of its directory,
+            ``<topic>-<n>.<k>``, or ``<topic>-<n>`` for 0; empty if all are 0. Kafka has the id of a
+            log directory of the broker.
+        adding_replicas: those of `replicas` that a reassignment adds.
+        removing_replicas: those of `replicas` that a reassignment removes.
+        eligible_leader_replicas: replicas outside `isr` that hold everything that was acknowledged
+            by ``min.insync.replicas`` (KIP-966).
+        last_known_elr: the last leader, while there is none (KIP-966).
     """
+
+    version: ClassVar[int] = 1
 
     topic_id: str
     partition_id: int
@@ -37,6 +59,73 @@ class PartitionRecord(MetadataRecord):
     leader: int = 0
     leader_epoch: int = 0
     partition_epoch: int = 0
+    joining: tuple[int, ...] = ()
+    directories: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def stored_version(self) -> int:
+        """0 if the root of the metadata log alone holds it: older versions write there only."""
+        return int(self.replicas != (0,) or self.directories != ())
+
+    @property
+    def omitted(self) -> set[str]:
+        """Names of the fields from `joining` on that are empty."""
+        return {field for field in _TAGGED_FIELDS if not getattr(self, field)}
+
+    def directory_of(self, broker_id: int) -> int:
+        """Return the number of the directory of a broker's replica; 0 for the first one.
+
+        Raises:
+            ValueError: the broker has no replica.
+        """
+        index = self.replicas.index(broker_id)
+        return self.directories[index] if self.directories else 0
+
+
+_TAGGED_FIELDS: Final = (
+    *("joining", "directories", "adding_replicas", "removing_replicas"),
+    *("eligible_leader_replicas", "last_known_elr"),
+)
+
+
+class PartitionChangeRecord(MetadataRecord):
+    """The state of a partition changed. A field that is None keeps its value.
+
+    The attributes are those of `PartitionRecord`. Every change adds 1 to the partition epoch. A
+    change of `isr`, `leader` or `joining` adds 1 to the leader epoch, also if it sets the same
+    value again.
+    """
+
+    stores_defaults: ClassVar[bool] = False
+
+    topic_id: str
+    partition_id: int
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+    joining: tuple[int, ...] | None = None
+    directories: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+    def applied_to(self, partition: PartitionRecord) -> PartitionRecord:
+        """Return the state of the partition after this change."""
+        values = {field: getattr(self, field) for field in CHANGEABLE_FIELDS}
+        changes = {field: value for field, value in values.items() if value is not None}
+        is_new_epoch = not changes.keys().isdisjoint(("isr", "leader", "joining"))
+        changes["leader_epoch"] = partition.leader_epoch + is_new_epoch
+        changes["partition_epoch"] = partition.partition_epoch + 1
+        return partition.model_copy(update=changes)
+
+
+CHANGEABLE_FIELDS: Final = ("isr", "leader", "replicas", *_TAGGED_FIELDS)
+"""The fields of a partition's state that a `PartitionChangeRecord` can set."""
 
 
 class ConfigRecord(MetadataRecord):
@@ -124,7 +213,8 @@ class UnregisterBrokerRecord(MetadataRecord):
 _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
     for kind in (
-        *(TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord),
+        *(TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord),
+        ProducerIdsRecord,
         *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
     )
 }

@@ -37,7 +37,7 @@ from spark_log.log import (
     parse_snapshot_name,
     spent_segments,
 )
-from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.metadata.meta_properties import META_PROPERTIES
 from spark_log.metadata.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import (

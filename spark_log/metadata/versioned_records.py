@@ -45,12 +45,19 @@ class VersionedRecord(RecordFields):
         """The version that is needed to read this record; at most `version`."""
         return self.version
 
+    @property
+    def omitted(self) -> set[str]:
+        """Names of fields that are not stored this time, because they have their default."""
+        return set()
+
     def to_json(self) -> bytes:
         """Return the record's value on storage."""
         document = {
             "type": type(self).__name__,
             "version": self.stored_version,
-            "data": self.model_dump(by_alias=True, exclude_defaults=not self.stores_defaults),
+            "data": self.model_dump(
+                by_alias=True, exclude_defaults=not self.stores_defaults, exclude=self.omitted
+            ),
         }
         return json.dumps(document, separators=(",", ":")).encode()
 

@@ -15,7 +15,14 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import LogAppendInfo, LogValidator, PartitionLog, ProducerAppend, StagedSegment
+from spark_log.log import (
+    ALL,
+    LogAppendInfo,
+    LogValidator,
+    PartitionLog,
+    ProducerAppend,
+    StagedSegment,
+)
 from spark_log.metadata import META_PROPERTIES, UNLIMITED, Cluster, MetadataImage
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.metadata_lookup import MetadataLookup
@@ -58,6 +65,7 @@ class PartitionAppender:
         self._metadata = MetadataLookup(cluster)
         self._config = config
         self._client_id = client_id
+        self._acks = ALL if config.acks == "all" else 1
         self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED
 
     def append(
@@ -105,6 +113,13 @@ class PartitionAppender:
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
         return replace(appended, image=image)
+
+    def catch_up(self, queue: PartitionQueue) -> None:
+        """Bring the other replicas up to what was acknowledged when the leader had it."""
+        if self._acks == ALL or queue.log is None:
+            return
+        with self._cluster.suppressed.suppress("replication", queue.log.directory, SparkLogError):
+            queue.log.catch_up()
 
     def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
         """Remove the directory of a deleted topic that a late append created again."""
@@ -161,7 +176,7 @@ class PartitionAppender:
             if not delivery.pieces():
                 return AppendResult(None, (), 0)
         try:
-            info = log.append_segment(staged)
+            info = log.append_segment(staged, acks=self._acks)
             return AppendResult(info, log_append_times_us, staged.size_bytes)
         finally:
             staged.staged.discard()

@@ -39,7 +39,7 @@ from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicParti
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_log.config import ProducerSettings
+    from spark_log.config import BrokerOptions, ProducerSettings
     from spark_log.producer.table_sender import TableFuture
 
 Serializer = Callable[[Any], bytes | None]
@@ -71,6 +71,7 @@ class Producer(ForeignMethods):
         root: str | os.PathLike[str] | None = None,
         *,
         storage_options: StorageOptions | None = None,
+        broker_storage_options: BrokerOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         key_serializer: Serializer | object | None = None,
         value_serializer: Serializer | object | None = None,
@@ -84,6 +85,8 @@ class Producer(ForeignMethods):
         Args:
             root: a path or URL; required.
             storage_options: options and credentials of the file system; never shown.
+            broker_storage_options: broker id → storage options of its root. A broker without them
+                has ``storage_options``, if its URL has the same scheme as the root. Never shown.
             clock: for timestamps, lingering, retries and timeouts.
             key_serializer: turns a key into bytes: a function of the key, or an object with
                 kafka-python's ``serialize(topic, key)``. None: keys are bytes.
@@ -128,6 +131,7 @@ class Producer(ForeignMethods):
             timeout_ms=self.config.request_timeout_ms,
             setting="request.timeout.ms",
             request_timeout_ms=self.config.request_timeout_ms,
+            broker_options=broker_storage_options,
         )
         self._runtime = self._new_runtime(self._cluster, new_partitioner)
         self._accumulator = self._runtime.accumulator

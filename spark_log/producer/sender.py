@@ -14,6 +14,7 @@ from spark_log.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaTimeoutError,
+    NotEnoughReplicasAfterAppendError,
     OutOfOrderSequenceError,
     ProducerFencedError,
     SparkLogError,
@@ -265,12 +266,13 @@ class Sender:
         self._end(delivery.batches)
         for batch in delivery.batches:
             batch.release_records()
+        self._appender.catch_up(queue)
         with self._accumulator.lock:
             self._accumulator.release(queue)
 
     def _on_error(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
         delivery.error = error
-        if isinstance(error, UnknownOutcomeError):
+        if isinstance(error, UnknownOutcomeError | NotEnoughReplicasAfterAppendError):
             delivery.is_outcome_unknown = True
         if isinstance(error, DeleteDelayLoweredError):
             with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):

@@ -13,6 +13,7 @@ from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
 from .batch_header import METADATA_KEY as METADATA_KEY
+from .batch_header import NO_LEADER_EPOCH as NO_LEADER_EPOCH
 from .batch_header import NO_PRODUCER_EPOCH as NO_PRODUCER_EPOCH
 from .batch_header import NO_PRODUCER_ID as NO_PRODUCER_ID
 from .batch_header import NO_SEQUENCE as NO_SEQUENCE

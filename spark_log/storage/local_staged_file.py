@@ -68,6 +68,7 @@ class LocalStagedFile(StagedFile):
 
     def sync(self) -> None:
         """Flush the bytes to the device, once."""
+        self.seal()
         if not self._synced:
             self._once(self._fsync)
             self._synced = True

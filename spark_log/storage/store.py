@@ -58,6 +58,16 @@ class StagedFile(ABC):
     def seal(self) -> None:
         """End writing. A put does this by itself. Harmless when called twice."""
 
+    def sync(self) -> None:
+        """Make the written bytes durable before they have a name, where the store can; seal first.
+
+        A put does this by itself. Harmless when called twice.
+
+        Raises:
+            StorageError: the bytes may not be durable.
+        """
+        self.seal()
+
     @abstractmethod
     def read_back(self) -> pa.Buffer:
         """Return the written bytes (sealed first), as a memory map if they are in a file."""
@@ -83,11 +93,13 @@ class Store(ABC):
         url: the root as users name it, without credentials.
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
+        stages_ahead: whether a staged file that was synced makes the put after it a short call.
         time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
             the file appeared. Some storages give file times in whole seconds.
     """
 
     is_mapped: ClassVar[bool]
+    stages_ahead: ClassVar[bool] = False
     time_resolution_us: ClassVar[int] = 1_000_000
     url: str
 

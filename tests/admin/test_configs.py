@@ -15,7 +15,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, PartitionChangeRecord
 from tests.metadata.support import metadata_files
 
 
@@ -138,6 +138,22 @@ class TestReset:
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.reset_configs([first, ConfigResource("topic", "other")])
         assert self.overrides(admin) == sorted(OWN)
+
+
+def test_a_lower_min_insync_replicas_makes_nobody_eligible_in_the_same_change(admin, root):
+    def change(**fields):
+        cluster.metadata.commit(
+            lambda _: [PartitionChangeRecord(topic_id=topic_id, partition_id=0, **fields)]
+        )
+
+    admin.create_topics([NewTopic("a", topic_configs={"min.insync.replicas": 2})])
+    cluster = Cluster(root)
+    topic_id = cluster.topic("a").topic_id
+    change(replicas=(0, 1), eligible_leader_replicas=(1,))
+    before = len(metadata_files(root))
+    admin.alter_configs([ConfigResource("topic", "a", {"min.insync.replicas": 1})])
+    assert len(metadata_files(root)) == before + 1
+    assert cluster.topic("a").partitions[0].eligible_leader_replicas == ()
 
 
 def test_resources_that_can_be_described_are_listed(admin):

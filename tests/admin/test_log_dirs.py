@@ -1,18 +1,18 @@
-"""`Admin` on the cluster and its log directories."""
+"""`Admin` on log directories."""
 
 import pytest
 
 from spark_log import (
-    BrokerDescription,
+    Admin,
     NewTopic,
     ReplicaInfo,
 )
 from spark_log.errors import (
-    RootNotFoundError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, leave_isr
 from tests.metadata.support import append
+from tests.record.samples import numbered
 
 
 class TestLogDirs:
@@ -50,10 +50,36 @@ class TestLogDirs:
             asked({"a": [2]})
 
 
-def test_a_cluster_is_described_by_its_id_and_its_roots(admin, root):
-    with pytest.raises(RootNotFoundError):
-        admin.describe_cluster()
-    admin.create_topics([NewTopic("a")])
-    described = admin.describe_cluster()
-    assert described.cluster_id == Cluster(root).cluster_id
-    assert described.brokers == (BrokerDescription(0, str(root)),)
+class TestReplicas:
+    @pytest.fixture
+    def cluster(self, admin, root, tmp_path):
+        """Return a cluster with a topic on the brokers 1 and 0, of which 0 lags behind."""
+        for broker_id in (1, 2):
+            admin.register_broker(broker_id, tmp_path / f"broker-{broker_id}")
+        topic = NewTopic("a", replica_assignment={0: [1, 0]})
+        topic_id = admin.create_topics([topic])["a"]
+        cluster = Cluster(root)
+        cluster.metadata.commit(lambda image: leave_isr(image, topic_id, 0, [0], leader_epoch=0))
+        for broker_id, count in ((1, 5), (0, 3)):
+            cluster.replica_log(cluster.topic("a"), 0, broker_id).append(numbered(0, count))
+        return cluster
+
+    def test_are_described_on_each_broker_with_their_lag(self, admin, cluster, tmp_path):
+        zero, one, two = admin.describe_log_dirs()
+        assert [(each.broker, each.error) for each in (zero, one, two)] == [
+            (0, None), (1, None), (2, None),
+        ]  # fmt: skip
+        (lagging,), (leading,) = zero.replicas, one.replicas
+        assert (lagging.log_end_offset, lagging.offset_lag) == (3, 2)
+        assert (leading.log_end_offset, leading.offset_lag) == (5, 0)
+        directory = cluster.topic("a").partition_directory(0)
+        assert leading.path == str(tmp_path / "broker-1" / directory)
+        assert two.replicas == ()
+
+    def test_of_a_broker_that_is_unreachable_there_is_its_error(self, admin, cluster, tmp_path):
+        (tmp_path / "broker-1").rename(tmp_path / "elsewhere")
+        zero, one, two = Admin(cluster.root).describe_log_dirs()
+        assert len(zero.replicas) == 1
+        assert one.replicas == ()
+        assert "broker 1 cannot be found" in str(one.error)
+        assert two.error is None

@@ -7,7 +7,7 @@ import pytest
 from spark_log import Admin
 from spark_log.clock import SYSTEM_CLOCK, SystemClock
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata.topics.deletion import DELETION_MARKERS
@@ -153,7 +153,9 @@ class TestDeletedTopics:
         late.parent.mkdir(parents=True)
         late.write_bytes(b"late")
         document = shell("clean", "--all-topics", "--dry-run", "--json").document
-        assert document["deleted_topics"] == [{"path": directory, "files": 1, "size_bytes": 4}]
+        assert document["deleted_topics"] == [
+            {"broker": 0, "path": directory, "files": 1, "size_bytes": 4}
+        ]
         assert late.exists()
         outcome = shell("clean", "--all-topics")
         assert f"Deleted topic {directory}: 1 file, 4 bytes" in outcome.lines
@@ -234,7 +236,7 @@ class TestTransactionalIds:
         def fail(self, markers):
             raise StorageError("not there")
 
-        monkeypatch.setattr(PartitionLog, "append_markers", fail)
+        monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
         outcome = shell("clean", "--all-topics", "--json")
         assert outcome.document["transactional_ids"] == [
             {"transactional_id": "orders", "action": "abort", "error": "not there"}

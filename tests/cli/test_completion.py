@@ -121,7 +121,9 @@ def test_is_what_a_process_answers(folder, root):
 
 
 def test_offers_no_name_that_a_shell_would_run(complete, root):
-    Cluster(root).metadata.commit(lambda image: topic_records(NewTopic("$(reboot)"), "A" * 22))
-    Cluster(root).metadata.commit(lambda image: topic_records(NewTopic("a b"), "B" * 22))
-    Cluster(root).metadata.commit(lambda image: topic_records(NewTopic("-x"), "C" * 22))
+    Cluster(root).metadata.commit(
+        lambda image: topic_records(NewTopic("$(reboot)"), "A" * 22, image)
+    )
+    Cluster(root).metadata.commit(lambda image: topic_records(NewTopic("a b"), "B" * 22, image))
+    Cluster(root).metadata.commit(lambda image: topic_records(NewTopic("-x"), "C" * 22, image))
     assert complete("topics describe ") == ["flights", "weather"]

@@ -38,13 +38,15 @@ EXAMPLES = [
 @pytest.fixture
 def root(root):
     """The root of the examples: records in both topics, a group that has read some,
-    and a transaction that is open."""
+    a transaction that is open, and brokers 1 and 2."""
     for partition in (0, 1):
         append(root, "flights", b"one", b"two", b"three", partition=partition, key=b"JFK")
     append(root, "weather", b"rain")
     offsets = {TopicPartition("flights", number): OffsetAndMetadata(1) for number in (0, 1)}
     Admin(root).alter_group_offsets("reports", offsets)
     begin_transaction(root, "orders", TopicPartition("weather", 0))
+    for broker_id in (1, 2):
+        Admin(root).register_broker(broker_id, f"{root}-{broker_id}")
     return root
 
 

@@ -28,7 +28,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 def hostile(root, monkeypatch):
     """A topic, a group, its member, a client, a record and a file: all of them with bad names."""
     cluster = Cluster(root)
-    cluster.metadata.commit(lambda image: topic_records(NewTopic(TOPIC), "A" * 22))
+    cluster.metadata.commit(lambda image: topic_records(NewTopic(TOPIC), "A" * 22, image))
     append(root, TOPIC, EVIL.encode(), key=EVIL.encode(), headers=[(EVIL, EVIL.encode())])
     Admin(root).alter_client_quotas({EVIL: {"producer_byte_rate": 5}})
     monkeypatch.setattr("socket.gethostname", lambda: f"host{EVIL}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_log import Admin
 from tests.cli.support import append, segment_files
 
 
@@ -19,10 +20,10 @@ def test_text_has_a_row_for_each_partition_and_a_total(shell, root):
     first, *table, total = outcome.lines
     assert first == f"Broker 0: {root}"
     assert [line.split() for line in table] == [
-        ["TOPIC", "PARTITION", "BYTES", "SEGMENTS", "START", "END", "PATH"],
-        ["flights", "0", "0", "0", "0", "0", str(flights.parent.with_name("flights-0"))],
-        ["flights", "1", str(sizes[1]), "1", "0", "2", str(flights.parent)],
-        ["weather", "0", str(sizes[2]), "1", "0", "1", str(weather.parent)],
+        ["TOPIC", "PARTITION", "BYTES", "SEGMENTS", "START", "END", "LAG", "PATH"],
+        ["flights", "0", "0", "0", "0", "0", "0", str(flights.parent.with_name("flights-0"))],
+        ["flights", "1", str(sizes[1]), "1", "0", "2", "0", str(flights.parent)],
+        ["weather", "0", str(sizes[2]), "1", "0", "1", "0", str(weather.parent)],
     ]
     assert total == f"Total: partitions 3, segments 2, bytes {sum(sizes)}"
 
@@ -60,3 +61,18 @@ def test_an_unknown_topic_is_a_mistake(shell):
     outcome = shell("log-dirs", "--topic", "wheather")
     assert (outcome.status, outcome.out) == (2, "")
     assert "did you mean weather?" in outcome.error
+
+
+def test_each_broker_has_a_table_or_an_error(shell, root, tmp_path):
+    for broker_id in (1, 2):
+        Admin(root).register_broker(broker_id, tmp_path / f"broker-{broker_id}")
+    (tmp_path / "broker-2").rename(tmp_path / "elsewhere")
+    lines = shell("log-dirs", "weather").lines
+    assert [line for line in lines if line.startswith("Broker")] == [
+        f"Broker 0: {root}",
+        f"Broker 1: {tmp_path / 'broker-1'}",
+        f"Broker 2: {tmp_path / 'broker-2'}",
+    ]
+    assert lines[-1].startswith(f"Error: the root {tmp_path / 'broker-2'} of broker 2 cannot be")
+    documents = shell("log-dirs", "weather", "--json").document["log_dirs"]
+    assert [document["error"] is None for document in documents] == [True, True, False]

@@ -10,6 +10,7 @@ from spark_log.cli.commands.submit import JOBS
 from tests.cli.support import environment, spark_log_process
 
 COMMANDS = [
+    "brokers",
     "clean",
     "configs",
     "console-consumer",
@@ -34,6 +35,7 @@ COMMANDS = [
     "version",
 ]
 GROUPS = {
+    "brokers": "list",
     "configs": "describe",
     "groups": "list",
     "offsets": "list",

@@ -5,8 +5,14 @@ import pty
 
 import pytest
 
-from spark_log import Admin
+from spark_log import Admin, NewTopic, metadata
+from spark_log.metadata import Cluster
 from tests.cli.support import append, spark_log_process
+
+COLUMNS = [
+    *("PARTITION", "LEADER", "REPLICAS", "ISR", "ELR", "OFFLINE"),
+    *("START", "END", "SEGMENTS", "BYTES"),
+]
 
 
 @pytest.fixture
@@ -69,6 +75,9 @@ class TestCreate:
                 "Invalid value for '--partitions': 'many' should be a valid integer",
             ),
             (["planes", "--replication-factor", "2"], "replication factor 2"),
+            (["planes", "--replica-assignment", "0:7"], "broker 7 is not registered"),
+            (["planes", "--replica-assignment", "0:x"], "--replica-assignment is '0:x'; expected"),
+            (["planes", "--replica-assignment", "0", "--partitions", "1"], "leave out"),
             (["planes", "--config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
             (["planes", "--config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
             (["planes", "--config", "compression.type=gzip"], "one of none, lz4, zstd"),
@@ -81,6 +90,17 @@ class TestCreate:
         assert (outcome.status, outcome.out) == (2, "")
         assert message in outcome.error
         assert admin.list_topics() == ["flights", "weather"]
+
+    def test_places_its_replicas_on_brokers(self, shell, root, admin, tmp_path):
+        for broker_id in (1, 2):
+            admin.register_broker(broker_id, tmp_path / f"broker-{broker_id}")
+        shell("topics", "create", "chosen", "--partitions", 3, "--replication-factor", 2)
+        shell("topics", "create", "given", "--replica-assignment", "2:0,0:1")
+        shell("topics", "alter", "given", "--partitions", 3, "--replica-assignment", "9,9,1:2")
+        image = Cluster(root).image()
+        chosen, given = (image.topic(name).partitions for name in ("chosen", "given"))
+        assert [len(each.replicas) for each in chosen.values()] == [2, 2, 2]
+        assert [each.replicas for each in given.values()] == [(2, 0), (0, 1), (1, 2)]
 
     def test_of_one_that_exists_can_be_no_mistake(self, shell, admin):
         (before,) = admin.describe_topics(["flights"])
@@ -123,7 +143,7 @@ class TestDescribe:
         )
         size_bytes = str(topic.partitions[1].size_bytes)
         assert [line.split() for line in table] == [
-            ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "SEGMENTS", "BYTES"],
+            COLUMNS,
             ["0", "0", "0", "0", "0", "0", "0", "0"],
             ["1", "0", "0", "0", "0", "3", "2", size_bytes],
         ]
@@ -144,8 +164,15 @@ class TestDescribe:
         assert partitions[1] == {
             "partition": 1,
             "leader": 0,
+            "leader_epoch": 0,
             "replicas": [0],
             "isr": [0],
+            "elr": [],
+            "last_known_elr": [],
+            "offline_replicas": [],
+            "adding_replicas": [],
+            "removing_replicas": [],
+            "min_insync_replicas": 1,
             "log_start_offset": 0,
             "log_end_offset": 2,
             "segments": 1,
@@ -164,6 +191,81 @@ class TestDescribe:
         outcome = shell("topics", "describe", "flight")
         assert (outcome.status, outcome.out) == (2, "")
         assert outcome.error == "there is no topic 'flight'; did you mean flights?"
+
+
+class TestDescribeReplicas:
+    @pytest.fixture(autouse=True)
+    def replicated(self, root, admin, tmp_path):
+        """A topic on the brokers 0 to 2, which are in sync, out of sync, eligible and fenced."""
+        for broker_id in (1, 2):
+            admin.register_broker(broker_id, tmp_path / f"broker-{broker_id}")
+        assignment = {0: [0, 1, 2], 1: [0, 1, 2], 2: [2, 1, 0]}
+        configs = {"min.insync.replicas": 2}
+        topics = [
+            NewTopic("r", topic_configs=configs, replica_assignment=assignment),
+            NewTopic("s", replica_assignment={0: [1]}),
+        ]
+        topic_id = admin.create_topics(topics)["r"]
+        leave_isr(root, topic_id, 1, 2)
+        leave_isr(root, topic_id, 2, 1)
+        admin.fence_broker(1)
+        leave_isr(root, topic_id, 2, 0)
+
+    def shown(self, shell, *argv):
+        lines = shell("topics", "describe", *argv).lines
+        return [line.split() for line in lines]
+
+    def test_shows_the_state_of_each_partition(self, shell):
+        heading, _, *rows = self.shown(shell, "r")
+        assert heading[heading.index("ReplicationFactor:") + 1] == "3"
+        assert [row[:4] for row in rows] == [
+            ["0", "0", "0,1,2", "0,2"],
+            ["1", "0", "0,1,2", "0"],
+            ["2", "2", "2,1,0", "2"],
+        ]
+        assert [row[4:6] for row in rows[1:]] == [["1", "1"], ["0", "1"]], "ELR and OFFLINE"
+
+    @pytest.mark.parametrize(
+        ("option", "partitions"),
+        [
+            ("--under-replicated-partitions", ["r-0", "r-1", "r-2"]),
+            ("--under-min-isr-partitions", ["r-1", "r-2", "s-0"]),
+            ("--at-min-isr-partitions", ["r-0", "s-0"]),
+            ("--unavailable-partitions", ["s-0"]),
+        ],
+    )
+    def test_can_choose_partitions(self, shell, option, partitions):
+        heading, *rows = self.shown(shell, "r", "s", option)
+        assert heading == ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "ELR", "OFFLINE"]
+        assert ["-".join(row[:2]) for row in rows] == partitions
+        documents = shell("topics", "describe", "r", "s", option, "--json").document["partitions"]
+        assert [f"{each['topic']}-{each['partition']}" for each in documents] == partitions
+
+    def test_of_no_such_partition_is_empty(self, shell):
+        outcome = shell("topics", "describe", "flights", "--unavailable-partitions")
+        assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
+
+    def test_takes_one_choice(self, shell):
+        outcome = shell("topics", "describe", "--unavailable-partitions", "--at-min-isr-partitions")
+        assert outcome.status == 2
+        assert outcome.error.startswith("give one of --under-replicated-partitions")
+
+    def test_of_a_partition_that_cannot_be_read_shows_no_offsets(self, shell, tmp_path):
+        (tmp_path / "broker-1").rename(tmp_path / "elsewhere")
+        assert self.shown(shell, "s")[2] == ["0", "none", "1", "1", "1", "-", "-", "-", "-"]
+        assert self.shown(shell, "r")[2][-4] == "0"
+        (topic,) = shell("topics", "describe", "s", "--json").document["topics"]
+        assert topic["partitions"][0]["log_end_offset"] is None
+
+
+def leave_isr(root, topic_id, partition, broker):
+    """Take a broker out of the in-sync replicas, as a writer does that cannot reach it."""
+
+    def decide(image):
+        epoch = image.find_by_id(topic_id).partitions[partition].leader_epoch
+        return metadata.leave_isr(image, topic_id, partition, [broker], leader_epoch=epoch)
+
+    Cluster(root).metadata.commit(decide)
 
 
 class TestAlter:

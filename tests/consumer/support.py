@@ -5,6 +5,7 @@ import time
 import pyarrow as pa
 
 from spark_log import ConsumerRebalanceListener, TopicPartition
+from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.directory_watch import SilentWatch
@@ -59,6 +60,16 @@ def log_of(root, partition=T0):
     return cluster.partition_log(cluster.topic(partition.topic), partition.partition)
 
 
+def damage(root, base_offset, bytes_of_values):
+    """Change the first byte of these values in a segment of ``t``; return the file's path."""
+    store = Cluster(root).store
+    path = f"{log_of(root).directory}/{SegmentName(base_offset).log}"
+    data = bytearray(store.read(path, 0, 10**6).to_pybytes())
+    data[data.index(bytes_of_values)] = ord("9")
+    store.put(path, bytes(data))
+    return path
+
+
 def numbered(start, stop):
     """Return values that contain their number."""
     return [b"%d" % number for number in range(start, stop)]
@@ -67,9 +78,11 @@ def numbered(start, stop):
 def poll_until(consumer, count, **options):
     """Poll until ``count`` records were returned; return them by partition."""
     found: dict[TopicPartition, list[ConsumerRecord]] = {}
+    until_s = time.monotonic() + PATIENCE_MS / 1000
     while sum(map(len, found.values())) < count:
         records = consumer.poll(timeout_ms=PATIENCE_MS, **options)
-        assert records, f"only {found} of {count} records came"
+        # An empty poll may have moved a position.
+        assert records or time.monotonic() < until_s, f"only {found} of {count} records came"
         for partition, those in records.items():
             found.setdefault(partition, []).extend(those)
     return found

@@ -5,14 +5,15 @@ import time
 
 import pytest
 
-from spark_log import AIOConsumer
+from spark_log import AIOConsumer, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.consumer import ConsumerInterceptor
-from spark_log.errors import StorageError
-from spark_log.log import PartitionLog
+from spark_log.consumer.fetch import Fetcher
+from spark_log.errors import CorruptRecordError, StorageError
+from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
-from tests.consumer.support import PATIENCE_MS, T0, append, log_of, read_values
+from tests.consumer.support import PATIENCE_MS, T0, append, damage, log_of, numbered, read_values
 from tests.record.samples import START_US
 from tests.store_calls import counted_calls
 from tests.transactions import TransactionWriter
@@ -99,6 +100,63 @@ def test_asyncio(root, mixed):
 
     found = asyncio.run(asyncio.wait_for(read(), PATIENCE_MS / 1000))
     assert found == [b"a", b"b", b"c", b"d", b"e"]
+
+
+class TestPollsOfAbortedRecords:
+    """A poll that can give no record returns as soon as its position has moved on."""
+
+    @pytest.fixture
+    def moved(self, monkeypatch):
+        """What the fetches of the present poll have moved on; clear it before each poll."""
+        moved: dict[TopicPartition, int] = {}
+        collect_fetch = Fetcher.collect_fetch
+
+        def collect_once(self, max_records, timeout_ms):
+            assert not moved, "the poll waits, although its position has moved on"
+            fetch = collect_fetch(self, max_records, timeout_ms)
+            moved.update(fetch.positions)
+            return fetch
+
+        monkeypatch.setattr(Fetcher, "collect_fetch", collect_once)
+        return moved
+
+    @pytest.mark.parametrize("method", ["poll", "poll_table"])
+    def test_return_when_their_position_has_moved_on(self, open_consumer, writer, moved, method):
+        writer.send(b"lost")
+        writer.abort()
+        consumer = open_consumer("t", **COMMITTED)
+        position = 0
+        while position < 2:
+            moved.clear()
+            assert not len(getattr(consumer, method)(PATIENCE_MS))
+            assert moved[T0] == consumer.position(T0) > position
+            position = moved[T0]
+
+    def test_return_before_an_error_behind_them(self, root, open_consumer, writer):
+        writer.send(b"lost")
+        writer.abort()
+        append(root, numbered(0, 4))
+        damage(root, 2, b"0123")
+        consumer = open_consumer("t", **COMMITTED)
+        while T0 not in consumer.assignment() or consumer.position(T0) < 2:
+            assert consumer.poll(PATIENCE_MS) == {}
+        with pytest.raises(CorruptRecordError):
+            consumer.poll(PATIENCE_MS)
+
+    def test_do_not_end_an_iteration(self, root, open_consumer, writer, monkeypatch):
+        writer.send(b"lost")
+        writer.abort()
+        collect_fetch = Fetcher.collect_fetch
+
+        def append_behind(self, max_records, timeout_ms):
+            fetch = collect_fetch(self, max_records, timeout_ms)
+            if fetch.positions == {T0: 2}:
+                append(root, [b"a"])
+            return fetch
+
+        monkeypatch.setattr(Fetcher, "collect_fetch", append_behind)
+        consumer = open_consumer("t", **COMMITTED, consumer_timeout_ms=PATIENCE_MS)
+        assert next(consumer).value == b"a"
 
 
 def test_interceptors_see_committed_records_alone(open_consumer, mixed):
@@ -229,7 +287,7 @@ class TestProducersThatAreGone:
             raise StorageError("killed")
 
         with monkeypatch.context() as dying:
-            dying.setattr(PartitionLog, "append_markers", dead)
+            dying.setattr(ReplicatedLog, "append_markers", dead)
             getattr(coordinator, end)(owner)
 
     @pytest.mark.parametrize(("end", "values"), [("commit", [b"a", b"b"]), ("abort", [b"b"])])

@@ -27,6 +27,7 @@ from tests.consumer.support import (
     T0,
     THREE,
     append,
+    damage,
     log_of,
     numbered,
     poll_until,
@@ -118,7 +119,7 @@ class TestPoll:
         table = consumer.poll_table(PATIENCE_MS, max_records=2)
         assert table.column("offset").to_pylist() == [0, 2]
         consumer.seek(T0, 3)
-        assert consumer.poll_table(PATIENCE_MS).column("offset").to_pylist()[0] == 4
+        assert poll_until(consumer, 1)[T0][0].offset == 4
         consumer.seek(T0, 5)
         assert read_values(consumer, 1) == [b"7"]
 
@@ -396,12 +397,7 @@ class TestDamage:
     def test_is_named_and_can_be_sought_past(self, root, open_consumer):
         append(root, numbered(0, 4))
         append(root, numbered(4, 6))
-        store = Cluster(root).store
-        path = f"{log_of(root).directory}/{SegmentName(0).log}"
-        data = bytearray(store.read(path, 0, 10**6).to_pybytes())
-        at = data.index(b"0123")
-        data[at] = ord("9")
-        store.put(path, bytes(data))
+        path = damage(root, 0, b"0123")
         consumer = open_consumer("t")
         for _ in range(2):
             with pytest.raises(CorruptRecordError, match=re.escape(path)):
@@ -411,11 +407,7 @@ class TestDamage:
 
     def test_is_not_looked_for_without_checksums(self, root, open_consumer):
         append(root, numbered(0, 4))
-        store = Cluster(root).store
-        path = f"{log_of(root).directory}/{SegmentName(0).log}"
-        data = bytearray(store.read(path, 0, 10**6).to_pybytes())
-        data[data.index(b"0123")] = ord("9")
-        store.put(path, bytes(data))
+        damage(root, 0, b"0123")
         consumer = open_consumer("t", check_crcs=False)
         assert read_values(consumer, 4) == [b"9", b"1", b"2", b"3"]
 

@@ -50,6 +50,15 @@ def test_names_are_case_insensitive_and_storage_options_keep_their_case():
     assert options.storage_options == {"Key": "v"}
 
 
+def test_options_of_other_brokers_are_sorted_by_broker():
+    given = {"brokers.1.storage.Key": "v", "Brokers.12.STORAGE.a.b": "w"}
+    read = parse_read_options({"path": "/r", "subscribe": "t", **given})
+    for options in (read, parse_write_options({"path": "/r", **given})):
+        assert options.broker_options == {1: {"Key": "v"}, 12: {"a.b": "w"}}
+    assert "brokers.1.key" in message_of(**{"brokers.1.key": "hunter2"})
+    assert "hunter2" not in message_of(**{"brokers.1.key": "hunter2"})
+
+
 @pytest.mark.parametrize("option", ["group.id", "subscribe"])
 def test_text_that_cannot_be_stored_is_refused(option):
     assert r"'g\ud800'" in message_of(**{"subscribe": None, option: "g\ud800"})

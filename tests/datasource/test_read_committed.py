@@ -15,7 +15,7 @@ from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit, splits_between
 from spark_log.errors import StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.log.clean.merger import merge
 from spark_log.metadata import Cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
@@ -282,7 +282,7 @@ class TestMicroBatches:
             raise StorageError("killed")
 
         with monkeypatch.context() as dying:
-            dying.setattr(PartitionLog, "append_markers", dead)
+            dying.setattr(ReplicatedLog, "append_markers", dead)
             coordinator.commit(owner)
         reader = OffsetReader(options_of(root, is_stream=True, **COMMITTED))
         assert reader.latest([T0]) == {T0: 0}

@@ -9,7 +9,7 @@ from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, Stora
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from tests.datasource.sink_support import (
@@ -46,7 +46,7 @@ class KilledError(Exception):
 
 def die_after(monkeypatch, appends):
     """Let a process die after a number of appends."""
-    append_segment = PartitionLog.append_segment
+    append_segment = ReplicatedLog.append_segment
     left = iter(range(appends))
 
     def dying(self, segment, **options):
@@ -54,7 +54,7 @@ def die_after(monkeypatch, appends):
             raise KilledError
         return append_segment(self, segment, **options)
 
-    monkeypatch.setattr(PartitionLog, "append_segment", dying)
+    monkeypatch.setattr(ReplicatedLog, "append_segment", dying)
 
 
 def test_the_result_of_the_first_attempt_is_lost(root):
@@ -342,7 +342,7 @@ def test_without_idempotence_every_attempt_appends(root):
 def test_a_failed_append_keeps_what_came_before_and_removes_what_was_staged(
     small, monkeypatch, tmp_path
 ):
-    append_segment = PartitionLog.append_segment
+    append_segment = ReplicatedLog.append_segment
 
     def failing(self, segment, **options):
         if numbers(small, "small") != [[]]:
@@ -350,7 +350,7 @@ def test_a_failed_append_keeps_what_came_before_and_removes_what_was_staged(
         return append_segment(self, segment, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartitionLog, "append_segment", failing)
+        patch.setattr(ReplicatedLog, "append_segment", failing)
         with pytest.raises(StorageError):
             attempt(small, three_segments(), topic="small")
 

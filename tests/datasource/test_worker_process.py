@@ -12,6 +12,7 @@ import pytest
 from pyspark import TaskContext
 
 from spark_log.datasource import worker_process
+from spark_log.datasource.options import parse_read_options
 from spark_log.datasource.session import spark_session
 from spark_log.datasource.source import SparkLogDataSource
 from spark_log.datasource.worker_process import (
@@ -22,7 +23,8 @@ from spark_log.datasource.worker_process import (
 )
 from spark_log.errors import InvalidOptionError
 
-NAMES = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
+KEYS = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
+NAMES = [f"storage.{key}" for key in KEYS]
 SPARKS = "(?i)secret|password|token|access[.]?key"
 
 
@@ -33,6 +35,10 @@ def test_secrets_are_those_that_the_sessions_pattern_leaves_out():
     assert exposed_secrets(NAMES, "key$") == [
         "storage.connection_string", "storage.sas_token", "storage.secret",
     ]  # fmt: skip
+    assert exposed_secrets(["brokers.1.storage.key", "brokers.2.storage.anon"], SPARKS) == [
+        "brokers.1.storage.key"
+    ]
+    assert exposed_secrets(["brokers.1.storage.key"], REDACTION) == []
     assert exposed_secrets(NAMES, "(?i)\\p{Alpha}++(") == [], "valid in Java only"
 
 
@@ -42,14 +48,19 @@ def test_a_warning_comes_from_the_first_task_alone_and_names_the_setting(monkeyp
         context = SimpleNamespace(partitionId=lambda: number, getLocalProperty=properties.get)
         monkeypatch.setattr(TaskContext, "get", lambda: context)
 
+    given = {"path": "/r", "subscribe": "t", "brokers.1.storage.key": "k"}
+    options = parse_read_options(given)
     task(1, None)
-    worker_process.warn_exposed_secrets(NAMES)
+    worker_process.warn_exposed_secrets(options)
     task(0, REDACTION)
-    worker_process.warn_exposed_secrets(NAMES)
+    worker_process.warn_exposed_secrets(options)
     assert not recwarn.list
     task(0, None)
-    with pytest.warns(worker_process.ShownSecretWarning, match=r"set spark\.redaction\.regex to"):
-        worker_process.warn_exposed_secrets(NAMES)
+    with pytest.warns(
+        worker_process.ShownSecretWarning,
+        match=r"brokers\.1\.storage\.key .* set spark\.redaction\.regex",
+    ):
+        worker_process.warn_exposed_secrets(options)
 
 
 @pytest.mark.spark

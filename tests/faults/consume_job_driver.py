@@ -8,19 +8,13 @@ rule, and keeps no positions in the table.
 """
 
 import os
-import runpy
 import signal
-import sys
 import uuid
-from pathlib import Path
 from unittest.mock import patch
-
-from pyspark.sql import SparkSession
 
 from spark_log.jobs import delta_sink
 from spark_log.jobs.job_member import JobMember
-
-JOB = Path(__file__).parents[2] / "jobs" / "consume.py"
+from tests.faults.job_driver import run_job
 
 
 def die_at_commit(number):
@@ -46,20 +40,11 @@ class WithoutPositions(delta_sink.DeltaSink):
 
 
 def main():
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     if "DIE_AT_COMMIT" in os.environ:
         die_at_commit(int(os.environ["DIE_AT_COMMIT"]))
     if "WITHOUT_POSITIONS" in os.environ:
         patch.object(delta_sink, "DeltaSink", WithoutPositions).start()
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    runpy.run_path(str(JOB), run_name="__main__")
+    run_job("consume.py", master="local[2]", log_level="ERROR")
 
 
 if __name__ == "__main__":

@@ -95,12 +95,35 @@ def kill(running):
 
 
 def python_processes(running):
-    """The ids of a program's Python processes that work for Spark."""
+    """Return the ids of a program's Python processes that work for Spark."""
+    return _processes(b"pyspark", lambda pid: os.getpgid(pid) == running.pid and pid != running.pid)
+
+
+def executors_of(workers):
+    """Return the ids of the executors of these workers of a standalone cluster."""
+    parents = {each.pid for each in workers}
+    return _processes(b"CoarseGrainedExecutorBackend", lambda pid: _parent(pid) in parents)
+
+
+def kill_one(victims, draw):
+    """Kill one of these processes, drawn at random; return whether it was still running."""
+    if victims:
+        with suppress(ProcessLookupError):
+            os.kill(draw.choice(victims), signal.SIGKILL)
+            return True
+    return False
+
+
+def _processes(name, is_ours):
+    """Return the sorted ids of our processes that have this name in their command."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             pid = int(path.name)
-            ours = os.getpgid(pid) == running.pid and pid != running.pid
-            if ours and b"pyspark" in (path / "cmdline").read_bytes():
+            if name in (path / "cmdline").read_bytes() and is_ours(pid):
                 found.append(pid)
     return sorted(found)
+
+
+def _parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

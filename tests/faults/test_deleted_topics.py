@@ -7,8 +7,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 from spark_log import (
     Admin,
     CommitFailedError,
@@ -110,15 +108,8 @@ class Load:
             admin.delete_topics(["t"])
 
 
-@pytest.fixture(params=["local", "S3"])
-def load(request, tmp_path):
-    if request.param == "local":
-        return Load(str(tmp_path / "root"), None)
-    server = request.getfixturevalue("s3_server")
-    return Load(server.new_bucket(), server.storage_options)
-
-
-def test_a_topic_deleted_under_load_is_unknown_and_nothing_else(load):
+def test_a_topic_deleted_under_load_is_unknown_and_nothing_else(address):
+    load = Load(*address)
     Admin(**load.settings).create_topics([NewTopic("other")])
     with ThreadPoolExecutor() as pool:
         threads = [

@@ -5,8 +5,6 @@ import logging
 import os
 import random
 
-import pytest
-
 from tests.faults.clean_campaign import CleanCampaign
 from tests.faults.clean_checks import check_commands, check_results
 from tests.faults.clean_process import run
@@ -26,17 +24,8 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
-@pytest.fixture(params=["local", "S3 server"])
-def root(request, tmp_path):
-    """Return a root's URL and its storage options."""
-    if request.param == "local":
-        return str(tmp_path / "root"), None
-    server = request.getfixturevalue("s3_server")
-    return f"{server.new_bucket()}/root", server.storage_options
-
-
-def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(root, tmp_path):
-    url, storage_options = root
+def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(address, tmp_path):
+    url, storage_options = address
     notes = tmp_path / "notes"
     notes.mkdir()
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails

@@ -24,18 +24,14 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
-@pytest.fixture(params=["local", "S3 server"])
-def place(request, tmp_path):
+@pytest.fixture
+def place(address):
     """Return the address and the storage options of a root with a topic."""
-    if request.param == "local":
-        root, options = str(tmp_path / "root"), None
-    else:
-        server = request.getfixturevalue("s3_server")
-        root, options = f"{server.new_bucket()}/root", server.storage_options
+    root, options = address
     with Admin(root, storage_options=options) as admin:
         config = {"flush.on.append": "false", "merge.tail.segments": "8"}
         admin.create_topics([NewTopic("t", PARTITIONS, topic_configs=config)])
-    return root, options
+    return address
 
 
 class Campaign:

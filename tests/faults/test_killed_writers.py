@@ -24,13 +24,10 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
-@pytest.fixture(params=["local", "S3 server"])
-def store(request):
+@pytest.fixture
+def store(address):
     """Return an empty store that processes share."""
-    if request.param == "local":
-        return request.getfixturevalue("local_store")
-    server = request.getfixturevalue("s3_server")
-    store = open_store(f"{server.new_bucket()}/root", server.storage_options)
+    store = open_store(*address)
     store.create_root()
     return store
 

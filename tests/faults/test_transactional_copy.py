@@ -9,7 +9,6 @@ random choices. A reader with ``read_committed`` reads all the time.
 
 import os
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -33,7 +32,7 @@ from tests.faults.operation_notes import (
     read_of_log,
     read_operations,
 )
-from tests.faults.spark_driver import START_S, kill, start
+from tests.faults.spark_driver import START_S, executors_of, kill, kill_one, python_processes, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -205,38 +204,6 @@ def _seed():
     return seed
 
 
-def processes(running, name):
-    """The ids of a program's processes, or of its children's, that have this in their command."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            pid = int(path.name)
-            if name in (path / "cmdline").read_bytes() and running(pid):
-                found.append(pid)
-    return sorted(found)
-
-
-def in_group(running):
-    return lambda pid: os.getpgid(pid) == running.pid and pid != running.pid
-
-
-def child_of(parents):
-    def is_child(pid):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) in parents
-
-    return is_child
-
-
-def strike(victims, draw):
-    """Kill one of these processes; return how many were killed."""
-    if not victims:
-        return 0
-    with suppress(ProcessLookupError):
-        os.kill(draw.choice(victims), signal.SIGKILL)
-        return 1
-    return 0
-
-
 def test_every_micro_batch_is_committed_once_and_seen_whole(tmp_path: Path) -> None:
     copy = Copy(tmp_path, _RECORDS_PER_KILL * (_DRIVER_KILLS + 1))
     draw, kills, python_kills = copy.draw, 0, 0
@@ -248,7 +215,7 @@ def test_every_micro_batch_is_committed_once_and_seen_whole(tmp_path: Path) -> N
                 for least in sorted(draw.randrange(share) for _ in range(2)):
                     copy.await_progress(running, reader.appended() + 1 + least // 2)
                     if draw.random() < 0.5:
-                        python_kills += strike(processes(in_group(running), b"pyspark"), draw)
+                        python_kills += kill_one(python_processes(running), draw)
                 with suppress(subprocess.TimeoutExpired):
                     running.wait(draw.uniform(0, 0.4))
                 kills += running.poll() is None
@@ -264,15 +231,13 @@ def test_every_micro_batch_is_whole_although_executors_are_lost(tmp_path: Path) 
     kills = 0
     with StandaloneCluster(workers=2, memory="1g", own_hosts=True) as cluster:
         copy = Copy(tmp_path, _RECORDS_PER_KILL * (_EXECUTOR_KILLS + 1), cluster.url)
-        workers = {each.pid for each in cluster.workers}
         with copy.reader as reader:
             running = copy.start()
             try:
                 while kills < _EXECUTOR_KILLS and running.poll() is None:
                     least = copy.draw.randrange(_RECORDS_PER_KILL // 2)
                     copy.await_progress(running, reader.appended() + 1 + least)
-                    executors = processes(child_of(workers), b"CoarseGrainedExecutorBackend")
-                    kills += strike(executors, copy.draw)
+                    kills += kill_one(executors_of(cluster.workers), copy.draw)
             except BaseException:
                 kill(running)
                 raise

@@ -10,7 +10,6 @@ what it has polled.
 
 import os
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -33,7 +32,7 @@ from tests.faults.operation_notes import (
     read_of_log,
     read_operations,
 )
-from tests.faults.spark_driver import START_S, kill, python_processes, start, text_of
+from tests.faults.spark_driver import START_S, kill, kill_one, python_processes, start, text_of
 from tests.log.support import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -150,8 +149,7 @@ def kill_once(root, directory, draw, kind):
                 running.wait(0.05)
         victims = python_processes(running)
         if victims and draw.random() < 0.5:
-            with suppress(ProcessLookupError):
-                os.kill(draw.choice(victims), signal.SIGKILL)
+            kill_one(victims, draw)
         with suppress(subprocess.TimeoutExpired):
             running.wait(draw.uniform(0, 0.5))
         assert running.poll() is None, "it ended before it was killed"

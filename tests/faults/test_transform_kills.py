@@ -110,14 +110,10 @@ class Transformers:
         assert codes == [0] * len(codes)
 
 
-@pytest.fixture(params=["local", pytest.param("S3 server", marks=pytest.mark.long)])
-def place(request, tmp_path):
+@pytest.fixture
+def place(address):
     """Return the address and the storage options of a root with both topics."""
-    if request.param == "local":
-        root, options = str(tmp_path / "root"), None
-    else:
-        server = request.getfixturevalue("s3_server")
-        root, options = f"{server.new_bucket()}/root", server.storage_options
+    root, options = address
     with Admin(root, storage_options=options) as admin:
         admin.create_topics(
             [NewTopic(name, PARTITIONS, topic_configs=UNSYNCED) for name in (SOURCE, TARGET)]
@@ -125,15 +121,18 @@ def place(request, tmp_path):
         admin.alter_configs(
             [ConfigResource("broker", "", {"group.min.session.timeout.ms": "1000"})]
         )
-    return root, options
+    return address
 
 
+@pytest.mark.parametrize(
+    "address", ["local", pytest.param("S3 server", marks=pytest.mark.long)], indirect=True
+)
 def test_each_record_is_transformed_once(place, request, tmp_path):
     root, options = place
     notes = tmp_path / "notes"
     notes.mkdir()
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
-    session_ms = SESSION_MS[request.node.callspec.params["place"]]
+    session_ms = SESSION_MS[request.node.callspec.params["address"]]
     transformers = Transformers(place, session_ms, notes)
     for _ in range(MEMBERS):
         transformers.start()

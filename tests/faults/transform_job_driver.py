@@ -7,19 +7,15 @@ group in the n-th commit, after the group has the pending offsets or after the d
 """
 
 import os
-import runpy
 import signal
-import sys
-from pathlib import Path
 from unittest.mock import patch
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_log.coordinator import TransactionalOffsets
 from spark_log.transaction import TransactionCoordinator
-
-JOB = Path(__file__).parents[2] / "jobs" / "transform.py"
+from tests.faults.job_driver import run_job
 
 
 def copied(records: DataFrame) -> DataFrame:
@@ -57,18 +53,9 @@ def die_at_commit(where: str, number: int) -> None:
 
 
 def main():
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     if "DIE_AT" in os.environ:
         die_at_commit(os.environ["DIE_AT"], int(os.environ["DIE_AT_COMMIT"]))
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-    }
-    SparkSession.builder.master("local[2,4]").config(map=settings).getOrCreate()
-    runpy.run_path(str(JOB), run_name="__main__")
+    run_job("transform.py", master="local[2,4]", log_level="OFF")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Writer:
     def open_log(self):
         log = open_log(self.store, **self.log_config)
         if self.without is not None:
-            log._appender.__class__ = LEAVE_OUT[self.without]  # noqa: SLF001 - leaves a rule out
+            log.replica.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
         return log
 
     def values(self, number, count):

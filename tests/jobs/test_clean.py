@@ -10,7 +10,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.jobs.cluster_cleaning import CleaningTask
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
@@ -106,7 +106,7 @@ def test_a_clock_far_from_the_storages_is_told_before_spark_starts(root, argumen
 
 def test_the_clock_of_a_machine_that_runs_tasks_counts_as_well(root):
     Admin(root).alter_configs([ConfigResource("broker", "", {"max.clock.skew.ms": "0"})])
-    work = CleaningTask(root, {}, 2**20)
+    work = CleaningTask(root, {}, {}, 2**20)
     for answer in (work.plan(TopicPartition("old", 0)), work.clean(TopicPartition("old", 0))):
         assert socket.gethostname() in answer["error"]
         assert "max.clock.skew.ms (0 ms)" in answer["error"]
@@ -148,7 +148,7 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
     def fail(self, markers):
         raise StorageError("not there")
 
-    monkeypatch.setattr(PartitionLog, "append_markers", fail)
+    monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
     status, out, _ = job("clean", "--json")
     assert status == 1
     assert json.loads(out)["failed"] == {"transactional id orders": "not there"}

@@ -279,7 +279,7 @@ def counting_file(offset, names, ends, log_start):
         if name.last_offset is not None and name.base_offset <= offset <= name.last_offset
     ]
     if covering:
-        return max(covering, key=_rank)
+        return max(covering, key=lambda name: (*_rank(name), -name.base_offset))
     markers = [marker for marker in map(StartMarker.parse, names) if marker]
     named = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
     base = named.segment_base_offset if offset == log_start else offset

@@ -257,7 +257,7 @@ class TestFollower:
         for sequence in range(0, 20, 2):
             send(writer, 7, sequence=sequence)
             follower.read()
-        assert len(log._reader._committed._held) == 3  # noqa: SLF001
+        assert len(log.replica.reader._committed._held) == 3  # noqa: SLF001
         end(writer, 7, commits=True)
         assert follower.read() == list(range(20))
         send(writer, 7, epoch=1)

@@ -17,7 +17,7 @@ from spark_log.metadata.brokers import (
     unregister_broker_records,
     usable_brokers,
 )
-from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.metadata.records import NO_LEADER, PartitionRecord, TopicRecord
 from spark_log.metadata.topics import UsableBroker, place_replicas
 
 
@@ -40,9 +40,13 @@ def image():
     return replay(image, register(image, 3, "s3://b/log", "east"))
 
 
-def hold_replica(image, broker_id):
+def hold_replica(image, broker_id, **state):
     image.replay(TopicRecord(name="flights", topic_id="id"))
-    image.replay(PartitionRecord(topic_id="id", partition_id=0, replicas=(0, broker_id)))
+    image.replay(PartitionRecord(topic_id="id", partition_id=0, replicas=(0, broker_id), **state))
+
+
+def partition_of(image):
+    return image.topic("flights").partitions[0]
 
 
 class TestRegister:
@@ -58,7 +62,7 @@ class TestRegister:
             register(image, 3)
         assert caught.value.message == (
             "broker 3 is registered with the root s3://b/log; give another id, or unregister it "
-            "first"
+            "first; if its data was lost, fence it first"
         )
 
     @pytest.mark.parametrize(("root", "holder"), [("s3://b/log", 3), ("/a", 0)])
@@ -96,7 +100,41 @@ class TestRegister:
         assert replay(image, register(image, 1, root)).broker(1).root == root
 
 
+class TestRegisterAgain:
+    """A broker whose data was lost is registered with an empty root."""
+
+    def test_a_fenced_broker_gets_a_new_root_and_epoch(self, image):
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        broker = replay(image, register(image, 3, "s3://b/log")).broker(3)
+        assert (broker.root, broker.broker_epoch, broker.fenced) == ("s3://b/log", 1, False)
+
+    def test_its_replicas_are_no_longer_eligible(self, image):
+        hold_replica(image, 3, isr=(0,), eligible_leader_replicas=(3,))
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        replay(image, register(image, 3, "/new"))
+        assert partition_of(image).eligible_leader_replicas == ()
+        assert partition_of(image).isr == (0,)
+
+    def test_the_only_replica_that_may_lead_is_not_given_up(self, image):
+        hold_replica(image, 3, isr=(3,), leader=3)
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        with pytest.raises(DuplicateBrokerRegistrationError, match=r"flights-0 has no replica"):
+            register(image, 3, "/new")
+
+
 class TestFence:
+    def test_other_replicas_lead_the_partitions_of_a_fenced_broker(self, image):
+        hold_replica(image, 3, isr=(3, 0), leader=3)
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        assert (partition_of(image).leader, partition_of(image).isr) == (0, (0,))
+
+    def test_a_partition_without_a_leader_gets_one_when_a_broker_is_unfenced(self, image):
+        hold_replica(image, 3, isr=(3,), leader=3)
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        assert partition_of(image).leader == NO_LEADER
+        replay(image, fence_broker_records(image, 3, fenced=False))
+        assert partition_of(image).leader == 3
+
     def test_it_can_be_undone_and_repeated(self, image):
         for fenced in (True, False, True):
             assert image.broker(3).fenced != fenced

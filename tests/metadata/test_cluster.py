@@ -19,7 +19,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.metadata import Cluster
-from spark_log.metadata.cluster import META_PROPERTIES
+from spark_log.metadata.meta_properties import META_PROPERTIES
 from spark_log.metadata.records import ConfigRecord
 from spark_log.storage.local import LocalStore
 from spark_log.storage.os_errors import storage_errors

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from spark_log.config import ClusterConfig, TopicConfig, split_list
 from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
+from spark_log.metadata import MetadataImage
 from spark_log.metadata.configs import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
@@ -172,6 +173,23 @@ class TestCluster:
             InvalidConfigurationError, match=r"9000, more than .*, 8000: no consumer"
         ):
             alterations("", {}, limits, CLUSTER_CONFIGS)
+
+
+class TestInherited:
+    def test_a_topic_has_a_value_of_the_cluster_with_its_source(self):
+        image = MetadataImage()
+        for name, value in (("min.insync.replicas", "2"), ("group.max.size", "5")):
+            image.replay(
+                ConfigRecord(resource_type="broker", resource_name="", name=name, value=value)
+            )
+        inherited = TOPIC_CONFIGS.inherited(image, "flights")
+        assert inherited == {"min.insync.replicas": "2"}
+        entry = config_entries({}, None, inherited=inherited)["min.insync.replicas"]
+        assert (entry.value, entry.source) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        own = {"min.insync.replicas": "3"}
+        entry = config_entries(own, None, inherited=inherited)["min.insync.replicas"]
+        assert (entry.value, entry.source) == ("3", "DYNAMIC_TOPIC_CONFIG")
+        assert [synonym.value for synonym in entry.synonyms] == ["3", "2", "1"]
 
 
 class TestResource:

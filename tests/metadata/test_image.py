@@ -12,6 +12,7 @@ from spark_log.metadata import MetadataImage
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -92,6 +93,38 @@ class TestReplay:
         assert image_of(*FLIGHTS, other).topic("flights").overrides["segment.bytes"] == "1048576"
         assert list(image_of(other).topics()) == []
 
+    def test_a_topic_has_the_clusters_settings_of_replication_unless_it_has_its_own(self):
+        two = config("", "min.insync.replicas", "2", "broker")
+        image = image_of(*FLIGHTS, two, TopicRecord(name="weather", topic_id="id-2"))
+        names = ("flights", "weather")
+        assert [image.topic(name).config().min_insync_replicas for name in names] == [2, 2]
+        copy = image.copy()
+        for record in (
+            config("flights", "min.insync.replicas", "3"),
+            config("", "min.insync.replicas", None, "broker"),
+        ):
+            copy.replay(record)
+        assert [copy.topic(name).config().min_insync_replicas for name in names] == [3, 1]
+        assert [image.topic(name).config().min_insync_replicas for name in names] == [2, 2]
+        assert copy.topic("flights").partitions.keys() == {0, 1}
+
+    def test_other_settings_of_the_cluster_are_not_those_of_topics(self):
+        image = image_of(*FLIGHTS, config("", "segment.bytes", "2097152", "broker"))
+        assert image.topic("flights").inherited == {}
+
+    @pytest.mark.parametrize(
+        ("replicas", "adding", "needed"),
+        [((1, 2, 3), (), 2), ((1, 2), (), 2), ((1,), (), 1), ((4, 5, 1), (4, 5), 1)],
+    )
+    def test_no_more_replicas_have_to_be_in_sync_than_there_are(self, replicas, adding, needed):
+        partition = PartitionRecord(
+            topic_id="id-1", partition_id=0, replicas=replicas, adding_replicas=adding
+        )
+        two = config("flights", "min.insync.replicas", "2")
+        assert image_of(FLIGHTS[0], partition, two).topic("flights").min_insync_replicas(0) == (
+            needed
+        )
+
     def test_a_removed_topic_is_gone_with_all_it_had(self):
         again = TopicRecord(name="flights", topic_id="id-2")
         image = image_of(*FLIGHTS, RemoveTopicRecord(topic_id="id-1"))
@@ -117,6 +150,78 @@ class TestReplay:
         for record in (FLIGHTS[1], FLIGHTS[3], removed):
             with pytest.raises(CorruptRecordError):
                 image_of(*FLIGHTS, removed, record)
+
+
+REPLICATED = (
+    TopicRecord(name="flights", topic_id="id-1"),
+    PartitionRecord(
+        topic_id="id-1",
+        partition_id=0,
+        replicas=(1, 2, 3),
+        isr=(1, 2),
+        leader=1,
+        leader_epoch=4,
+        partition_epoch=9,
+    ),
+)
+
+
+def change(**fields):
+    return PartitionChangeRecord(topic_id="id-1", partition_id=0, **fields)
+
+
+def changed_partition(*changes):
+    """Return the partition of `REPLICATED` after these changes."""
+    return image_of(*REPLICATED, *changes).topic("flights").partitions[0]
+
+
+class TestPartitionChanges:
+    @pytest.mark.parametrize(
+        ("fields", "is_new_leader_epoch"),
+        [
+            ({"isr": (2,)}, True),
+            ({"leader": 1}, True),
+            ({"leader": -1}, True),
+            ({"joining": (3,)}, True),
+            ({"joining": ()}, True),
+            ({"replicas": (2, 1)}, False),
+            ({"directories": (0, 0, 1)}, False),
+            ({"adding_replicas": (3,)}, False),
+            ({"removing_replicas": (1,)}, False),
+            ({"eligible_leader_replicas": (3,)}, False),
+            ({"last_known_elr": (3,)}, False),
+        ],
+    )
+    def test_set_one_field_and_raise_the_epochs(self, fields, is_new_leader_epoch):
+        epochs = {"leader_epoch": 4 + is_new_leader_epoch, "partition_epoch": 10}
+        assert changed_partition(change(**fields)) == REPLICATED[1].model_copy(
+            update=fields | epochs
+        )
+
+    def test_a_list_is_emptied(self):
+        before = change(joining=(3,), adding_replicas=(3,), eligible_leader_replicas=(3,))
+        after = changed_partition(
+            before, change(joining=(), adding_replicas=(), eligible_leader_replicas=())
+        )
+        assert (after.joining, after.adding_replicas, after.eligible_leader_replicas) == (
+            (),
+            (),
+            (),
+        )
+        assert (after.leader_epoch, after.partition_epoch) == (6, 11)
+
+    def test_of_a_copy_do_not_change_the_image(self):
+        image = image_of(*REPLICATED)
+        copy = image.copy()
+        copy.replay(change(isr=(2,), leader=2))
+        assert copy.topic("flights").partitions[0].leader == 2
+        assert image.topic("flights").partitions[0] == REPLICATED[1]
+
+    @pytest.mark.parametrize(("topic_id", "partition"), [("id-9", 0), ("id-1", 1)])
+    def test_of_a_partition_that_no_record_created_are_damage(self, topic_id, partition):
+        record = PartitionChangeRecord(topic_id=topic_id, partition_id=partition, leader=2)
+        with pytest.raises(CorruptRecordError, match="which no record created"):
+            image_of(*REPLICATED, record)
 
 
 class TestLookup:
@@ -161,6 +266,27 @@ class TestDirectories:
         components = image.topic(name).partition_directory(partition).split("/")
         assert len(components) == 2
         assert all(len(component) <= 255 for component in components)
+
+    def test_a_replica_that_came_back_has_the_number_of_its_directory(self):
+        topic = image_of(*REPLICATED, change(directories=(0, 12, 0))).topic("flights")
+        assert topic.replica_directory(0, 1) == "flights.id-1/flights-0"
+        assert topic.replica_directory(0, 2) == "flights.id-1/flights-0.12"
+        with pytest.raises(ValueError, match="not in tuple"):
+            topic.replica_directory(0, 4)
+
+    @pytest.mark.parametrize("length", [240, 248, 249])
+    def test_the_directory_of_a_replica_has_a_legal_name_of_its_own(self, length):
+        topic_id = "BAmGwfbUQVSsLzdzBSFxhA"
+        partition = PartitionRecord(
+            topic_id=topic_id, partition_id=199_999, replicas=(1, 2), directories=(98_765, 0)
+        )
+        image = image_of(TopicRecord(name="n" * length, topic_id=topic_id), partition)
+        topic = image.topic("n" * length)
+        directories = [topic.replica_directory(199_999, broker) for broker in (1, 2)]
+        assert len(set(directories)) == 2
+        assert directories[1] == topic.partition_directory(199_999)
+        for directory in directories:
+            assert all(len(component) <= 255 for component in directory.split("/"))
 
 
 def registered(broker_id, epoch, **fields):

@@ -11,6 +11,7 @@ from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -30,6 +31,51 @@ AT_REST = [
         PartitionRecord(topic_id="id", partition_id=3),
         '{"type":"PartitionRecord","version":0,"data":{"topicId":"id","partitionId":3,'
         '"replicas":[0],"isr":[0],"leader":0,"leaderEpoch":0,"partitionEpoch":0}}',
+    ),
+    (
+        PartitionRecord(topic_id="id", partition_id=0, replicas=(1, 2), isr=(1, 2), leader=1),
+        '{"type":"PartitionRecord","version":1,"data":{"topicId":"id","partitionId":0,'
+        '"replicas":[1,2],"isr":[1,2],"leader":1,"leaderEpoch":0,"partitionEpoch":0}}',
+    ),
+    (
+        PartitionRecord(
+            topic_id="id",
+            partition_id=0,
+            replicas=(1, 2),
+            isr=(1,),
+            leader=1,
+            joining=(2,),
+            directories=(0, 1),
+            adding_replicas=(2,),
+            removing_replicas=(1,),
+            eligible_leader_replicas=(2,),
+            last_known_elr=(1,),
+        ),
+        '{"type":"PartitionRecord","version":1,"data":{"topicId":"id","partitionId":0,'
+        '"replicas":[1,2],"isr":[1],"leader":1,"leaderEpoch":0,"partitionEpoch":0,"joining":[2],'
+        '"directories":[0,1],"addingReplicas":[2],"removingReplicas":[1],'
+        '"eligibleLeaderReplicas":[2],"lastKnownElr":[1]}}',
+    ),
+    (
+        PartitionChangeRecord(topic_id="id", partition_id=3, isr=(2,), leader=2, joining=()),
+        '{"type":"PartitionChangeRecord","version":0,"data":{"topicId":"id","partitionId":3,'
+        '"isr":[2],"leader":2,"joining":[]}}',
+    ),
+    (
+        PartitionChangeRecord(
+            topic_id="id",
+            partition_id=3,
+            leader=-1,
+            replicas=(1, 2),
+            directories=(0, 4),
+            adding_replicas=(2,),
+            removing_replicas=(),
+            eligible_leader_replicas=(1,),
+            last_known_elr=(2,),
+        ),
+        '{"type":"PartitionChangeRecord","version":0,"data":{"topicId":"id","partitionId":3,'
+        '"leader":-1,"replicas":[1,2],"directories":[0,4],"addingReplicas":[2],'
+        '"removingReplicas":[],"eligibleLeaderReplicas":[1],"lastKnownElr":[2]}}',
     ),
     (
         ConfigRecord(
@@ -84,6 +130,26 @@ records = st.one_of(
         leader=numbers,
         leader_epoch=numbers,
         partition_epoch=numbers,
+        joining=brokers,
+        directories=brokers,
+        adding_replicas=brokers,
+        removing_replicas=brokers,
+        eligible_leader_replicas=brokers,
+        last_known_elr=brokers,
+    ),
+    st.builds(
+        PartitionChangeRecord,
+        topic_id=st.text(),
+        partition_id=numbers,
+        isr=st.none() | brokers,
+        leader=st.none() | st.integers(-1, 2**31 - 1),
+        replicas=st.none() | brokers,
+        joining=st.none() | brokers,
+        directories=st.none() | brokers,
+        adding_replicas=st.none() | brokers,
+        removing_replicas=st.none() | brokers,
+        eligible_leader_replicas=st.none() | brokers,
+        last_known_elr=st.none() | brokers,
     ),
     st.builds(
         ConfigRecord,
@@ -134,6 +200,27 @@ class TestAtRest:
         document = json.loads(TopicRecord(name="a", topic_id="b").to_json())
         document["data"]["newField"] = {"anything": 1}
         assert from_json(json.dumps(document).encode()) == TopicRecord(name="a", topic_id="b")
+
+
+class TestPartition:
+    def test_one_on_the_root_alone_can_be_read_by_older_versions(self):
+        assert PartitionRecord(topic_id="id", partition_id=0).stored_version == 0
+
+    @pytest.mark.parametrize("replicas", [(1,), (0, 1), (1, 0)])
+    def test_older_versions_refuse_one_that_is_on_other_brokers(self, replicas):
+        assert PartitionRecord(topic_id="i", partition_id=0, replicas=replicas).stored_version == 1
+
+    def test_the_directories_of_replicas_are_in_their_order(self):
+        partition = PartitionRecord(
+            topic_id="id", partition_id=0, replicas=(7, 1, 2), directories=(0, 3, 1)
+        )
+        assert [partition.directory_of(broker) for broker in (1, 2, 7)] == [3, 1, 0]
+        with pytest.raises(ValueError, match="not in tuple"):
+            partition.directory_of(3)
+
+    def test_without_directories_all_replicas_have_the_first_one(self):
+        partition = PartitionRecord(topic_id="id", partition_id=0, replicas=(7, 1))
+        assert [partition.directory_of(broker) for broker in (7, 1)] == [0, 0]
 
 
 class TestRefused:

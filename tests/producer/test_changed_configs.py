@@ -28,6 +28,13 @@ OF_THE_CLEANER = {
 }
 """Configs that producers do not use; tests/metadata/test_cluster_cleaner.py tests them."""
 
+OF_REPLICATION = {
+    "min.insync.replicas",
+    "replica.lag.time.max.ms",
+    "unclean.leader.election.enable",
+}
+"""Configs that decide about replicas, in tests/log/chain and tests/metadata/partitions."""
+
 
 class Running:
     """A producer that sends before and after its topic's configs are changed."""
@@ -163,7 +170,7 @@ EFFECTS = {
 
 
 def test_every_key_is_seen_to(tmp_path):
-    assert EFFECTS.keys() | OF_THE_CLEANER == TopicConfig.keys().keys()
+    assert EFFECTS.keys() | OF_THE_CLEANER | OF_REPLICATION == TopicConfig.keys().keys()
 
 
 @pytest.mark.parametrize("key", EFFECTS)

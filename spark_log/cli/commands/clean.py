@@ -21,10 +21,10 @@ from spark_log.cli.format import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
-from spark_log.metadata import CleanedPartition, Cluster, ClusterCleaner, DeletedTopic
+from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.printable import printable
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
 
@@ -63,7 +63,8 @@ def clean(
         bool,
         typer.Option(
             "--all-topics",
-            help="All topics of the root, files of deleted topics, and transactions.",
+            help="All topics of the root, files of deleted topics and of replicas that were "
+            "moved away, and transactions.",
         ),
     ] = False,
     partition: Annotated[
@@ -123,7 +124,7 @@ def clean(
         on_progress=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
     )
-    transactions = _transaction_cleaner(root.cluster(), dry_run) if all_topics else None
+    transactions = transaction_cleaner(root.cluster(), dry_run=dry_run) if all_topics else None
     cleaned = _clean(cleaner, transactions)
     if output.is_json:
         print_json({"dry_run": dry_run, **_documents(cleaned)})
@@ -152,13 +153,9 @@ class _Cleaned:
 
     partitions: list[CleanedPartition] = field(default_factory=list)
     topics: list[DeletedTopic] = field(default_factory=list)
+    stray_replicas: list[StrayReplica] = field(default_factory=list)
     transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
     skew: ClockSkewError | None = None
-
-
-def _transaction_cleaner(cluster: Cluster, dry_run: bool) -> TransactionCleaner:
-    commit_offsets = GroupOffsets(cluster).commit
-    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=commit_offsets)
 
 
 def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> _Cleaned:
@@ -172,6 +169,7 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
                 cleaned.partitions.append(each)
                 show(len(cleaned.partitions))
             cleaned.topics += cleaner.deleted_topics()
+            cleaned.stray_replicas += cleaner.stray_replicas()
         except ClockSkewError as error:
             cleaned.skew = error
     return cleaned
@@ -182,7 +180,11 @@ def _print_done(cleaned: _Cleaned) -> None:
     print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
-        print_text(f"Deleted topic {left.directory}: {size}")
+        where = f" on broker {left.broker_id}" if left.broker_id else ""
+        print_text(f"Deleted topic {left.directory}{where}: {size}")
+    for stray in cleaned.stray_replicas:
+        size = f"{counted(stray.files, 'file')}, {counted(stray.size_bytes, 'byte')}"
+        print_text(f"Stray replica {stray.directory} on broker {stray.broker_id}: {size}")
     for ended in cleaned.transactional_ids:
         if ended.error is None:
             print_text(f"{_ENDED[ended.action]} {printable(ended.transactional_id)}")
@@ -192,8 +194,22 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
     return {
         "partitions": [_document(each) for each in cleaned.partitions],
         "deleted_topics": [
-            {"path": left.directory, "files": left.files, "size_bytes": left.size_bytes}
+            {
+                "broker": left.broker_id,
+                "path": left.directory,
+                "files": left.files,
+                "size_bytes": left.size_bytes,
+            }
             for left in cleaned.topics
+        ],
+        "stray_replicas": [
+            {
+                "broker": stray.broker_id,
+                "path": stray.directory,
+                "files": stray.files,
+                "size_bytes": stray.size_bytes,
+            }
+            for stray in cleaned.stray_replicas
         ],
         "transactional_ids": [
             {

@@ -168,9 +168,7 @@ def _print_subscription(
         _check_regex(include)
     with (
         exit_on_sigterm(),
-        Consumer(
-            root=root.url, group_id=group, storage_options=root.storage_options, **config
-        ) as consumer,
+        Consumer(root=root.url, group_id=group, **root.client_arguments, **config) as consumer,
     ):
         if include is None:
             consumer.subscribe([topic.name])

@@ -115,7 +115,7 @@ def console_producer(
     sender: LineSender | None = None
     is_done = False
     try:
-        with Producer(root.url, storage_options=root.storage_options, **config) as producer:
+        with Producer(root.url, **root.client_arguments, **config) as producer:
             sender = LineSender(producer, topic.name, partition, cluster.clock)
             blocks = line_blocks(sys.stdin.fileno(), cluster.clock, _prompt)
             send_lines(blocks, line_format, sender, image.config(), cluster.clock)

@@ -107,7 +107,7 @@ def consumer_perf(
         Consumer(
             root=root.url,
             group_id=group or f"perf-consumer-{random.randrange(100_000)}",
-            storage_options=root.storage_options,
+            **root.client_arguments,
             **given,
         ) as consumer,
     ):

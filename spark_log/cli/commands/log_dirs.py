@@ -7,23 +7,28 @@ from spark_log.cli.format import Output, print_json, print_table, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
+from spark_log.printable import printable
 from spark_log.types import LogDirDescription, ReplicaInfo
 
 
 @with_examples("spark-log log-dirs flights")
 @with_option_groups
 def log_dirs(topics: Topics, root: Root, output: Output) -> None:
-    """Show directories and sizes of partitions.
+    """Show directories and sizes of replicas, by broker.
 
-    Without names the partitions of all topics are shown.
+    Without names the partitions of all topics are shown. Of a broker whose root cannot be read, the
+    error is shown.
     """
     described = root.admin().describe_log_dirs(topics.names_or_none)
     if output.is_json:
         print_json({"log_dirs": [_document(log_dir) for log_dir in described]})
         return
-    columns = ["Topic", "Partition", "Bytes", "Segments", "Start", "End", "Path"]
+    columns = ["Topic", "Partition", "Bytes", "Segments", "Start", "End", "Lag", "Path"]
     for log_dir in described:
         print_text(f"Broker {log_dir.broker}: {log_dir.log_dir}")
+        if log_dir.error is not None:
+            print_text(f"Error: {printable(log_dir.error)}")
+            continue
         print_table(columns, [_row(replica) for replica in log_dir.replicas])
         partitions, segments, size_bytes = _totals(log_dir).values()
         print_text(f"Total: partitions {partitions}, segments {segments}, bytes {size_bytes}")
@@ -33,6 +38,7 @@ def _document(log_dir: LogDirDescription) -> dict[str, object]:
     return {
         "broker": log_dir.broker,
         "log_dir": log_dir.log_dir,
+        "error": log_dir.error,
         "partitions": [
             {
                 "topic": replica.topic,
@@ -59,6 +65,7 @@ def _row(replica: ReplicaInfo) -> list[object]:
         replica.segments,
         replica.log_start_offset,
         replica.log_end_offset,
+        replica.offset_lag,
         replica.path,
     ]
 

@@ -88,7 +88,7 @@ def producer_perf(
     partitioner = config.pop("partitioner", "default")
     ProducerConfig.parse(config)  # the other arguments of `Producer` are not for users of a shell
     settings: dict[str, Any] = {**config, "partitioner": partitioner}
-    with Producer(root.url, storage_options=root.storage_options, **settings) as producer:
+    with Producer(root.url, **root.client_arguments, **settings) as producer:
         producer.partitions_for(topic.name)  # an unknown topic is refused before the clock starts
         stats.begin(_now_ms())
         _send(producer, topic.name, payloads, num_records, throughput, stats)

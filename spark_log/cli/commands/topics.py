@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,19 +12,30 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     counted,
+    partition_document,
     print_json,
     print_note,
-    print_table,
+    print_partitions,
     print_text,
+    print_topic,
     spinner,
+    topic_document,
 )
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root, RootOfNewTopic
 from spark_log.cli.topic_options import Topic, Topics
-from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    InvalidConfigurationError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.metadata import MetadataImage
-from spark_log.types import NewTopic, TopicDescription
+from spark_log.types import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+)
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,6 +44,7 @@ app = typer.Typer(rich_markup_mode=None)
 @with_examples(
     "spark-log topics create orders --partitions 4",
     "spark-log topics create latest --config cleanup.policy=compact",
+    "spark-log topics create pairs --replica-assignment 0:1,1:2",
 )
 @with_option_groups
 def create_topic(
@@ -46,8 +59,22 @@ def create_topic(
         ),
     ] = None,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", help="Number of replicas; only 1 is supported.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            help="Number of brokers with a replica of each partition. [default: the cluster's "
+            "default.replication.factor]",
+        ),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,…",
+            help="Brokers of each partition, the preferred leader first, instead of the two "
+            "numbers: 0:1,1:2 is two partitions with two replicas each.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic. Repeatable."),
@@ -58,12 +85,20 @@ def create_topic(
 ) -> None:
     """Create a topic, and the root if it does not exist yet."""
     name = topic.name
-    new_topic = NewTopic(
-        name,
-        root.settings.num_partitions if partitions is None else partitions,
-        replication_factor,
-        parse_pairs("--config", config or []),
-    )
+    configs = parse_pairs("--config", config or [])
+    if replica_assignment is None:
+        total = root.settings.num_partitions if partitions is None else partitions
+        new_topic = NewTopic(name, total, replication_factor, configs)
+    elif partitions is None and replication_factor is None:
+        assignment = _parse_assignment(replica_assignment)
+        new_topic = NewTopic(
+            name, len(assignment), None, configs, replica_assignment=dict(enumerate(assignment))
+        )
+    else:
+        raise InvalidConfigurationError(
+            "--replica-assignment sets the numbers of partitions and of replicas: leave out "
+            "--partitions and --replication-factor"
+        )
     document: dict[str, object] = {"topic": name, "root": root.url}
     try:
         topic_id = root.admin().create_topics([new_topic])[name]
@@ -93,27 +128,74 @@ def list_topics(root: Root, output: Output) -> None:
 
 
 @app.command("describe")
-@with_examples("spark-log topics describe flights")
+@with_examples(
+    "spark-log topics describe flights",
+    "spark-log topics describe --under-replicated-partitions",
+)
 @with_option_groups
-def describe_topics(topics: Topics, root: Root, output: Output) -> None:
+def describe_topics(
+    topics: Topics,
+    root: Root,
+    output: Output,
+    under_replicated: Annotated[
+        bool,
+        typer.Option(
+            "--under-replicated-partitions", help="Only partitions with replicas out of sync."
+        ),
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--under-min-isr-partitions",
+            help="Only partitions with fewer replicas in sync than min.insync.replicas.",
+        ),
+    ] = False,
+    at_min_isr: Annotated[
+        bool,
+        typer.Option(
+            "--at-min-isr-partitions",
+            help="Only partitions with as many replicas in sync as min.insync.replicas.",
+        ),
+    ] = False,
+    unavailable: Annotated[
+        bool,
+        typer.Option("--unavailable-partitions", help="Only partitions without a leader."),
+    ] = False,
+) -> None:
     """Describe topics: id, settings, partitions.
 
-    Without names all topics are described.
+    Without names all topics are described. Offsets and sizes that cannot be read are shown as -.
     """
-    described = root.admin().describe_topics(topics.names_or_none)
+    shows = _filter(under_replicated, under_min_isr, at_min_isr, unavailable)
+    described = root.admin().describe_topics(topics.names_or_none, with_offsets=shows is None)
+    if shows is not None:
+        chosen = [
+            (topic, partition)
+            for topic in described
+            for partition in topic.partitions
+            if shows(partition)
+        ]
+        if output.is_json:
+            print_json({"partitions": [partition_document(*each) for each in chosen]})
+        else:
+            print_partitions(chosen)
+        return
     if output.is_json:
-        print_json({"topics": [_document(topic) for topic in described]})
+        print_json({"topics": [topic_document(topic) for topic in described]})
         return
     if not described:
         print_note(f"There are no topics in {root.url}.")
     for number, topic in enumerate(described):
         if number:
             print_text("")
-        _print_description(topic)
+        print_topic(topic)
 
 
 @app.command("alter")
-@with_examples("spark-log topics alter flights --partitions 6")
+@with_examples(
+    "spark-log topics alter flights --partitions 6",
+    "spark-log topics alter flights --partitions 3 --replica-assignment 0,0,1",
+)
 @with_option_groups
 def alter_topics(
     topics: Topics,
@@ -123,6 +205,15 @@ def alter_topics(
         int,
         typer.Option("--partitions", help="New number of partitions, more than the topics have."),
     ],
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,…",
+            help="Brokers of each partition, the preferred leader first. Those of existing "
+            "partitions are listed, too, and not changed. [default: brokers are chosen]",
+        ),
+    ] = None,
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check everything and change nothing.")
     ] = False,
@@ -133,7 +224,11 @@ def alter_topics(
     the existing ones.
     """
     totals = root.admin().create_partitions(
-        dict.fromkeys(topics.names, partitions), validate_only=validate_only
+        {
+            name: NewPartitions(partitions, _assignment_of_new(root, name, replica_assignment))
+            for name in topics.names
+        },
+        validate_only=validate_only,
     )
     would = "would have" if validate_only else "has"
     text = "\n".join(
@@ -172,6 +267,24 @@ def delete_topics(
     output.answer(text, {"deleted": deleted})
 
 
+def _parse_assignment(text: str) -> list[list[int]]:
+    """Return the brokers of each partition: ``0:1,1:2`` as in kafka-topics."""
+    try:
+        return [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"--replica-assignment is {text!r}; expected the ids of brokers, for each partition "
+            f"with colons between them, and commas between partitions: 0:1,1:2"
+        ) from None
+
+
+def _assignment_of_new(root: Root, topic: str, text: str | None) -> list[list[int]] | None:
+    """Return the brokers of the partitions that a topic does not have yet."""
+    if text is None:
+        return None
+    return _parse_assignment(text)[root.cluster().topic(topic).num_partitions :]
+
+
 def _existing(image: MetadataImage, names: list[str], if_exists: bool) -> list[str]:
     """Return the names of existing topics; raise for a missing one, unless ``if_exists``."""
     found = list(dict.fromkeys(names))
@@ -194,52 +307,23 @@ def _delete(root: Root, names: list[str], if_exists: bool) -> list[str]:
     return names
 
 
-def _print_description(topic: TopicDescription) -> None:
-    configs = ",".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
-    print_text(
-        f"Topic: {topic.name}  TopicId: {topic.topic_id}  "
-        f"PartitionCount: {len(topic.partitions)}  "
-        f"ReplicationFactor: {_replication_factor(topic)}  Configs: {configs}".rstrip()
-    )
-    columns = ["Partition", "Leader", "Replicas", "Isr", "Start", "End", "Segments", "Bytes"]
-    rows = [
-        [
-            partition.partition,
-            partition.leader,
-            ",".join(map(str, partition.replicas)),
-            ",".join(map(str, partition.isr)),
-            partition.log_start_offset,
-            partition.log_end_offset,
-            partition.segments,
-            partition.size_bytes,
-        ]
-        for partition in topic.partitions
+def _filter(
+    under_replicated: bool, under_min_isr: bool, at_min_isr: bool, unavailable: bool
+) -> Callable[[PartitionDescription], bool] | None:
+    """Return the test that chooses partitions; None to describe topics with all of them."""
+    filters: list[Callable[[PartitionDescription], bool]] = [
+        test
+        for is_given, test in (
+            (under_replicated, lambda partition: partition.is_under_replicated),
+            (under_min_isr, lambda partition: partition.is_under_min_isr),
+            (at_min_isr, lambda partition: partition.is_at_min_isr),
+            (unavailable, lambda partition: partition.is_unavailable),
+        )
+        if is_given
     ]
-    print_table(columns, rows)
-
-
-def _document(topic: TopicDescription) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "partition_count": len(topic.partitions),
-        "replication_factor": _replication_factor(topic),
-        "configs": dict(topic.configs),
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": partition.leader,
-                "replicas": list(partition.replicas),
-                "isr": list(partition.isr),
-                "log_start_offset": partition.log_start_offset,
-                "log_end_offset": partition.log_end_offset,
-                "segments": partition.segments,
-                "size_bytes": partition.size_bytes,
-            }
-            for partition in topic.partitions
-        ],
-    }
-
-
-def _replication_factor(topic: TopicDescription) -> int:
-    return max((len(partition.replicas) for partition in topic.partitions), default=0)
+    if len(filters) > 1:
+        raise InvalidConfigurationError(
+            "give one of --under-replicated-partitions, --under-min-isr-partitions, "
+            "--at-min-isr-partitions and --unavailable-partitions"
+        )
+    return filters[0] if filters else None

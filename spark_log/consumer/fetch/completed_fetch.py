@@ -102,8 +102,8 @@ class Fetch:
         rows: fetched rows, in offset order within a partition.
         positions: by partition, the offset at which reading continues after ``rows``. Contains
             also partitions in which only invisible batches were read.
-        failure: a partition that cannot be read further, and the reason. Only set if ``rows`` is
-            empty.
+        failure: a partition that cannot be read further, and the reason. Only set if ``positions``
+            is empty.
     """
 
     rows: list[FetchedRows]
@@ -111,4 +111,4 @@ class Fetch:
     failure: tuple[TopicPartition, Exception] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.failure)
+        return bool(self.positions or self.failure)

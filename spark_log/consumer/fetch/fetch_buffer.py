@@ -112,9 +112,10 @@ class FetchBuffer:
         return True
 
     def take(self, max_records: int | None) -> Fetch:
-        """Return buffered rows; records before an error are returned before the error.
+        """Return buffered rows, and positions that pass what has no visible rows.
 
-        Positions pass what has no visible rows: control batches, aborted batches and gaps.
+        Those are control batches, aborted batches and gaps. What is before an error is returned
+        before the error.
 
         Args:
             max_records: maximum number of rows; None: all rows that are buffered.
@@ -139,11 +140,11 @@ class FetchBuffer:
                     self._ready.rotate(-1)
             elif cursor.error is None:
                 self._unready()
-            elif rows:
-                break  # the rows are returned first, the error by the next call
+            elif positions:
+                break  # they are returned first, the error by the next call
             else:
                 self._ready.rotate(-1)  # the error stays until a seek
-                return Fetch([], positions, (cursor.partition, cursor.error))
+                return Fetch([], {}, (cursor.partition, cursor.error))
         for cursor in self._ready:
             # A position does not stop before a marker because max_records was reached there.
             while cursor.partition in positions and cursor.completed:

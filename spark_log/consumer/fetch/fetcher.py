@@ -163,8 +163,9 @@ class Fetcher:
     def collect_fetch(self, max_records: int | None, timeout_ms: float) -> Fetch:
         """Return fetched rows; wait for them if there are none.
 
-        Partitions are handed out in turn, batch by batch. Records before an error are returned
-        before the error.
+        Partitions are handed out in turn, batch by batch. It does not wait if a position has moved
+        on behind batches without visible rows. What is before an error is returned before the
+        error.
 
         Args:
             max_records: maximum number of rows; None: all rows that are buffered.
@@ -184,7 +185,7 @@ class Fetcher:
                 hold_ms = self._buffer.hold_ms(now_ms)
                 if hold_ms <= 0:
                     fetch = self._buffer.take(max_records)
-                    if fetch or fetch.positions:
+                    if fetch:
                         return fetch
                 if self._is_closed or self._is_woken or self._is_noticed or now_ms >= deadline_ms:
                     self._is_woken = False

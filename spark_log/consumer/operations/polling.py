@@ -29,8 +29,9 @@ class PollOperations(ConsumerAccess):
 
         Args:
             timeout_ms: how long to wait, in milliseconds. After that the result is empty, also if
-                the storage does not answer. A float below 10 causes a warning, because it is
-                probably meant in seconds.
+                the storage does not answer. It is empty before, as in Kafka, if positions have
+                moved behind offsets without records: transaction markers, aborted or compacted
+                records. A float below 10 causes a warning, because it is probably meant in seconds.
             max_records: maximum number of records; None: ``max.poll.records``.
 
         Returns:
@@ -66,7 +67,8 @@ class PollOperations(ConsumerAccess):
         local and the segments are not compressed.
 
         Args:
-            timeout_ms: how long to wait, in milliseconds. After that the table is empty.
+            timeout_ms: how long to wait, in milliseconds. After that the table is empty, and before
+                if positions have moved behind offsets without records.
             max_records: maximum number of rows; None: all rows that were fetched ahead
                 (``fetch.max.bytes``).
 

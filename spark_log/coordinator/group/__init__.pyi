@@ -4,6 +4,7 @@ from .group import Member as Member
 from .group import PendingOffsets as PendingOffsets
 from .group_log import group_directory as group_directory
 from .group_offsets import GroupOffsets as GroupOffsets
+from .group_offsets import transaction_cleaner as transaction_cleaner
 from .member import GroupMember as GroupMember
 from .standalone_commits import StandaloneCommits as StandaloneCommits
 from .status import GroupStatus as GroupStatus

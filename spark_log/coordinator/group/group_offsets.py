@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
-from spark_log.transaction import TransactionMetadata
+from spark_log.transaction import TransactionCleaner, TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -52,3 +52,13 @@ class GroupOffsets:
                 table = OffsetsTable(self._cluster)
                 self._transactions = TransactionalOffsets(self._cluster, table)
             return self._transactions
+
+
+def transaction_cleaner(cluster: Cluster, *, dry_run: bool = False) -> TransactionCleaner:
+    """Return a cleaner of all transactional ids that also commits the offsets of groups.
+
+    Args:
+        cluster: the opened root.
+        dry_run: report what would be done, and do nothing.
+    """
+    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=GroupOffsets(cluster).commit)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from spark_log.config import BROKERS_PREFIX, parse_broker_options
 from spark_log.datasource.options.kafka_options import OptionTranslation
 from spark_log.datasource.read import AtOffsets, AtTime, OffsetLimit, parse_offsets, parse_times
-from spark_log.errors import InvalidOptionError, check_unicode, nearest
+from spark_log.errors import InvalidConfigurationError, InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
@@ -17,6 +18,7 @@ STORAGE_PREFIX: Final = "storage."
 COMMON_OPTIONS: Final = {
     "path": "the cluster root: a directory or a URL",
     STORAGE_PREFIX: "storage.<key>: an option of the file system",
+    BROKERS_PREFIX: "brokers.<id>.storage.<key>: an option of the file system of another broker",
 }
 """Options of both reads and writes."""
 
@@ -31,6 +33,7 @@ class OptionParser:
 
     Attributes:
         storage_options: options of the file system, without the prefix `STORAGE_PREFIX`.
+        broker_options: broker id → options of the file system of its root.
         ignored: options that have no effect here, as the user wrote them, sorted.
     """
 
@@ -78,6 +81,10 @@ class OptionParser:
                 )
         self._values = translated | self._values
         self.storage_options = self.prefixed(STORAGE_PREFIX)
+        try:
+            self.broker_options = parse_broker_options(self.prefixed(BROKERS_PREFIX))
+        except InvalidConfigurationError as error:
+            raise InvalidOptionError(error.message, key=error.key) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from spark_log.config import ConsumerConfig
+from spark_log.config import BrokerOptions, ConsumerConfig
 from spark_log.datasource.options.kafka_options import READ_TRANSLATION
 from spark_log.datasource.options.option_parser import OptionParser
 from spark_log.datasource.read import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
@@ -76,6 +76,7 @@ class ReadOptions:
     Attributes:
         root: URL of the cluster root.
         storage_options: options of the file system; never shown.
+        broker_options: broker id → options of the file system of its root; never shown.
         topics: subscribed topics, or topics with an assigned partition; empty with a pattern.
         pattern: regular expression for the names of the topics to read; None without one.
         assigned: the only partitions to read; None for all partitions of the topics.
@@ -101,6 +102,7 @@ class ReadOptions:
 
     root: str
     storage_options: Mapping[str, str] = field(repr=False)
+    broker_options: BrokerOptions = field(repr=False)
     topics: tuple[str, ...]
     pattern: str | None
     assigned: frozenset[TopicPartition] | None
@@ -163,6 +165,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
     return ReadOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
+        broker_options=parser.broker_options,
         topics=topics,
         pattern=pattern,
         assigned=assigned,

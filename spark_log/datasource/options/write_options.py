@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_log.config import ProducerConfig
+from spark_log.config import BrokerOptions, ProducerConfig
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
 from spark_log.datasource.options.owned_transaction import JOIN_TRANSACTION, OwnedTransaction
@@ -50,6 +50,7 @@ class WriteOptions:
     Attributes:
         root: URL of the cluster root.
         storage_options: options of the file system.
+        broker_options: broker id → options of the file system of its root.
         topic: topic of all records; None if the column ``topic`` contains it.
         compression: codec for topics whose ``compression.type`` is ``producer``.
         new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
@@ -66,6 +67,7 @@ class WriteOptions:
 
     root: str
     storage_options: Mapping[str, str] = field(repr=False)
+    broker_options: BrokerOptions = field(repr=False)
     topic: str | None
     compression: str
     new_topic: NewTopic | None = None
@@ -102,6 +104,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
+        broker_options=parser.broker_options,
         topic=topic,
         compression=compression,
         new_topic=_new_topic(parser, topic),

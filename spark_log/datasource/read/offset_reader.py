@@ -43,7 +43,9 @@ class OffsetReader:
             RootNotFoundError: there is no root at ``path``.
         """
         self.options = options
-        self._cluster = Cluster(options.root, options.storage_options)
+        self._cluster = Cluster(
+            options.root, options.storage_options, broker_options=options.broker_options
+        )
         self._image: MetadataImage | None = None
         self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
         self._views: dict[TopicPartition, LogView] = {}

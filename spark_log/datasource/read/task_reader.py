@@ -32,7 +32,7 @@ def read_in_task(
         CorruptRecordError: a batch is damaged; the error has file and position.
     """
     silence_broken_pipe()
-    warn_exposed_secrets(options.storage_options)
+    warn_exposed_secrets(options)
     with hide_traceback():
         for split in splits_in(partition):
             yield from read_split(split, columns, options)

@@ -115,6 +115,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Imported here: Delta takes a third of a second to import, and tasks do not need it.
             from spark_log.datasource.stream.group_progress import GroupProgress
 
-            cluster = Cluster(self._options.root, self._options.storage_options)
+            cluster = Cluster(
+                self._options.root,
+                self._options.storage_options,
+                broker_options=self._options.broker_options,
+            )
             self._progress = GroupProgress(cluster, self._options.group_id)
         self._progress.report(processed, self._driver().topic_ids)

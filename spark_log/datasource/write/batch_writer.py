@@ -67,7 +67,7 @@ class LogBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        warn_exposed_secrets(self._options.storage_options)
+        warn_exposed_secrets(self._options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         identity = WriteIdentity(self._write_id, self._number, task, is_stream=False)
@@ -98,7 +98,9 @@ class LogBatchWriter(DataSourceArrowWriter):
         return self._options.transactional and self._options.joined is None
 
     def _root(self) -> OpenRoot:
-        return OpenRoot.take(self._options.root, self._options.storage_options)
+        return OpenRoot.take(
+            self._options.root, self._options.storage_options, self._options.broker_options
+        )
 
 
 def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:

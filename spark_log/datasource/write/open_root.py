@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
-from spark_log.config import TopicConfig
+from spark_log.config import BrokerOptions, TopicConfig, to_keys
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
@@ -41,21 +41,32 @@ class OpenRoot:
         image: the metadata, read when the user took the root.
     """
 
-    def __init__(self, root: str, storage_options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        root: str,
+        storage_options: Mapping[str, str],
+        broker_options: BrokerOptions | None = None,
+    ) -> None:
         """Open a root; callers take one that is open already with `take`.
 
         Args:
             root: URL of the cluster root.
             storage_options: options of the file system.
+            broker_options: broker id → options of the file system of its root.
         """
-        self.cluster = Cluster(root, storage_options)
+        self.cluster = Cluster(root, storage_options, broker_options=broker_options)
         self.image: MetadataImage = self.cluster.image()
-        self._key = _key(root, storage_options)
+        self._key = _key(root, storage_options, broker_options)
         self._logs: OrderedDict[TopicIdPartition, tuple[TopicConfig, PartitionLog]] = OrderedDict()
         self._coordinators: OrderedDict[str, TransactionCoordinator] = OrderedDict()
 
     @classmethod
-    def take(cls, root: str, storage_options: Mapping[str, str]) -> OpenRoot:
+    def take(
+        cls,
+        root: str,
+        storage_options: Mapping[str, str],
+        broker_options: BrokerOptions | None = None,
+    ) -> OpenRoot:
         """Return a root that was kept open, or open it; nobody else uses what is returned.
 
         A root that was removed and created again is opened anew.
@@ -64,9 +75,9 @@ class OpenRoot:
             RootNotFoundError: the root does not exist.
             StorageError: it cannot be read.
         """
-        found = _idle.pop(_key(root, storage_options), None)
+        found = _idle.pop(_key(root, storage_options, broker_options), None)
         if found is None or not found._refresh():
-            return cls(root, storage_options)
+            return cls(root, storage_options, broker_options)
         return found
 
     def __enter__(self) -> OpenRoot:
@@ -118,8 +129,11 @@ class OpenRoot:
         return True
 
 
-def _key(root: str, storage_options: Mapping[str, str]) -> _Key:
-    return root, tuple(sorted(storage_options.items()))
+def _key(
+    root: str, storage_options: Mapping[str, str], broker_options: BrokerOptions | None
+) -> _Key:
+    given = {**storage_options, **to_keys(broker_options or {})}
+    return root, tuple(sorted(given.items()))
 
 
 def _drop_oldest(kept: OrderedDict[_HashableKey, _Kept], most: int) -> None:

@@ -71,7 +71,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        warn_exposed_secrets(self._options.storage_options)
+        warn_exposed_secrets(self._options)
         identity = _identity()
         if identity.batch_id == 0 and identity.task == 0:
             warn_ignored_options(self._options.ignored, self._warnings)
@@ -97,7 +97,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 abort_transaction(root, messages)
 
     def _root(self) -> OpenRoot:
-        return OpenRoot.take(self._options.root, self._options.storage_options)
+        return OpenRoot.take(
+            self._options.root, self._options.storage_options, self._options.broker_options
+        )
 
 
 def _identity() -> WriteIdentity:

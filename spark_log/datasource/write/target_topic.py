@@ -27,11 +27,15 @@ def prepare_topic(options: WriteOptions) -> None:
             created.
     """
     if options.new_topic is not None:
-        admin = Admin(options.root, storage_options=options.storage_options)
+        admin = Admin(
+            options.root,
+            storage_options=options.storage_options,
+            broker_storage_options=options.broker_options,
+        )
         with suppress(TopicAlreadyExistsError):
             admin.create_topics([options.new_topic])
         return
-    with OpenRoot.take(options.root, options.storage_options) as root:
+    with OpenRoot.take(options.root, options.storage_options, options.broker_options) as root:
         if options.topic is None:
             return  # the tasks read the topics from a column
         try:

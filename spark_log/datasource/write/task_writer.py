@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +25,8 @@ from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import TopicImage
-from spark_log.transaction import TopicIdPartition
+from spark_log.transaction import TopicIdPartition, batch_timeout_ms
 from spark_log.types import TopicPartition
-
-_TIMEOUT_MS: Final = 900_000
-"""The default of ``transaction.timeout.ms``, if the cluster allows it."""
 
 
 @dataclass
@@ -67,15 +63,15 @@ class TaskWriter:
         """
         self._options = options
         self._identity = identity
-        self._root = OpenRoot.take(options.root, options.storage_options)
+        self._root = OpenRoot.take(options.root, options.storage_options, options.broker_options)
         self._now_us = SYSTEM_CLOCK.time_us()
         self._topics: dict[str, _TopicRouter] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._buffers = buffers or RecordBuffers()
         self._transaction: TaskTransaction | None = None
         if options.transactional:
-            most_ms = self._root.image.cluster_config().transaction_max_timeout_ms
-            timeout_ms = options.transaction_timeout_ms or min(_TIMEOUT_MS, most_ms)
+            config = self._root.image.cluster_config()
+            timeout_ms = batch_timeout_ms(config, options.transaction_timeout_ms)
             self._transaction = TaskTransaction(
                 self._root, identity, options.topic, timeout_ms, options.joined
             )

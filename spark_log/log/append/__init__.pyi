@@ -2,6 +2,11 @@ from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
 from .end_transaction_marker import marker_records as marker_records
+from .follower_appender import CopiedSegment as CopiedSegment
+from .follower_appender import DivergedReplicaError as DivergedReplicaError
+from .follower_appender import FollowerAppender as FollowerAppender
+from .leader_change import LEADER_CHANGE_KEY as LEADER_CHANGE_KEY
+from .leader_change import leader_change_records as leader_change_records
 from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerAppend as ProducerAppend

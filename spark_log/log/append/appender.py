@@ -15,12 +15,14 @@ from spark_log.config import TopicConfig
 from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
+    FencedLeaderEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
     OutOfOrderSequenceError,
     SparkLogError,
     StorageError,
+    UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
 from spark_log.log.append.appender_state import AppenderState
@@ -39,6 +41,10 @@ _MAX_RACES = 10_000
 
 class _MarkerInLogError(Exception):
     """A marker of the segment to append is in the log: a segment of fewer markers must be made."""
+
+
+class _BarrierInLogError(Exception):
+    """The barrier to append is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +67,46 @@ class Appender:
     """
 
     def __init__(
-        self, directory: PartitionDirectory, snapshots: Snapshots, config: TopicConfig
+        self,
+        directory: PartitionDirectory,
+        snapshots: Snapshots,
+        config: TopicConfig,
+        *,
+        has_leader_epochs: bool = False,
     ) -> None:
         self._directory = directory
         self._config = config
+        self._has_leader_epochs = has_leader_epochs
+        self._is_epoch_certain = False
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config)
         self._state = AppenderState(directory, snapshots, config, self._derived)
 
+    @property
+    def log_end_offset(self) -> int:
+        """The last known log end offset; 0 if it is not known."""
+        tail = self._state.tail
+        return 0 if tail is None else tail.log_end_offset
+
+    @property
+    def derived(self) -> DerivedFiles:
+        """Writes the partition's derived files."""
+        return self._derived
+
     def append_segment(
-        self, segment: StagedSegment, expected_leo: int | None = None
+        self,
+        segment: StagedSegment,
+        expected_leo: int | None = None,
+        *,
+        is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end.
 
         Args:
             segment: to be appended.
             expected_leo: append only if this is the log end offset; None appends at any.
+            is_epoch_certain: whether the segment's leader epoch was read from the metadata just
+                now. Then it may be appended to a log that was emptied, and so shows no epoch.
 
         Raises:
             LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
@@ -88,16 +118,37 @@ class Appender:
                 appended.
             InvalidTxnStateError: the producer's transaction is open, and the append does not belong
                 to it; nothing was appended.
+            FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
+            UnknownLeaderEpochError: the log lacks the barrier of the segment's leader epoch;
+                nothing was appended.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+        self._is_epoch_certain = is_epoch_certain
+        with self._lost_answers() as unknown:
+            return self._append(segment, expected_leo, unknown)
+
+    def append_barrier(self, barrier: StagedSegment) -> None:
+        """Append the barrier of a leader epoch, unless the log has it. Then it is durable.
+
+        Raises:
+            FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
+            UnknownOutcomeError: it could not be determined whether the barrier is in the log.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
         with self._lost_answers() as unknown:
-            return self._append(segment, expected_leo, unknown)
+            try:
+                self._append(barrier, None, unknown)
+            except _BarrierInLogError:
+                self._make_durable()  # as for markers
 
     def append_markers(
         self,
         markers: Sequence[EndTransactionMarker],
         stage: Callable[[Sequence[EndTransactionMarker]], StagedSegment],
+        *,
+        is_epoch_certain: bool = False,
     ) -> LogAppendInfo | None:
         """Append those transaction markers that are not in the log yet, as one segment.
 
@@ -107,6 +158,7 @@ class Appender:
             markers: of different producers.
             stage: makes a segment of some of the markers. If others put some of them meanwhile, it
                 is called again for the rest.
+            is_epoch_certain: as of `append_segment`.
 
         Returns:
             None if nothing was left to append: all markers are in the log, and durable. Also if
@@ -114,9 +166,11 @@ class Appender:
 
         Raises:
             UnknownOutcomeError: it could not be determined whether the markers are in the log.
+            FencedLeaderEpochError, UnknownLeaderEpochError: as of `append_segment`.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
+        self._is_epoch_certain = is_epoch_certain
         with self._lost_answers() as unknown:
             missing = markers
             while missing:
@@ -214,10 +268,15 @@ class Appender:
 
         Raises:
             LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError,
-                InvalidTxnStateError: it may not be put.
+                InvalidTxnStateError, FencedLeaderEpochError, UnknownLeaderEpochError: it may not be
+                put.
             _MarkerInLogError: it has a marker that is in the log already.
+            _BarrierInLogError: it is a barrier that is in the log already.
         """
         tail = self._state.load_producers(segment, tail)
+        if self._has_leader_epochs:
+            tail = self._state.load_leader_epoch(segment, tail)
+            self._check_leader_epoch(segment, tail)
         if segment.markers:
             if len(self._state.missing_markers(segment.markers)) < len(segment.markers):
                 raise _MarkerInLogError
@@ -235,6 +294,31 @@ class Appender:
                     self._check_expected_leo(expected_leo, tail)
                     self._state.check_producer(segment)
         return duplicate, tail
+
+    def _check_leader_epoch(self, segment: StagedSegment, tail: LogTail) -> None:
+        """Check that the log's last batch has the segment's leader epoch.
+
+        So nobody appends before the barrier of an epoch, nor behind that of a newer one.
+        """
+        epoch, stands = segment.leader_epoch, tail.leader_epoch
+        if stands is not None and stands > epoch:
+            raise FencedLeaderEpochError(
+                f"{self._directory.path}: leader epoch {epoch} is fenced; the log has epoch "
+                f"{stands}",
+                leader_epoch=epoch,
+                log_epoch=stands,
+            )
+        if segment.is_barrier:
+            if stands == epoch:
+                raise _BarrierInLogError
+            return
+        is_first = epoch <= 0 and (stands is not None or self._is_epoch_certain)
+        if stands != epoch and not is_first:
+            raise UnknownLeaderEpochError(
+                f"{self._directory.path}: the log has no barrier of leader epoch {epoch}",
+                leader_epoch=epoch,
+                log_epoch=stands,
+            )
 
     def _find_duplicate(self, segment: StagedSegment) -> LogAppendInfo | None:
         """Return the offsets of an idempotent append that is in the log already, else None."""
@@ -337,7 +421,7 @@ class Appender:
                 the segment at the offset was merged or deleted.
             StorageError: the storage does not answer.
         """
-        if segment.markers:
+        if segment.markers or segment.is_barrier:
             return None, self._state.observe(segment)  # the next check finds them
         if segment.producer is not None:
             tail = self._state.observe(segment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
@@ -82,7 +83,7 @@ class AppenderState:
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
-        self.tail = LogTail(view.log_end_offset, view.observed_ms, last)
+        self.tail = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
         return self.tail
 
     def advance_past(
@@ -105,7 +106,8 @@ class AppenderState:
         # that takes longer from then on.
         self._directory.on_log_end(winner.end_offset)
         name = SegmentName(winner.base_offset)
-        tail = self.tail = LogTail(winner.end_offset, tail.observed_ms, name)
+        epoch = winner.leader_epoch
+        tail = self.tail = LogTail(winner.end_offset, tail.observed_ms, name, epoch)
         return tail if race % _RACES_PER_LISTING else self._catch_up(segment, tail)
 
     def on_own_append(
@@ -121,12 +123,34 @@ class AppenderState:
                 segment had its own.
         """
         end_offset = base_offset + segment.record_count
-        self.tail = LogTail(end_offset, tried_ms, SegmentName(base_offset))
+        name, epoch = SegmentName(base_offset), segment.leader_epoch
+        self.tail = LogTail(end_offset, tried_ms, name, epoch)
         self._derived.on_own_append(segment, base_offset, before.observed_ms)
         summary = SegmentSummary.of_staged(segment, base_offset)
         self._snapshots.summaries.on_appended(summary, segment.headers)
         if self._producers is not None and self._producers.offset == base_offset:
             self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
+
+    def load_leader_epoch(self, segment: StagedSegment, tail: LogTail) -> LogTail:
+        """Read the leader epoch of the log's last batch, if the tail lacks it.
+
+        It is not known behind a rewritten segment. In a log that was emptied it stays unknown.
+
+        Args:
+            segment: that is to be appended.
+            tail: of the log.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        while tail.leader_epoch is None and tail.last is not None:
+            try:
+                epoch = self._directory.open(tail.last).leader_epoch
+                self.tail = tail = replace(tail, leader_epoch=epoch)
+            except NotFoundError:  # rewritten again since
+                tail = self.observe(segment)
+        return tail
 
     # --- producers -------------------------------------------------------------------------------
 
@@ -191,19 +215,19 @@ class AppenderState:
         if self._producers is None:  # else the headers of each segment are needed
             self._derived.count_segments_of_others(len(plain[:-1]))
             plain = plain[-1:]
-        end_offset, last = tail.log_end_offset, tail.last
+        end_offset, last, epoch = tail.log_end_offset, tail.last, tail.leader_epoch
         try:
             for name in plain:
                 if self._producers is not None and name.base_offset != end_offset:
                     break
                 winner = directory.open(name)
-                end_offset, last = winner.end_offset, name
+                end_offset, last, epoch = winner.end_offset, name, winner.leader_epoch
                 if not self.is_recent(tail):
                     return self.observe(segment)
                 self._on_winner(winner, tail)
         except NotFoundError:
             return self.observe(segment)
-        self.tail = LogTail(end_offset, tail.observed_ms, last)
+        self.tail = LogTail(end_offset, tail.observed_ms, last, epoch)
         return self.tail
 
     def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:

@@ -91,6 +91,11 @@ class DerivedFiles:
         with suppressed.suppress("index", path, SparkLogError):
             for name, data in segment.derived_files(SegmentName(base_offset)):
                 self._directory.store.put(self._directory.file_path(name), data, sync=False)
+        self.maintain()
+
+    def maintain(self) -> None:
+        """Merge the newest segments and write a snapshot, each if it is due."""
+        suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("tail merge", path, SparkLogError):
             for merged in self.merger.merge_if_due():
                 self._snapshots.summaries.on_rewritten(merged)

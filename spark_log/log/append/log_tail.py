@@ -16,11 +16,13 @@ class LogTail:
         log_end_offset: of the log.
         observed_ms: monotonic time.
         last: the segment that ends there; None if it is not known.
+        leader_epoch: of the last batch; -1 in a log that never had one, None if it is not known.
     """
 
     log_end_offset: int
     observed_ms: float
     last: SegmentName | None = None
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

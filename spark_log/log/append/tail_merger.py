@@ -7,6 +7,7 @@ merges them without listing the directory, and deletes the merged segments itsel
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 from typing import Final
@@ -34,9 +35,14 @@ _SPREAD: Final = 8
 
 
 class TailMerger:
-    """The merges of one appender. Its state can be lost at any time."""
+    """The merges of one appender. Its state can be lost at any time.
+
+    Attributes:
+        limit_offset: segments that end behind it are not merged.
+    """
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
+        self.limit_offset: float = math.inf
         self._directory = directory
         self._config = config
         self._clock = directory.clock
@@ -119,9 +125,12 @@ class TailMerger:
         if not self._needs_listing and len(self._tail) < max(1, self._due):
             return []
         view = self._remembered_view() or self._observe()
-        runs = self._policy.runs(candidates_of_view(view))
-        if runs or len(self._tail) >= self._fan_in:
-            self._tail = []
+        candidates = candidates_of_view(view)
+        while candidates and candidates[-1].end_offset > self.limit_offset:
+            candidates.pop()
+        runs = self._policy.runs(candidates)
+        if runs or len(candidates) >= self._fan_in:
+            self._tail = [each for each in self._tail if each.end_offset > self.limit_offset]
         made: list[SegmentSummary] = []
         with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
             made += (self._merge(view, run) for run in runs)

@@ -145,6 +145,11 @@ class SegmentReader:
             return self._name.last_offset + 1
         return self.base_offset + self.headers(self.batch_count - 1)[-1].last_offset_delta + 1
 
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of the last batch. On an object store it costs what `end_offset` does."""
+        return self.headers(self.batch_count - 1)[-1].leader_epoch
+
     @cached_property
     def max_timestamp_us(self) -> int:
         """The largest timestamp of all records, control records included. Reads all headers."""

@@ -16,6 +16,8 @@ class StagedSegment:
 
     Attributes:
         staged: the file.
+        staged_for: URL of the directory that it can be put into.
+        compression: ``none``, ``lz4`` or ``zstd``.
         size_bytes: of the file.
         append_id: random id of this file, which it contains (docs/adr/0003).
         record_count: number of records, and so of offsets that the segment will take.
@@ -39,7 +41,11 @@ class StagedSegment:
         producer: ProducerAppend | None,
         min_timestamp_us: int,
         max_timestamp_us: int,
+        staged_for: str,
+        compression: str,
     ) -> None:
+        self.staged_for = staged_for
+        self.compression = compression
         self.producer = producer
         self.min_timestamp_us = min_timestamp_us
         self.max_timestamp_us = max_timestamp_us
@@ -67,6 +73,16 @@ class StagedSegment:
             record_count=self.record_count,
         )
         return (header,)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of its batches."""
+        return self.last_header.leader_epoch
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether it is the barrier at the beginning of a leader epoch (docs/protocol.md)."""
+        return self.last_header.is_control and not self.last_header.is_transactional
 
     @property
     def needs_producers(self) -> bool:

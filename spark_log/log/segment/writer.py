@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyarrow import ipc
 
 from spark_log.errors import (
     InvalidRecordError,
+    StorageError,
     UnsupportedCompressionTypeError,
 )
 from spark_log.log.append import (
@@ -65,6 +67,7 @@ class SegmentWriter:
         validator: LogValidator | None = None,
         with_offsets: bool = False,
         name: SegmentName | None = None,
+        on_failure: Callable[[StorageError], None] | None = None,
     ) -> None:
         """Begin a segment.
 
@@ -81,6 +84,7 @@ class SegmentWriter:
             with_offsets: whether to add the column ``offset_delta``, for a rewritten segment that
                 lacks some offsets.
             name: of a rewritten segment, which its file contains; None for a plain segment.
+            on_failure: called with the error if the segment cannot be staged, before it is raised.
 
         Raises:
             UnsupportedCompressionTypeError: Arrow's file format does not have this compression.
@@ -93,6 +97,8 @@ class SegmentWriter:
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)
         self._directory = directory
+        self._url = f"{store.url}/{directory}"
+        self._compression = compression
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
         if compression not in ("none", "lz4", "zstd"):
@@ -104,9 +110,11 @@ class SegmentWriter:
         options = ipc.IpcWriteOptions(
             compression=None if compression == "none" else compression, use_threads=False
         )
-        self._staged = store.stage(directory)
+        self._on_failure = on_failure
+        with self._storage_errors():
+            self._staged = store.stage(directory)
         try:
-            with storage_errors(directory):
+            with self._storage_errors():
                 self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
         except BaseException:
             self._staged.discard()
@@ -213,6 +221,33 @@ class SegmentWriter:
         self._write(records, headers, timestamp_us)
         self._control_headers = tuple(headers)
 
+    def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
+        """Write the barrier of the segment's leader epoch. It is all that the segment may have.
+
+        Args:
+            records: its control record, from `leader_change_records`.
+            timestamp_us: of the record, microseconds since the epoch.
+
+        Raises:
+            StorageFullError: no part of the segment will be visible.
+        """
+        header = BatchHeader(
+            base_offset_delta=0,
+            last_offset_delta=0,
+            leader_epoch=self._leader_epoch,
+            attributes=BatchHeader.CONTROL_BIT,
+            crc32c=0,
+            base_timestamp_us=timestamp_us,
+            max_timestamp_us=timestamp_us,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=1,
+        )
+        header = replace(header, crc32c=batch_crc32c(header, records))
+        self._write(records, [header], timestamp_us)
+        self._control_headers = (header,)
+
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
         """Write batches of the log as one Arrow batch that keeps their headers.
 
@@ -255,7 +290,7 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
-        with storage_errors(self._directory):
+        with self._storage_errors():
             self._writer.close()
             self._staged.seal()
         append_id = self._append_id.decode()
@@ -271,11 +306,23 @@ class SegmentWriter:
             # A compacted segment may have no records:
             min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+            staged_for=self._url,
+            compression=self._compression,
         )
 
     def discard(self) -> None:
         """Delete the staged file. A segment that was appended from it stays."""
         self._staged.discard()
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        try:
+            with storage_errors(self._directory):
+                yield
+        except StorageError as error:
+            if self._on_failure is not None:
+                self._on_failure(error)
+            raise
 
     def _write(
         self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
@@ -290,7 +337,7 @@ class SegmentWriter:
         self._indexes.add(position, headers)
         value = encode_headers(headers)
         check = encode_check(self._append_id, value, records)
-        with storage_errors(self._directory):
+        with self._storage_errors():
             self._writer.write_batch(
                 records.replace_schema_metadata(self._schema.metadata),
                 custom_metadata={METADATA_KEY: value, CHECK_KEY: check},

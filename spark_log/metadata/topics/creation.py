@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
 from spark_log.config import TopicConfig, to_text
 from spark_log.errors import (
     InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     InvalidTopicError,
 )
-from spark_log.metadata.image import TOPIC_RESOURCE, TopicImage
+from spark_log.metadata.brokers import usable_brokers
+from spark_log.metadata.image import TOPIC_RESOURCE, MetadataImage
 from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
 )
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.names import validate_topic_name
-from spark_log.types import NewTopic
+from spark_log.metadata.topics.placement import place_replicas
+from spark_log.metadata.topics.replica_assignment import validate_replica_assignment
+from spark_log.types import NewPartitions, NewTopic
 
-MAX_PARTITIONS = 200_000
+MAX_PARTITIONS: Final = 200_000
 """Maximum number of partitions of a topic: a typing error must not create millions."""
+
+_DEFAULT: Final = -1
+"""Replication factor of Kafka's clients for the cluster's default."""
 
 
 def validate_new_topic(topic: NewTopic) -> None:
-    """Check a new topic, except for conflicts with existing topics.
+    """Check a new topic, except for conflicts with existing topics and with brokers.
 
     Raises:
         InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError,
-        InvalidConfigurationError: the topic cannot be created.
+        InvalidReplicaAssignmentError, InvalidConfigurationError: the topic cannot be created.
     """
     if not isinstance(topic, NewTopic):
         example = repr(topic) if isinstance(topic, str) else "'name'"
@@ -36,20 +48,40 @@ def validate_new_topic(topic: NewTopic) -> None:
             f"[NewTopic({example}, num_partitions=3)]"
         )
     validate_topic_name(topic.name)
-    if not 1 <= topic.num_partitions <= MAX_PARTITIONS:
+    count = topic.num_partitions
+    assignment = topic.replica_assignment
+    if assignment is not None:
+        if count not in (1, len(assignment)):
+            raise InvalidReplicaAssignmentError(
+                f"topic {topic.name!r}: {_partitions(count)}, but replicas are assigned to "
+                f"{_partitions(len(assignment))}; leave the number of partitions out"
+            )
+        count = len(assignment)
+    if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidPartitionsError(
-            f"topic {topic.name!r}: {topic.num_partitions} partitions; give 1 to {MAX_PARTITIONS}"
+            f"topic {topic.name!r}: {_partitions(count)}; give 1 to {MAX_PARTITIONS}"
         )
-    if topic.replication_factor != 1:
+    factor = topic.replication_factor
+    if factor not in (None, _DEFAULT) and (type(factor) is not int or factor < 1):
         raise InvalidReplicationFactorError(
-            f"topic {topic.name!r}: replication factor {topic.replication_factor}, but 1 broker "
-            f"(storage root) is registered; give 1"
+            f"topic {topic.name!r}: replication factor {factor!r}; give at least 1, or leave it "
+            f"out for the cluster's default.replication.factor"
         )
     TopicConfig.parse(topic.topic_configs)
 
 
-def topic_records(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
-    """Return the records that create a topic, its partitions and its configs."""
+def topic_records(topic: NewTopic, topic_id: str, image: MetadataImage) -> list[MetadataRecord]:
+    """Return the records that create a topic, its partitions and its configs.
+
+    Args:
+        topic: the topic; `validate_new_topic` has accepted it.
+        topic_id: its new id. Equal ids and brokers give equal choices of brokers.
+        image: the present metadata, with the brokers.
+
+    Raises:
+        InvalidReplicationFactorError: too few brokers are registered, or all are fenced.
+        InvalidReplicaAssignmentError: the assignment is not possible.
+    """
     checked = TopicConfig.parse(topic.topic_configs)
     values = checked.dotted()
     given_keys = [
@@ -57,10 +89,7 @@ def topic_records(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
     ]
     return [
         TopicRecord(name=topic.name, topic_id=topic_id),
-        *(
-            PartitionRecord(topic_id=topic_id, partition_id=number)
-            for number in range(topic.num_partitions)
-        ),
+        *_new_partitions(image, topic_id, 0, _replicas_of_new_topic(topic, topic_id, image)),
         *(
             ConfigRecord(
                 resource_type=TOPIC_RESOURCE,
@@ -73,13 +102,25 @@ def topic_records(topic: NewTopic, topic_id: str) -> list[MetadataRecord]:
     ]
 
 
-def partition_records(topic: TopicImage, total_count: int) -> list[MetadataRecord]:
-    """Return the records that add partitions to a topic.
+def partition_records(
+    topic: TopicImage, new: int | NewPartitions, image: MetadataImage
+) -> list[MetadataRecord]:
+    """Return the records that add partitions to a topic, with as many replicas as partition 0.
+
+    Args:
+        topic: the topic.
+        new: the total number of partitions, which may have an assignment of the new ones.
+        image: the present metadata, with the brokers.
 
     Raises:
         InvalidPartitionsError: the topic has as many partitions or more (as Kafka's
             ``ReplicationControlManager`` refuses it), or the number is not allowed.
+        InvalidReplicationFactorError: too few brokers are registered, or all are fenced.
+        InvalidReplicaAssignmentError: the assignment is not possible.
     """
+    total_count, assignments = (
+        (new.total_count, new.new_assignments) if isinstance(new, NewPartitions) else (new, None)
+    )
     has = topic.num_partitions
     if not isinstance(total_count, int):
         raise InvalidPartitionsError(
@@ -96,10 +137,66 @@ def partition_records(topic: TopicImage, total_count: int) -> list[MetadataRecor
         raise InvalidPartitionsError(
             f"topic {topic.name!r}: {total_count} partitions; give {has + 1} to {MAX_PARTITIONS}"
         )
-    return [
-        PartitionRecord(topic_id=topic.topic_id, partition_id=number)
-        for number in range(has, total_count)
-    ]
+    existing = [topic.partitions[number].replicas for number in range(has)]
+    factor = len(existing[0]) - len(topic.partitions[0].adding_replicas)
+    if assignments is None:
+        replicas = place_replicas(
+            usable_brokers(image),
+            num_partitions=total_count - has,
+            replication_factor=factor,
+            random=Random(f"{topic.topic_id}-{has}"),
+            existing=existing,
+        )
+    elif len(assignments) != total_count - has:
+        raise InvalidReplicaAssignmentError(
+            f"topic {topic.name!r}: replicas are assigned to {_partitions(len(assignments))}, but "
+            f"{_partitions(total_count - has)} would be new; give one list for each of them"
+        )
+    else:
+        replicas = validate_replica_assignment(
+            dict(enumerate(assignments, start=has)),
+            usable_brokers(image),
+            first_partition=has,
+            replication_factor=factor,
+        )
+    return _new_partitions(image, topic.topic_id, has, replicas)
+
+
+def _replicas_of_new_topic(
+    topic: NewTopic, topic_id: str, image: MetadataImage
+) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition."""
+    factor = None if topic.replication_factor == _DEFAULT else topic.replication_factor
+    if topic.replica_assignment is not None:
+        return validate_replica_assignment(
+            topic.replica_assignment, usable_brokers(image), replication_factor=factor
+        )
+    return place_replicas(
+        usable_brokers(image),
+        num_partitions=topic.num_partitions,
+        replication_factor=factor or image.cluster_config().default_replication_factor,
+        random=Random(topic_id),
+    )
+
+
+def _new_partitions(
+    image: MetadataImage, topic_id: str, first: int, replicas: Sequence[tuple[int, ...]]
+) -> list[MetadataRecord]:
+    """Return the records of new partitions: all replicas are in sync, but those that are fenced."""
+    fenced = {broker.broker_id for broker in image.brokers() if broker.fenced}
+    records: list[MetadataRecord] = []
+    for number, brokers in enumerate(replicas, start=first):
+        isr = tuple(broker for broker in brokers if broker not in fenced)
+        records.append(
+            PartitionRecord(
+                topic_id=topic_id,
+                partition_id=number,
+                replicas=brokers,
+                isr=isr,
+                leader=isr[0],
+            )
+        )
+    return records
 
 
 def _partitions(count: int) -> str:

@@ -1,23 +1,26 @@
-"""Removes the data of deleted topics. Deletion starts this; a cleaner finishes it.
+"""Removes the data of deleted topics on all brokers. Deletion starts this; a cleaner finishes it.
 
-On storage: a marker ``__deleted_topics/<the topic's directory>``, an empty file, created *before*
-the record that deletes the topic is appended to the metadata log. A directory is removed only if it
-has a marker and its topic is not in the metadata. So no topic loses data by a crash, or by metadata
-that were restored from a backup. The marker stays for another day, by the storage's time, because a
-writer that does not know of the deletion may still append to the old directory, which nobody reads.
+On storage: a marker ``__deleted_topics/<the topic's directory>`` in the cluster's root, an empty
+file, created *before* the record that deletes the topic is appended to the metadata log. A
+directory is removed, on any broker, only if it has a marker and its topic is not in the metadata.
+So no topic loses data by a crash, or by metadata that were restored from a backup. The marker stays
+for another day, by the storage's time, because a writer that does not know of the deletion may
+still append to the old directory, which nobody reads. It also stays while a registered broker
+cannot be reached.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_log.errors import StorageError
+from spark_log.errors import BrokerIdNotRegisteredError, StorageError
 from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import TopicImage
+from spark_log.metadata.image import ROOT_BROKER_ID
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
 
 DELETION_MARKERS: Final = "__deleted_topics"
@@ -34,14 +37,16 @@ class DeletedTopic:
     """A deleted topic that has files left.
 
     Attributes:
-        directory: the topic's directory, relative to the root.
+        directory: the topic's directory, relative to the broker's root.
         files: number of files that are left.
         size_bytes: their size.
+        broker_id: the broker that has them.
     """
 
     directory: str
     files: int
     size_bytes: int
+    broker_id: int = ROOT_BROKER_ID
 
 
 def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
@@ -54,24 +59,29 @@ def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
         store.put(f"{DELETION_MARKERS}/{topic.directory}", b"")
 
 
-def remove_data(store: Store, topics: Iterable[TopicImage]) -> None:
+def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
     """Remove the data of deleted topics; after a failure a cleaner removes the rest."""
     for topic in topics:
-        try:
-            store.delete_directory(topic.directory)
-            delete_witnesses(store, topic.directory)
-        except StorageError as error:
-            _log.warning(
-                "%s: not all files were removed; a cleaner will remove the rest: %s",
-                topic.directory,
-                error,
-            )
+        for broker_id in sorted(
+            {broker for each in topic.partitions.values() for broker in each.replicas}
+        ):
+            try:
+                _remove(cluster.broker_store(broker_id), topic.directory)
+            except (BrokerIdNotRegisteredError, StorageError) as error:
+                _log.warning(
+                    "%s: not all files of broker %d were removed; a cleaner will remove the rest: "
+                    "%s",
+                    topic.directory,
+                    broker_id,
+                    error,
+                )
 
 
 def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[DeletedTopic]:
     """Remove the files of deleted topics, and yield the topics that had files left.
 
-    Several processes may do this at the same time, and repeat it.
+    Several processes may do this at the same time, and repeat it. A broker that cannot be reached
+    is told in a warning; the markers stay, and a later call removes its files.
 
     Args:
         cluster: the opened root.
@@ -79,7 +89,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
 
     Raises:
         ClockSkewError: this process's clock is too far from the storage's; nothing was removed.
-        StorageError: the storage does not answer; the next call continues.
+        StorageError: the storage of the cluster's root does not answer; the next call continues.
     """
     store = cluster.store
     markers = list(store.list(DELETION_MARKERS))
@@ -90,22 +100,47 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
     known = {topic.directory for topic in image.topics()}
     now_us = storage_time_us(store, DELETION_MARKERS)
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
-    for marker in markers:
-        if marker.name in known:
-            continue  # its deletion was never appended to the metadata log
-        files = list(_files_of(store, marker.name))
-        if not dry_run:
-            store.delete_directory(marker.name)
-            delete_witnesses(store, marker.name)
-            if now_us - marker.modified_us > _KEPT_US:
-                store.delete(marker.path)
-        if files:
-            size_bytes = sum(file.size_bytes for file in files)
-            yield DeletedTopic(marker.name, len(files), size_bytes)
+    deleted = [marker for marker in markers if marker.name not in known]
+    are_all_reached = True
+    for broker in image.brokers():
+        try:
+            for marker in deleted:
+                left = _finish(cluster.broker_store(broker.broker_id), marker.name, dry_run)
+                if left is not None:
+                    yield replace(left, broker_id=broker.broker_id)
+        except (BrokerIdNotRegisteredError, StorageError) as error:
+            if broker.broker_id == ROOT_BROKER_ID:
+                raise
+            are_all_reached = False
+            _log.warning(
+                "broker %d: files of deleted topics are left; clean again when it can be reached: "
+                "%s",
+                broker.broker_id,
+                error,
+            )
+    if dry_run:
+        return
+    for marker in deleted if are_all_reached else ():
+        if now_us - marker.modified_us > _KEPT_US:
+            store.delete(marker.path)
+    for file in store.list_hidden(DELETION_MARKERS):  # left by a cleaner that died
+        if now_us - file.modified_us > ABANDONED_US:
+            store.delete(file.path)
+
+
+def _finish(store: Store, directory: str, dry_run: bool) -> DeletedTopic | None:
+    """Remove a deleted topic from a root; return what was left of it, or None."""
+    files = list(_files_of(store, directory))
     if not dry_run:
-        for file in store.list_hidden(DELETION_MARKERS):  # left by a cleaner that died
-            if now_us - file.modified_us > ABANDONED_US:
-                store.delete(file.path)
+        _remove(store, directory)
+    if not files:
+        return None
+    return DeletedTopic(directory, len(files), sum(file.size_bytes for file in files))
+
+
+def _remove(store: Store, directory: str) -> None:
+    store.delete_directory(directory)
+    delete_witnesses(store, directory)
 
 
 def _files_of(store: Store, directory: str) -> Iterator[FileInfo]:

@@ -28,6 +28,8 @@ from spark_log.testing.simulation.log.simulation import (
 from spark_log.testing.simulation.offsets.rules import OFFSETS_RULES
 from spark_log.testing.simulation.offsets.simulation import simulate_offsets
 from spark_log.testing.simulation.offsets.world import OFFSETS_SOUND
+from spark_log.testing.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
+from spark_log.testing.simulation.replication.simulation import simulate_replication
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
@@ -82,9 +84,12 @@ SUBJECTS: Final = {
     "transactions": Subject(
         simulate_transactions, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
     ),
+    "replication": Subject(
+        simulate_replication, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
+    ),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, transactions."""
+the deletion of topics, transactions, a replicated partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ class StorageObserver(Protocol):
 class SimulatedDisk(MemoryStore):
     """The files of a simulation. Listings are cached until a file is created or deleted."""
 
-    def __init__(self, clock: Clock) -> None:
-        """Return an empty disk."""
-        super().__init__("simulation", clock)
+    def __init__(self, clock: Clock, name: str = "simulation") -> None:
+        """Return an empty disk; several of one simulation have different names."""
+        super().__init__(name, clock)
         self._listings: dict[str, tuple[FileInfo, ...]] = {}
         for directory in (DIRECTORY, WITNESSES):
             self.delete_directory(directory)

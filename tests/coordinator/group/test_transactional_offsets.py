@@ -9,11 +9,11 @@ from spark_log import Admin
 from spark_log.coordinator import (
     TOMBSTONE,
     GroupCoordinator,
-    GroupOffsets,
     OffsetsTable,
     Row,
     StandaloneCommits,
     TransactionalOffsets,
+    transaction_cleaner,
     view_group,
 )
 from spark_log.coordinator.group.group_log import GroupLog
@@ -28,7 +28,6 @@ from spark_log.errors import (
 from spark_log.metadata import Cluster
 from spark_log.transaction import (
     GroupOffset,
-    TransactionCleaner,
     TransactionCoordinator,
     TransactionState,
 )
@@ -258,8 +257,7 @@ class TestRollingForward:
     def test_by_a_cleaner(self, cluster, clock, producer, member):
         producer.send(member.metadata, {P0: 7})
         producer.decide()
-        cleaner = TransactionCleaner(cluster, commit_offsets=GroupOffsets(cluster).commit)
-        (cleaned,) = cleaner.clean()
+        (cleaned,) = transaction_cleaner(cluster).clean()
         assert (cleaned.action, cleaned.error) == ("finish", None)
         assert committed(cluster) == {P0: 7}
 

@@ -5,7 +5,7 @@ import pytest
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import ClockSkewError
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, register_broker
 from spark_log.metadata.topics import deletion as topic_deletion
 from spark_log.metadata.topics.deletion import DELETION_MARKERS, finish_deletions, mark_deleted
 from tests.log.support import ShiftedClock, values
@@ -87,3 +87,59 @@ class TestWrongClock:
 
 def later_by(us):
     return lambda store, directory: SYSTEM_CLOCK.time_us() + us
+
+
+class TestOnBrokers:
+    @pytest.fixture
+    def cluster(self, tmp_path):
+        """Return a cluster with the brokers 0 and 1, and a topic with files on both."""
+        cluster = Cluster(tmp_path / "root", create=True)
+        register_broker(cluster, 1, tmp_path / "one")
+        admin = Admin(cluster.root)
+        admin.create_topics([NewTopic("a", replica_assignment={0: [1, 0]}), NewTopic("b")])
+        write_on_all(cluster, cluster.topic("a").directory)
+        return Cluster(cluster.root)
+
+    def test_a_topic_is_removed_from_the_roots_of_all_its_brokers(self, cluster):
+        directory = cluster.topic("a").directory
+        Admin(cluster.root).delete_topics(["a"])
+        assert files_on(cluster, directory) == {0: 0, 1: 0}
+
+    def test_of_a_broker_that_is_unreachable_a_cleaner_removes_it_later(
+        self, cluster, tmp_path, caplog
+    ):
+        directory = cluster.topic("a").directory
+        (tmp_path / "one").rename(tmp_path / "elsewhere")
+        Admin(cluster.root).delete_topics(["a"])
+        assert f"{directory}: not all files of broker 1 were removed" in caplog.text
+        assert list(finish_deletions(Cluster(cluster.root))) == []
+        assert "broker 1: files of deleted topics are left" in caplog.text
+        (tmp_path / "elsewhere").rename(tmp_path / "one")
+        assert files_on(cluster, directory) == {0: 0, 1: 1}
+        (planned,) = finish_deletions(cluster, dry_run=True)
+        assert (planned.broker_id, planned.directory, planned.files) == (1, directory, 1)
+        assert list(finish_deletions(cluster)) == [planned]
+        assert files_on(cluster, directory) == {0: 0, 1: 0}
+
+    def test_a_marker_stays_until_all_brokers_were_reached(self, cluster, tmp_path, monkeypatch):
+        Admin(cluster.root).delete_topics(["a"])
+        late = Cluster(cluster.root, clock=ShiftedClock(SYSTEM_CLOCK, days=2))
+        monkeypatch.setattr(topic_deletion, "storage_time_us", later_by(2 * DAY_US))
+        (tmp_path / "one").rename(tmp_path / "elsewhere")
+        list(finish_deletions(late))
+        assert len(list(cluster.store.list(DELETION_MARKERS))) == 1
+        (tmp_path / "elsewhere").rename(tmp_path / "one")
+        list(finish_deletions(late))
+        assert list(cluster.store.list(DELETION_MARKERS)) == []
+
+
+def write_on_all(cluster, directory):
+    for broker_id in (0, 1):
+        cluster.broker_store(broker_id).put(f"{directory}/a-0/x", b"x")
+
+
+def files_on(cluster, directory):
+    return {
+        broker_id: len(list(cluster.broker_store(broker_id).list(f"{directory}/a-0")))
+        for broker_id in (0, 1)
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -52,21 +53,21 @@ class _TakesSilenceForSuccess(Appender):
 
 class _TakesSilenceForFailure(Appender):
     def append_segment(
-        self, segment: StagedSegment, expected_leo: int | None = None
+        self, segment: StagedSegment, expected_leo: int | None = None, **options: Any
     ) -> LogAppendInfo:
         try:
-            return super().append_segment(segment, expected_leo)
+            return super().append_segment(segment, expected_leo, **options)
         except UnknownOutcomeError as error:
             raise StorageError("nothing was appended") from error
 
 
 class _MovesOn(Appender):
     def append_segment(
-        self, segment: StagedSegment, expected_leo: int | None = None
+        self, segment: StagedSegment, expected_leo: int | None = None, **options: Any
     ) -> LogAppendInfo:
         if expected_leo is not None and self._state.observe(segment).log_end_offset == expected_leo:
             expected_leo = None
-        return super().append_segment(segment, expected_leo)
+        return super().append_segment(segment, expected_leo, **options)
 
 
 class _IgnoresWinners(AppenderState):

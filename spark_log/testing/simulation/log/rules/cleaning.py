@@ -178,7 +178,7 @@ class _DatesByItsOwnClock(Snapshots):
 class _ForgetsByItsOwnClock(PartitionLog):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._snapshots.__class__ = _DatesByItsOwnClock
+        self._replica.snapshots.__class__ = _DatesByItsOwnClock
 
 
 class _SavesNothing(PartitionLog):

@@ -29,7 +29,7 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
     class Log(PartitionLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
             super().__init__(*args, **settings)
-            self._files.__class__ = directory
+            self._replica.files.__class__ = directory
 
     return Variant(log=Log)
 
@@ -116,7 +116,7 @@ class _NeverListsAgain(PartitionLog):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._reader.__class__ = _ListsOnce
+        self._replica.reader.__class__ = _ListsOnce
 
 
 _shipped_add = FetchBuffer.add

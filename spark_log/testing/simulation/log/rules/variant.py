@@ -43,7 +43,8 @@ def appending(appender: type[Appender]) -> Variant:
     class Log(PartitionLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
             super().__init__(*args, **settings)
-            self._appender = appender(self._files, self._snapshots, self.config)
+            replica = self._replica
+            replica.appender = appender(replica.files, replica.snapshots, self.config)
 
     return Variant(log=Log)
 

@@ -1,0 +1,52 @@
+"""What a program does with its group job: it runs it until its end or a signal, and reports."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from spark_log.clock import Clock
+from spark_log.jobs.group_job import BatchProcessor, GroupJob
+from spark_log.jobs.job_member import JobMember
+from spark_log.jobs.report import Report
+from spark_log.jobs.stop_signals import StopSignals
+
+
+def run_group_job(
+    member: JobMember,
+    processor: BatchProcessor,
+    clock: Clock,
+    report: Report,
+    *,
+    as_json: bool,
+    max_poll_interval_ms: float,
+    interval_s: float,
+) -> None:
+    """Run a `GroupJob` until its end, or until SIGINT or SIGTERM, and print its report.
+
+    For the main thread only.
+
+    Args:
+        member: as in `GroupJob`.
+        processor: as in `GroupJob`.
+        clock: as in `GroupJob`.
+        report: the job's totals and its duration are added.
+        as_json: whether the report is printed as JSON.
+        max_poll_interval_ms: as in `GroupJob`.
+        interval_s: as in `GroupJob`.
+
+    Raises:
+        typer.Exit: a signal ended the job; the status is that of `StopSignals`.
+        Exception: as `GroupJob.run`; nothing is printed.
+    """
+    started = time.perf_counter()
+    with StopSignals() as stop:
+        stats = GroupJob(
+            member, processor, clock, stop=stop,
+            max_poll_interval_ms=max_poll_interval_ms, interval_s=interval_s,
+        ).run()  # fmt: skip
+    stats.add_to(report, time.perf_counter() - started)
+    report.print(as_json=as_json)
+    if stop.exit_status:
+        raise typer.Exit(stop.exit_status)

@@ -1,0 +1,281 @@
+"""Appending to a follower: a replica gets the segments of the leader's log, under the same names.
+
+The put-if-absent of a segment succeeds only at the follower's log end offset, so a follower's log
+is always a prefix of the log that it is copied from. Repeats are harmless, since all writers of a
+leader epoch put the same bytes under the same name.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    SparkLogError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+)
+from spark_log.log.append.derived_files import DerivedFiles
+from spark_log.log.append.log_tail import LogTail
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment import StagedSegment
+from spark_log.log.snapshot import SegmentSummary, Snapshots
+from spark_log.storage import StagedFile, is_listing_valid
+
+_MAX_TRIES: Final = 10
+
+
+class DivergedReplicaError(SparkLogError):
+    """The follower has other records than the leader at an offset.
+
+    Either the writer's view of the partition is old, or the replica once led the partition and has
+    records that were never acknowledged.
+
+    Attributes:
+        offset: the first offset known to differ.
+    """
+
+    def __init__(self, message: str, *, offset: int = -1) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSegment:
+    """A segment of the leader's log, to be put into a follower's.
+
+    Attributes:
+        name: of its file: a plain name, or that of a rewritten segment.
+        end_offset: the offset after its last.
+        append_id: random id of the file.
+        leader_epoch: of its last batch.
+        data: the file, or a copy of it that is staged on the follower's root.
+    """
+
+    name: SegmentName
+    end_offset: int
+    append_id: str
+    leader_epoch: int
+    data: pa.Buffer | StagedFile
+
+
+class FollowerAppender:
+    """Appends copies of the leader's segments to one follower, for one process."""
+
+    def __init__(
+        self,
+        directory: PartitionDirectory,
+        snapshots: Snapshots,
+        config: TopicConfig,
+        derived: DerivedFiles,
+    ) -> None:
+        self._directory = directory
+        self._snapshots = snapshots
+        self._config = config
+        self._derived = derived
+        self._tail: LogTail | None = None
+
+    def reset(self) -> None:
+        """Forget the follower's log end offset: the next call lists its directory."""
+        self._tail = None
+
+    @property
+    def known_end_offset(self) -> int | None:
+        """The log end offset as far as it is known and valid, without a request; else None."""
+        tail = self._tail
+        return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
+
+    def observe(self) -> LogView:
+        """List the follower's log.
+
+        Raises:
+            CorruptRecordError: it is damaged, or files are missing.
+            StorageError: the storage does not answer.
+        """
+        view = self._directory.observe()
+        self._derived.on_listed(view)
+        segments = view.live.segments
+        last = segments[-1].name if segments else None
+        self._tail = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
+        return view
+
+    def start_at(self, marker: StartMarker) -> None:
+        """Begin the follower's log at the start of the leader's log, which lies behind its end.
+
+        Args:
+            marker: of the start.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the start was moved.
+            StorageError: the start was not moved.
+        """
+        self.reset()
+        path = self._directory.file_path(marker.name)
+        try:
+            self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
+        except AlreadyExistsError:
+            self._make_durable()
+
+    def append(
+        self, segment: StagedSegment, base_offset: int, data: pa.Buffer | StagedFile
+    ) -> None:
+        """Append the segment that this process has just put into the leader's log.
+
+        Args:
+            segment: as it was put there.
+            base_offset: its offset there; the follower's log has all offsets before it.
+            data: its file, or a copy of it that is staged on the follower's root.
+
+        Raises:
+            DivergedReplicaError: the follower has something else at this offset.
+            CorruptRecordError: the follower's log is damaged.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            StorageError: the storage does not answer.
+        """
+        copied = CopiedSegment(
+            SegmentName(base_offset),
+            base_offset + segment.record_count,
+            segment.append_id,
+            segment.leader_epoch,
+            data,
+        )
+        before = self._tail
+        tried_ms = self._directory.clock.monotonic_ms()
+        if self.copy(copied):
+            observed_ms = before.observed_ms if before is not None else tried_ms
+            self._derived.on_own_append(segment, base_offset, observed_ms)
+            summary = SegmentSummary.of_staged(segment, base_offset)
+            self._snapshots.summaries.on_appended(summary, segment.headers)
+            self._derived.write(segment, base_offset)
+
+    def copy(self, segment: CopiedSegment) -> bool:
+        """Put a segment of the leader's log at the follower's log end.
+
+        Args:
+            segment: it contains the follower's log end offset, or lies before it.
+
+        Returns:
+            Whether this call put it; False if the follower had it already.
+
+        Raises:
+            ValueError: the follower's log ends before the segment.
+            DivergedReplicaError: the follower has something else at this offset.
+            CorruptRecordError: the follower's log is damaged.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            StorageError: the storage does not answer.
+        """
+        lost: UnknownOutcomeError | None = None
+        for _ in range(_MAX_TRIES):
+            tail = self._tail
+            if tail is None or not self._is_recent(tail):
+                self.observe()
+                tail = self._tail
+            assert tail is not None
+            if tail.log_end_offset >= segment.end_offset:
+                self._check_holds(segment)
+                return False
+            if tail.log_end_offset < segment.name.base_offset:
+                self.reset()
+                raise ValueError(
+                    f"{self._directory.path} ends at offset {tail.log_end_offset}, before "
+                    f"{segment.name.base_offset}"
+                )
+            if self._is_last_gone(tail):
+                self.observe()  # raises if the directory was removed
+                continue
+            tried_ms = self._directory.clock.monotonic_ms()
+            is_new = True
+            try:
+                self._directory.store.put_if_absent(
+                    self._directory.file_path(segment.name.log),
+                    segment.data,
+                    sync=self._config.flush_on_append,
+                )
+            except AlreadyExistsError:
+                is_same = self._is_same(segment)
+                if is_same is None:  # rewritten and deleted meanwhile
+                    self.reset()
+                    continue
+                if not is_same:
+                    self.reset()
+                    raise self._diverged(segment) from None
+                is_new = False
+            except UnknownOutcomeError as error:
+                lost = error
+                self.reset()
+                continue
+            except BaseException:
+                self.reset()
+                raise
+            if not self._is_recent(tail):
+                self.reset()  # the name may have been freed: list the log to see whether it counts
+                continue
+            if not is_new:
+                self._make_durable()
+            self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
+            self._on_copied(segment)
+            return is_new
+        raise lost or StorageTimeoutError(
+            f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
+            path=self._directory.path,
+        )
+
+    def _on_copied(self, segment: CopiedSegment) -> None:
+        self._directory.on_log_end(segment.end_offset)
+        if not segment.name.base_offset and self._directory.witness is not None:
+            with suppress(SparkLogError):  # then the log has none, as one of an older version
+                self._directory.witness.create(self._directory.store)
+
+    def _is_last_gone(self, tail: LogTail) -> bool:
+        """Whether a local file system shows that the last segment does not exist any more."""
+        if tail.last is None:
+            return False
+        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
+
+    def _check_holds(self, segment: CopiedSegment) -> None:
+        """Check that the follower has this segment, where its log goes on behind it.
+
+        A segment that was rewritten since cannot be compared; then the log was compared when this
+        process first listed it (`log.chain`).
+
+        Raises:
+            DivergedReplicaError: it has something else.
+        """
+        if segment.name.last_offset is not None:
+            return
+        try:
+            here = self._directory.open(segment.name)
+        except NotFoundError:
+            return
+        if here.append_id != segment.append_id:
+            self.reset()
+            raise self._diverged(segment)
+
+    def _is_same(self, segment: CopiedSegment) -> bool | None:
+        """Whether the file of this name is a copy of the segment; None if there is none."""
+        try:
+            return self._directory.open(segment.name).append_id == segment.append_id
+        except NotFoundError:
+            return None
+
+    def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
+        return DivergedReplicaError(
+            f"{self._directory.url}: offset {segment.name.base_offset} has other records than the "
+            f"leader's log",
+            offset=segment.name.base_offset,
+        )
+
+    def _make_durable(self) -> None:
+        if self._config.flush_on_append:
+            self._directory.store.sync(self._directory.path)
+
+    def _is_recent(self, tail: LogTail) -> bool:
+        clock, valid_ms = self._directory.clock, self._directory.valid_ms
+        return is_listing_valid(clock, tail.observed_ms, valid_ms)

@@ -1,0 +1,10 @@
+"""Replication of a partition: a chain of replicas, in the order that the metadata give.
+
+- `partition_state`: which replicas there are at one leader epoch, and who tells of a newer one.
+- `replica_chain`: appends to the leader, and brings the others up to it.
+- `replicated_log`: a partition's log that appends through the chain and reads what all have.
+"""
+
+from spark_log.exports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__)

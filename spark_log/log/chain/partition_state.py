@@ -1,0 +1,107 @@
+"""The replicas of one partition at one leader epoch, and where a log learns of the newest one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Which replicas a partition has, and in which order its segments are put into them.
+
+    Attributes:
+        leader: id of the broker that has the leader's replica, the first one of ``isr``; -1 if none
+            can lead.
+        leader_epoch: it is higher after each change of the leader, of ``isr`` or of ``joining``.
+        isr: ids of the in-sync replicas in the order of the chain. Each of them holds a prefix of
+            the log of the one before it.
+        joining: ids of the replicas that will join them. From the barrier of this epoch on nothing
+            is acknowledged that they lack.
+        replicas: ids of all replicas, the preferred leader first.
+        directories: id → number of the replica's directory; 0 for an id that is missing.
+    """
+
+    leader: int = 0
+    leader_epoch: int = 0
+    isr: tuple[int, ...] = (0,)
+    joining: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = (0,)
+    directories: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the partition has more than one replica, or ever had."""
+        return len(self.replicas) > 1 or self.leader_epoch > 0
+
+    @property
+    def chain(self) -> tuple[int, ...]:
+        """All brokers that an acknowledged segment is on, the leader first."""
+        return self.isr + self.joining
+
+    def directory_number(self, broker_id: int) -> int:
+        """Return the number of a replica's directory."""
+        return self.directories.get(broker_id, 0)
+
+
+class PartitionStates(Protocol):
+    """Where a log learns of the state of its partition: the metadata log. Thread-safe."""
+
+    def current(self) -> PartitionState:
+        """Return the last known state, without a request."""
+
+    def refresh(self) -> PartitionState:
+        """Read the metadata, and return the newest state.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be read.
+        """
+
+    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+        """Take brokers out of ``isr`` and ``joining``, unless the state is not the newest.
+
+        The new leader is the first of ``isr`` that is left, and those before it leave, too. The
+        last one that is left stays.
+
+        Args:
+            state: that the caller knows.
+            brokers: that failed.
+
+        Returns:
+            The newest state.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            UnknownOutcomeError: it is not known whether the change was made.
+            StorageError: the metadata cannot be changed.
+        """
+
+    def min_insync_replicas(self) -> int:
+        """Return the topic's ``min.insync.replicas``, without a request."""
+
+
+class FixedState:
+    """The state of a partition that never changes, such as one of an internal log."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+
+    def current(self) -> PartitionState:
+        """Return the state."""
+        return self._state
+
+    def refresh(self) -> PartitionState:
+        """Return the state."""
+        return self._state
+
+    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+        """Return the state unchanged."""
+        return self._state
+
+    def min_insync_replicas(self) -> int:
+        """Return 1."""
+        return 1

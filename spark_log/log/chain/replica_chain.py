@@ -1,0 +1,529 @@
+"""Appends through the chain of a partition's replicas (docs/protocol.md, "Replication").
+
+A segment is put into the leader's log, then under the same name into each other replica, in the
+order of the chain. So each replica holds a prefix of the one before it, and what the last in-sync
+replica has, all have. A change of the chain is a record in the metadata log, and then a barrier in
+the leader's log, which fences every writer that does not know of the change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from spark_log.errors import (
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    LeaderNotAvailableError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    UnknownLeaderEpochError,
+    UnknownOutcomeError,
+)
+from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.chain.ahead import StagedAhead
+from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
+from spark_log.log.file_names import StartMarker
+from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_log import ALL
+from spark_log.log.replica import Replica
+from spark_log.log.segment import StagedSegment
+from spark_log.storage import Store
+from spark_log.suppressed import SuppressedErrors
+
+REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
+"""What shows that a replica has failed: its root, or its files."""
+
+_MAX_CHANGES: Final = 100
+"""Changes of the chain that one append follows before it gives up."""
+
+_Result = TypeVar("_Result")
+
+Put = Callable[[Replica, PartitionState, bool], _Result]
+"""Appends to the leader's replica. The flag is whether the state was read from the metadata just
+now (`Appender.append_segment`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The segment that this process has put into the leader's log last.
+
+    Attributes:
+        segment: its staged file may be discarded since.
+        base_offset: its offset.
+        data: the file.
+    """
+
+    segment: StagedSegment
+    base_offset: int
+    data: pa.Buffer
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.segment.record_count
+
+
+class _LeaderFailedError(Exception):
+    """The leader's replica could not be read while another one was brought up to it."""
+
+    def __init__(self, error: SparkLogError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _FollowerFailedError(Exception):
+    """Another replica than the leader failed, or differs from the leader."""
+
+    def __init__(self, broker_id: int, error: SparkLogError) -> None:
+        super().__init__(str(error))
+        self.broker_id = broker_id
+        self.error = error
+
+
+class ReplicaChain:
+    """Appends to the replicas of one partition, for one process. For one thread at a time.
+
+    All that it knows can be lost at any time: the metadata and the logs give it again.
+    """
+
+    def __init__(
+        self,
+        states: PartitionStates,
+        open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
+        *,
+        name: str,
+        suppressed: SuppressedErrors,
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            states: tells of the partition's state.
+            open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id: another one if the broker was registered
+                again with another root.
+            name: of the partition, for messages.
+            suppressed: counts failures of replicas that were left out.
+        """
+        self.states = states
+        self._open_replica = open_replica
+        self._store_of = store_of
+        self._name = name
+        self._suppressed = suppressed
+        self._replicas: dict[tuple[int, int], Replica] = {}
+        self._compared: set[tuple[int, int, int]] = set()
+        self._own: _Own | None = None
+        self._ahead = StagedAhead()
+
+    def replica(self, state: PartitionState, broker_id: int) -> Replica:
+        """Return a broker's replica.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered any more.
+            StorageError: its root cannot be opened.
+        """
+        key = broker_id, state.directory_number(broker_id)
+        found = self._replicas.get(key)
+        if found is None or found.files.store is not self._store_of(broker_id):
+            found = self._replicas[key] = self._open_replica(*key)
+        return found
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        put: Put[_Result],
+        *,
+        acks: int = ALL,
+        repeatable: bool = True,
+        needs_enough: bool = True,
+    ) -> _Result:
+        """Append to the leader's log, and bring the other replicas up to it.
+
+        Args:
+            put: appends to the leader's replica. It is called again if the chain changes
+                meanwhile, and then returns what the first call appended if that is in the log.
+            acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
+            repeatable: whether ``put`` recognises what an earlier call appended to another leader.
+            needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader; nothing was appended.
+            NotEnoughReplicasError: too few replicas are in sync; nothing was appended.
+            NotEnoughReplicasAfterAppendError: it was appended, and too few replicas are in sync.
+            UnknownOutcomeError: it could not be determined whether it is in the log.
+            StorageError: nothing was appended.
+        """
+        state, is_certain = self.states.current(), False
+        needs_enough = needs_enough and acks == ALL
+        appended_to: tuple[int, int] | None = None
+        result: list[_Result] = []
+        lacks_barrier = False
+        for _ in range(_MAX_CHANGES):
+            state = self._available(state, needs_enough=needs_enough and appended_to is None)
+            leader_key = state.leader, state.directory_number(state.leader)
+            is_new_leader = appended_to != leader_key
+            if is_new_leader and appended_to is not None and not repeatable:
+                raise self._unknown("its leader changed")
+            newer = state
+            try:
+                leader = self.replica(state, state.leader)
+                if lacks_barrier:
+                    newer = self._begin_epoch(state)
+                if is_new_leader and newer is state:
+                    _limit_merges(leader, state)
+                    result = [put(leader, state, is_certain)]
+                    appended_to = leader_key
+                if acks == ALL and newer is state:
+                    self._replicate(state, leader.appender.log_end_offset)
+            except FencedLeaderEpochError:
+                newer = self._newer(state)
+            except UnknownLeaderEpochError:
+                lacks_barrier = is_certain = True
+                continue
+            except _FollowerFailedError as failed:
+                newer = self._without(state, failed.broker_id, failed.error, has_put=True)
+            except REPLICA_ERRORS as error:
+                is_unknown = isinstance(error, UnknownOutcomeError)
+                if is_unknown and not repeatable:
+                    raise
+                has_put = appended_to is not None or is_unknown
+                newer = self._without(state, state.leader, error, has_put=has_put)
+            if newer is state:
+                if needs_enough and self._are_too_few(state):
+                    raise self._not_enough_after_append(state)
+                return result[0]
+            state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    def catch_up(self) -> None:
+        """Bring the other replicas up to what this process has appended with ``acks=1``.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        self.append(lambda _leader, _state, _is_certain: None, needs_enough=False)
+
+    def replicate(self) -> None:
+        """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        state = self.states.refresh()
+        for _ in range(_MAX_CHANGES):
+            state = self._available(state, needs_enough=False)
+            try:
+                leader = self.replica(state, state.leader)
+                if state.leader_epoch > 0:
+                    leader.append_barrier(state.leader_epoch, state.isr, state.joining)
+                self._replicate(state, leader.files.observe().log_end_offset)
+            except FencedLeaderEpochError:
+                state = self._newer(state)
+            except _FollowerFailedError as failed:
+                state = self._without(state, failed.broker_id, failed.error, has_put=False)
+            except REPLICA_ERRORS as error:
+                state = self._without(state, state.leader, error, has_put=False)
+            else:
+                return
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
+        """Begin to write a segment to the roots of the followers, while the leader gets it.
+
+        Args:
+            state: of the partition.
+            segment: that will be put into the leader's log now.
+            sync: whether to make it durable.
+        """
+        self._ahead.discard()
+        for broker_id in state.chain[1:]:
+            with suppress(SparkLogError):  # the put will tell
+                replica = self.replica(state, broker_id)
+                self._ahead.begin(broker_id, replica, segment.staged.read_back(), sync=sync)
+
+    def on_put(self, segment: StagedSegment, base_offset: int) -> None:
+        """Remember the segment that was just put into the leader's log, to be copied from memory.
+
+        Args:
+            segment: that was put.
+            base_offset: its offset.
+        """
+        self._own = _Own(segment, base_offset, segment.staged.read_back())
+
+    def forget_put(self) -> None:
+        """Forget that segment: it is not needed any more."""
+        self._ahead.discard()
+        self._own = None
+
+    def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
+        """Leave out a replica that failed; return whether the partition has another state now.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be changed.
+        """
+        if state.chain == (broker_id,):
+            return False
+        newer = self.states.leave(state, (broker_id,))
+        if newer.leader_epoch == state.leader_epoch:
+            return False
+        self._suppressed.add("replica", self._name, error)
+        return True
+
+    # --- one state -------------------------------------------------------------------------------
+
+    def _replicate(self, state: PartitionState, end_offset: int) -> None:
+        """Bring the replicas of a state up to an offset of the leader's log, in their order.
+
+        Raises:
+            _FollowerFailedError: another replica than the leader failed.
+            REPLICA_ERRORS: the leader failed.
+        """
+        leader = self.replica(state, state.leader)
+        brought = 0
+        while brought < len(state.chain) - 1:
+            broker_id = state.chain[brought + 1]
+            try:
+                replica = self.replica(state, broker_id)
+                reached = self._bring_up(
+                    replica, leader, state, broker_id, end_offset, is_next=not brought
+                )
+            except _LeaderFailedError as failed:
+                raise failed.error from failed
+            except REPLICA_ERRORS as error:
+                raise _FollowerFailedError(broker_id, error) from error
+            # A merged segment of the leader ends behind the offset: those before get it first.
+            is_again = bool(brought) and reached > end_offset
+            brought = 0 if is_again else brought + 1
+            end_offset = max(end_offset, reached)
+        if len(state.chain) > 1:  # all have it: now it may be merged
+            for broker_id in state.chain:
+                merger = self.replica(state, broker_id).appender.derived.merger
+                merger.limit_offset = end_offset
+
+    def _bring_up(
+        self,
+        replica: Replica,
+        leader: Replica,
+        state: PartitionState,
+        broker_id: int,
+        end_offset: int,
+        *,
+        is_next: bool,
+    ) -> int:
+        """Bring a replica up to an offset of the leader's log.
+
+        Args:
+            replica: another one than the leader's.
+            leader: is copied from.
+            state: that is brought up.
+            broker_id: of the replica.
+            end_offset: up to which all replicas before it in the chain have the log.
+            is_next: whether it is the first one behind the leader: it may get whatever the leader
+                has, and the others only what all before them have.
+
+        Returns:
+            ``end_offset``; or the end of the leader's segment that contains it, which the replica
+            has now only if it is the next one.
+        """
+        follower, own = replica.follower, self._own
+        key = broker_id, state.directory_number(broker_id), state.leader_epoch
+        known = follower.known_end_offset
+        if key not in self._compared:
+            view = follower.observe()
+            self._check_is_prefix(replica, view, leader)
+            self._compared.add(key)
+            known = follower.known_end_offset
+        if known is None:
+            known = follower.observe().log_end_offset
+        is_own = own is not None and own.end_offset == end_offset
+        if own is not None and is_own and known >= own.base_offset:
+            staged = self._ahead.take(broker_id)
+            try:
+                follower.append(own.segment, own.base_offset, staged or own.data)
+            finally:
+                if staged is not None:
+                    staged.discard()
+            return end_offset
+        return self._copy(replica, leader, known, end_offset, is_next=is_next)
+
+    def _copy(
+        self, replica: Replica, leader: Replica, offset: int, end_offset: int, *, is_next: bool
+    ) -> int:
+        """Copy the segments of the leader's log from an offset on, and return where they end."""
+        while offset < end_offset:
+            try:
+                view = leader.files.observe()
+                if offset < view.log_start_offset:
+                    offset = self._skip_to_start(replica, view)
+                segment = view.live.segments[view.live.index_of(offset)]
+                reader = leader.files.open_listed(segment, view.observed_ms)
+                copied = CopiedSegment(
+                    segment.name,
+                    reader.end_offset,
+                    reader.append_id,
+                    reader.leader_epoch,
+                    leader.files.store.open_buffer(reader.path),
+                )
+            except NotFoundError:
+                continue  # rewritten since
+            except REPLICA_ERRORS as error:
+                raise _LeaderFailedError(error) from error
+            if is_next or copied.end_offset <= end_offset:
+                replica.follower.copy(copied)
+            offset = copied.end_offset
+        return max(offset, end_offset)
+
+    def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
+        """Begin a follower's log where the leader's log begins, and return this offset."""
+        start = leading.log_start_offset
+        base = leading.live.segments[0].name.base_offset if leading.live.segments else start
+        replica.follower.start_at(StartMarker(start, min(base, start)))
+        return start
+
+    def _check_is_prefix(self, replica: Replica, view: LogView, leader: Replica) -> None:
+        """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
+
+        The batch before its end must have the leader epoch that it has in the leader's log: within
+        one leader epoch each offset was given once.
+
+        Raises:
+            DivergedReplicaError: it is not.
+            REPLICA_ERRORS: the follower failed.
+            _LeaderFailedError: the leader failed.
+        """
+        end_offset = view.log_end_offset
+        if not end_offset:
+            return
+        here = replica.leader_epoch(view)
+        try:
+            leading = leader.files.observe()
+            there = None
+            if leading.log_start_offset < end_offset <= leading.log_end_offset:
+                there = leader.leader_epoch_at(end_offset - 1, leading)
+        except REPLICA_ERRORS as error:
+            raise _LeaderFailedError(error) from error
+        is_behind_start = end_offset <= leading.log_start_offset
+        if is_behind_start or here is None or here == there:
+            return
+        raise DivergedReplicaError(
+            f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "
+            f"log has epoch {there} there, and ends at {leading.log_end_offset}",
+            offset=end_offset - 1,
+        )
+
+    # --- changes of the state --------------------------------------------------------------------
+
+    def _begin_epoch(self, state: PartitionState) -> PartitionState:
+        """Put the barrier of a state. In a log that was emptied, read the newest state instead."""
+        if state.leader_epoch <= 0:
+            newer = self.states.refresh()
+            return state if newer.leader_epoch == state.leader_epoch else newer
+        leader = self.replica(state, state.leader)
+        leader.append_barrier(state.leader_epoch, state.isr, state.joining)
+        return state
+
+    def _newer(self, state: PartitionState) -> PartitionState:
+        newer = self.states.refresh()
+        if newer.leader_epoch <= state.leader_epoch:
+            raise self.unknown_epoch(newer)
+        return newer
+
+    def unknown_epoch(self, state: PartitionState) -> StorageError:
+        """Return the error for a log with a newer leader epoch than the newest state."""
+        return StorageError(
+            f"{self._name}: the log has a newer leader epoch than the metadata "
+            f"({state.leader_epoch}): the metadata log is not the one of this log",
+            path=self._name,
+        )
+
+    def _without(
+        self,
+        state: PartitionState,
+        broker_id: int,
+        error: SparkLogError,
+        *,
+        has_put: bool,
+    ) -> PartitionState:
+        """Return the state without a replica that failed.
+
+        Raises:
+            UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
+            SparkLogError: the replica is the last one, so the error stands.
+        """
+        if state.chain == (broker_id,):
+            raise error  # nobody is left who could go on
+        try:
+            newer = self.states.leave(state, (broker_id,))
+        except StorageError as cause:
+            if has_put:
+                raise self._unknown(f"the metadata could not be changed: {cause}") from cause
+            raise
+        if newer.leader_epoch == state.leader_epoch:
+            if has_put:
+                raise self._unknown(str(error)) from error
+            raise error
+        self._suppressed.add("replica", self._name, error)
+        return newer
+
+    def _available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
+        """Return a state in which the partition can be appended to: this one or a newer one.
+
+        Raises:
+            LeaderNotAvailableError, NotEnoughReplicasError: there is none.
+        """
+        if state.leader == NO_LEADER or (needs_enough and self._are_too_few(state)):
+            state = self.states.refresh()
+        if state.leader == NO_LEADER:
+            raise LeaderNotAvailableError(
+                f"{self._name} has no leader: the in-sync replicas, on brokers "
+                f"{list(state.isr)}, are not available. Bring one of these roots back",
+                topic=self._name,
+            )
+        if needs_enough and self._are_too_few(state):
+            raise NotEnoughReplicasError(
+                f"{self._name}: {self._shortage(state)}; nothing was appended", topic=self._name
+            )
+        return state
+
+    def _not_enough_after_append(self, state: PartitionState) -> NotEnoughReplicasAfterAppendError:
+        return NotEnoughReplicasAfterAppendError(
+            f"{self._name}: {self._shortage(state)} after an append; its records are in the log. "
+            f"An idempotent producer may send them again",
+            topic=self._name,
+        )
+
+    def _are_too_few(self, state: PartitionState) -> bool:
+        return len(state.isr) < self.states.min_insync_replicas()
+
+    def _shortage(self, state: PartitionState) -> str:
+        return (
+            f"in-sync replicas are on brokers {list(state.isr)}, fewer than min.insync.replicas, "
+            f"{self.states.min_insync_replicas()}"
+        )
+
+    def _unknown(self, why: str) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"{self._name}: it is not known whether an append is in the log: {why}",
+            path=self._name,
+        )
+
+
+def _limit_merges(leader: Replica, state: PartitionState) -> None:
+    """Let the leader merge nothing yet that others may lack: they get its segments as they are."""
+    merger = leader.appender.derived.merger
+    if len(state.chain) == 1:
+        merger.limit_offset = math.inf
+    elif merger.limit_offset == math.inf:
+        merger.limit_offset = 0

@@ -1,0 +1,407 @@
+"""The log of a replicated partition: appends go through the chain, reads see what all have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from spark_log.clock import Clock
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    LeaderNotAvailableError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+)
+from spark_log.log.append import (
+    EndTransactionMarker,
+    LogAppendInfo,
+    LogValidator,
+    ProducerAppend,
+    TransactionIndex,
+)
+from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
+from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
+from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
+from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_log import ALL, PartitionLog
+from spark_log.log.replica import Replica
+from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
+from spark_log.log.snapshot import SegmentSummary
+from spark_log.storage import Store
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+
+_LOOK_MS: Final = 500
+"""A reader at the end of a replicated log looks this often whether the chain has changed."""
+
+_MAX_READ_TRIES: Final = 10
+
+
+class ReplicatedLog(PartitionLog):
+    """The log of a partition whose replicas lie on several brokers, or may in future.
+
+    It is read at the last replica of the chain, which may be joining: what this one has, all have,
+    also those that are in sync next (the high watermark is its
+    log end offset). A reader uses a replica only if the barrier of the present leader epoch stands
+    on it.
+    """
+
+    def __init__(
+        self,
+        states: PartitionStates,
+        open_replica: Callable[[int, int], Replica],
+        store_of: Callable[[int], Store],
+        *,
+        name: str,
+        config: TopicConfig,
+        clock: Clock,
+        suppressed: SuppressedErrors = IN_PROCESS,
+    ) -> None:
+        """Open a log. Accesses no storage yet.
+
+        Args:
+            states: tells of the partition's state.
+            open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id.
+            name: directory of the partition, relative to a root, for messages.
+            config: the topic's settings.
+            clock: its monotonic time decides how long a listing is valid.
+            suppressed: counts the errors of this log.
+        """
+        self.suppressed = suppressed
+        self.directory = name
+        self.config = config
+        self.clock = clock
+        self._states = states
+        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
+        self._read: PartitionState | None = None
+        self._looked_ms = 0.0
+
+    def __repr__(self) -> str:
+        return f"<ReplicatedLog directory={self.directory!r} state={self._states.current()}>"
+
+    @property
+    def _replica(self) -> Replica:  # type: ignore[override]
+        """The replica that is read."""
+        state = self._read or self._states.current()
+        return self._chain.replica(state, state.chain[-1])
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def segment_writer(
+        self, compression: str = "none", producer: ProducerAppend | None = None
+    ) -> SegmentWriter:
+        """Return a writer for a segment to be passed to `append_segment`.
+
+        Args:
+            compression: used if the topic's ``compression.type`` is ``producer``.
+            producer: makes the append idempotent.
+        """
+        topics = self.config.compression_type
+        while True:
+            state = self._states.current()
+            try:
+                return self._leader(state).segment_writer(
+                    compression if topics == "producer" else topics,
+                    producer,
+                    leader_epoch=state.leader_epoch,
+                    validator=LogValidator(self.config, self.clock),
+                    on_failure=partial(self._on_staging_error, state),
+                )
+            except StorageError:
+                if self._states.current().leader_epoch == state.leader_epoch:
+                    raise
+
+    def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
+        """Leave out the leader, on whose root a segment cannot be staged."""
+        with self.suppressed.suppress("replica", self.directory, SparkLogError):
+            self._chain.leave_out(state, state.leader, error)
+
+    def append_segment(
+        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+    ) -> LogAppendInfo:
+        """Append a staged segment at the log's end, on all in-sync replicas.
+
+        Args:
+            segment: from `segment_writer`.
+            expected_leo: append only if this is the leader's log end offset.
+            acks: -1 to return when all in-sync replicas have it; 1 when the leader has it. Then
+                call `catch_up`.
+
+        Raises:
+            NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
+                was appended.
+            NotEnoughReplicasAfterAppendError: it was appended, and fewer replicas are in sync.
+            LeaderNotAvailableError: the partition has no leader; nothing was appended.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            SparkLogError: as of `PartitionLog.append_segment`.
+        """
+        staged = [segment]
+
+        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
+            self._chain.forget_put()
+            latest = staged[-1]
+            is_here = latest.staged_for == leader.files.url
+            if latest.leader_epoch != state.leader_epoch or not is_here:
+                latest = leader.stage_again(latest, state.leader_epoch)
+                staged.append(latest)
+            if len(state.chain) > 1:
+                self._chain.stage_ahead(state, latest, sync=self.config.flush_on_append)
+            info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
+            if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
+                self._chain.on_put(latest, info.base_offset)
+            return info
+
+        try:
+            return self._chain.append(put, acks=acks, repeatable=segment.producer is not None)
+        finally:
+            if acks == ALL:
+                self._chain.forget_put()
+            for copy in staged[1:]:
+                copy.staged.discard()
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append the markers at the end of transactions, on all in-sync replicas.
+
+        Args:
+            markers: of different producers. Those that are in the log are left out.
+
+        Returns:
+            The offsets of the appended markers; None if nothing was left to append.
+
+        Raises:
+            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: as
+                of `append_segment`.
+            SparkLogError: as of `PartitionLog.append_markers`.
+        """
+
+        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
+            self._chain.forget_put()
+            return leader.appender.append_markers(
+                markers,
+                lambda missing: leader.stage_markers(missing, state.leader_epoch),
+                is_epoch_certain=is_certain,
+            )
+
+        return self._chain.append(put)
+
+    def catch_up(self) -> None:
+        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        try:
+            self._chain.catch_up()
+        finally:
+            self._chain.forget_put()
+
+    def replicate(self) -> None:
+        """Bring the in-sync replicas up to the leader's end, and put a missing barrier first.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        self._chain.replicate()
+
+    def _leader(self, state: PartitionState) -> Replica:
+        if state.leader == NO_LEADER:
+            state = self._states.refresh()
+        if state.leader == NO_LEADER:
+            raise LeaderNotAvailableError(f"{self.directory} has no leader", topic=self.directory)
+        return self._chain.replica(state, state.leader)
+
+    # --- which replica is read -------------------------------------------------------------------
+
+    def _look(self, *, is_fresh: bool) -> None:
+        """Choose the replica to be read.
+
+        Args:
+            is_fresh: whether to read the metadata, where the partition may have several replicas.
+
+        Raises:
+            LeaderNotAvailableError: no replica can be read.
+            StorageError: the storage does not answer.
+        """
+        state = self._states.current()
+        if is_fresh and state.is_replicated:
+            state = self._states.refresh()
+        if self._read == state:
+            return
+        for _ in range(_MAX_READ_TRIES):
+            if state.leader_epoch <= 0 or self._has_barrier(state):
+                self._read = state
+                # In later epochs the chain may not end with this replica.
+                self._replica.reader.max_leader_epoch = state.leader_epoch
+                return
+            self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
+            state = self._states.refresh()
+        raise StorageUnavailableError(
+            f"{self.directory}: its replicas change all the time", path=self.directory
+        )
+
+    def _has_barrier(self, state: PartitionState) -> bool:
+        """Whether the barrier of a state stands on the last replica of its chain."""
+        replica = self._chain.replica(state, state.chain[-1])
+        while True:
+            try:
+                return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
+            except NotFoundError:  # rewritten since it was listed
+                continue
+
+    def _look_for_newer(self) -> None:
+        """Read the metadata, since the log has a newer leader epoch than the state that is read.
+
+        Raises:
+            StorageError: the metadata do not have this epoch.
+        """
+        before = self._read
+        state = self._states.refresh()
+        if before is not None and state.leader_epoch <= before.leader_epoch:
+            raise self._chain.unknown_epoch(state)
+        self._look(is_fresh=False)
+
+    def _is_look_due(self) -> bool:
+        state = self._states.current()
+        if self._read != state:
+            return True
+        age_ms = self.clock.monotonic_ms() - self._looked_ms
+        return state.is_replicated and age_ms >= _LOOK_MS
+
+    def _look_if_due(self) -> None:
+        if self._is_look_due():
+            self._looked_ms = self.clock.monotonic_ms()
+            self._look(is_fresh=True)
+
+    def _on_read_error(self, error: SparkLogError) -> bool:
+        """Leave out a replica that cannot be read; return whether another one can be."""
+        state = self._read
+        if state is None or not state.is_replicated or len(state.chain) < 2:
+            return False
+        return self._chain.leave_out(state, state.chain[-1], error)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def observe(self) -> LogView:
+        """Return the log as it is now, up to the high watermark.
+
+        Raises:
+            LeaderNotAvailableError: no replica can be read.
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
+        """
+        self._look(is_fresh=True)
+        while True:
+            try:
+                view = super().observe()
+                if not self._is_newer(view):
+                    return view
+            except NotFoundError:  # rewritten since it was listed
+                continue
+            except REPLICA_ERRORS as error:
+                if not self._on_read_error(error):
+                    raise
+                self._look(is_fresh=True)
+            else:
+                self._look_for_newer()
+
+    def _is_newer(self, view: LogView) -> bool:
+        """Whether a view has a newer leader epoch than the state that is read."""
+        state = self._read
+        assert state is not None
+        epoch = self._replica.leader_epoch(view) if state.is_replicated else view.leader_epoch
+        return epoch is not None and epoch > state.leader_epoch
+
+    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+        """Return the summaries of a view's live segments, and the view that they belong to."""
+        return super().segments(self._here(view))
+
+    def transactions(self, view: LogView | None = None) -> TransactionIndex:
+        """Return the log's open and aborted transactions at the end of a view."""
+        return super().transactions(None if view is None else self._here(view))
+
+    def load_segment_ids(self, view: LogView) -> None:
+        """Load the segments' append ids from the newest snapshot, where this costs no request."""
+        if view.origin == self._replica.files.url:
+            super().load_segment_ids(view)
+
+    def offset_for_time(
+        self,
+        timestamp_us: int,
+        view: LogView | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time; None without one."""
+        view = self.observe() if view is None else self._here(view)
+        return super().offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+
+    def _here(self, view: LogView) -> LogView:
+        """Return a view of the replica that is read now: a newer one if it is another's."""
+        return view if view.origin in ("", self._replica.files.url) else self.observe()
+
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log still ends at the offset to which a read without transactions has come.
+
+        Returns:
+            False also if the answer needs a new listing, or a look at the metadata.
+        """
+        return not self._is_look_due() and super().ends_at(offset)
+
+    def read_on(
+        self,
+        offset: int,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
+        while True:
+            self._look_if_due()
+            try:
+                for batch, next_offset in super().read_on(
+                    offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
+                return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
+            except REPLICA_ERRORS as error:
+                if not self._on_read_error(error):
+                    raise
+
+    def scan(
+        self,
+        start_offset: int,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> Iterator[LogBatch]:
+        """Yield batches from ``start_offset`` to before ``end_offset``, without control batches."""
+        while True:
+            self._look_if_due()
+            try:
+                for batch in super().scan(
+                    start_offset,
+                    end_offset,
+                    columns=columns,
+                    check_crcs=check_crcs,
+                    isolation_level=isolation_level,
+                ):
+                    yield batch
+                    start_offset = batch.end_offset
+                return
+            except NewerLeaderEpochError:
+                self._look_for_newer()
+            except REPLICA_ERRORS as error:
+                if not self._on_read_error(error):
+                    raise

@@ -1,0 +1,198 @@
+"""One replica of a partition's log: the objects that read one directory, and append to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.config import TopicConfig
+from spark_log.errors import NotFoundError, StorageError
+from spark_log.log.append import (
+    Appender,
+    EndTransactionMarker,
+    FollowerAppender,
+    LogValidator,
+    ProducerAppend,
+    leader_change_records,
+)
+from spark_log.log.log_reader import LogReader
+from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.log.snapshot import Snapshots
+from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
+
+
+class Replica:
+    """One replica of a partition, in one directory. For one thread at a time.
+
+    Attributes:
+        files: the directory.
+        snapshots: of the log's state.
+        appender: appends as the leader: at the log's end.
+        follower: appends as a follower: copies of the leader's segments, at the leader's offsets.
+        reader: reads the log.
+    """
+
+    def __init__(
+        self, files: PartitionDirectory, config: TopicConfig, *, has_leader_epochs: bool = False
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            files: the directory.
+            config: the topic's settings.
+            has_leader_epochs: whether appends are checked against the leader epoch of the log.
+        """
+        self.files = files
+        self.snapshots = Snapshots(files, config)
+        self.appender = Appender(files, self.snapshots, config, has_leader_epochs=has_leader_epochs)
+        self.follower = FollowerAppender(files, self.snapshots, config, self.appender.derived)
+        self.reader = LogReader(files, self.snapshots)
+        self._config = config
+
+    def __repr__(self) -> str:
+        return f"<Replica url={self.files.url!r}>"
+
+    # --- staging ---------------------------------------------------------------------------------
+
+    def segment_writer(
+        self,
+        compression: str = "none",
+        producer: ProducerAppend | None = None,
+        *,
+        leader_epoch: int = 0,
+        validator: LogValidator | None = None,
+        on_failure: Callable[[StorageError], None] | None = None,
+    ) -> SegmentWriter:
+        """Return a writer for a segment that the appender puts.
+
+        Args:
+            compression: ``none``, ``lz4`` or ``zstd``.
+            producer: of an idempotent append.
+            leader_epoch: for the batch headers.
+            validator: checks the records by the topic's settings; None checks nothing.
+            on_failure: called with the error if the segment cannot be staged, before it is raised.
+        """
+        return SegmentWriter(
+            self.files.store,
+            self.files.path,
+            topic_id=self.files.topic_id,
+            partition=self.files.partition,
+            compression=compression,
+            index_interval_bytes=self._config.index_interval_bytes,
+            leader_epoch=leader_epoch,
+            producer=producer,
+            validator=validator,
+            on_failure=on_failure,
+        )
+
+    def stage_again(self, segment: StagedSegment, leader_epoch: int) -> StagedSegment:
+        """Return a staged segment of the same records for this replica and another leader epoch.
+
+        Args:
+            segment: of records, not of markers; it stays as it is.
+            leader_epoch: for the batch headers.
+
+        Raises:
+            StorageError: it cannot be staged.
+        """
+        writer = self.segment_writer(
+            segment.compression, segment.producer, leader_epoch=leader_epoch
+        )
+        try:
+            with ipc.open_file(segment.staged.read_back()) as file:
+                for number in range(file.num_record_batches):
+                    records, metadata = file.get_batch_with_custom_metadata(number)
+                    writer.write_rewritten(
+                        records,
+                        [_in_epoch(leader_epoch, records, metadata)],
+                    )
+            return writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def stage_markers(
+        self, markers: Sequence[EndTransactionMarker], leader_epoch: int
+    ) -> StagedSegment:
+        """Return a staged segment of transaction markers.
+
+        Raises:
+            StorageError: it cannot be staged.
+        """
+        writer = self.segment_writer(leader_epoch=leader_epoch)
+        try:
+            writer.write_markers(markers, self.files.clock.time_us())
+            return writer.finish()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def append_barrier(self, leader_epoch: int, isr: Sequence[int], joining: Sequence[int]) -> None:
+        """Append the barrier of a leader epoch at the log's end, unless the log has it.
+
+        Args:
+            leader_epoch: that begins.
+            isr: ids of the in-sync replicas, this one first.
+            joining: ids of the replicas that will join them.
+
+        Raises:
+            FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
+            UnknownOutcomeError: it could not be determined whether the barrier is in the log.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+        now_us = self.files.clock.time_us()
+        writer = self.segment_writer(leader_epoch=leader_epoch)
+        try:
+            writer.write_barrier(leader_change_records(leader_epoch, isr, joining, now_us), now_us)
+            self.appender.append_barrier(writer.finish())
+        finally:
+            writer.discard()
+
+    # --- leader epochs ---------------------------------------------------------------------------
+
+    def leader_epoch(self, view: LogView) -> int | None:
+        """Return the leader epoch of the last batch of a view.
+
+        Returns:
+            -1 for a log that never had a batch; None for a log that was emptied.
+
+        Raises:
+            NotFoundError: the last segment was rewritten and deleted since.
+            CorruptRecordError: the last segment is damaged.
+        """
+        if view.leader_epoch is not None or not view.live.segments:
+            return view.leader_epoch
+        return self.files.open_listed(view.live.segments[-1], view.observed_ms).leader_epoch
+
+    def leader_epoch_at(self, offset: int, view: LogView) -> int:
+        """Return the leader epoch of the batch that contains an offset of a view.
+
+        Raises:
+            CorruptRecordError: the segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        while True:
+            segment = view.live.segments[view.live.index_of(offset)]
+            try:
+                reader = self.files.open_listed(segment, view.observed_ms)
+                headers = reader.header_array()
+            except NotFoundError:  # rewritten since
+                view = self.files.observe()
+                continue
+            delta = offset - reader.base_offset
+            epochs = headers["leader_epoch"][headers["base_offset_delta"] <= delta]
+            return int(epochs[-1])
+
+
+def _in_epoch(
+    leader_epoch: int, records: pa.RecordBatch, metadata: Mapping[bytes, bytes]
+) -> BatchHeader:
+    """Return the header of an appended batch, with another leader epoch."""
+    (header,) = decode_headers(metadata[METADATA_KEY])
+    header = replace(header, leader_epoch=leader_epoch)
+    return replace(header, crc32c=batch_crc32c(header, records))

@@ -1,0 +1,122 @@
+"""Registers a broker: gives a storage root its identity, and then a record in the metadata log.
+
+On storage: first ``meta.properties`` in the broker's root, by put-if-absent, and then a
+``RegisterBrokerRecord`` with the same incarnation id. So of two registrations of one root only one
+succeeds. A crash between the two leaves a root with an incarnation id that is not registered;
+registering it again continues with this id.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from spark_log.errors import InvalidRootError, NotFoundError, StorageError
+from spark_log.metadata.brokers import (
+    check_has_no_credentials,
+    check_is_outside_of_other_roots,
+    register_broker_records,
+)
+from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    create_meta_properties,
+    read_meta_properties,
+)
+from spark_log.metadata.records import MetadataRecord
+from spark_log.storage import Store, checked_root, with_reserve
+from spark_log.types import random_id
+
+_OWN_DIRECTORY: Final = re.compile(r"__.+|.+\.[\w-]{22}")
+"""Directories of topics and of internal logs. Others, such as ``lost+found``, mean nothing."""
+
+
+def register_broker(
+    cluster: Cluster, broker_id: int, root: str | os.PathLike[str], *, rack: str | None = None
+) -> None:
+    """Register a storage root as a broker of a cluster; it is not fenced.
+
+    A fenced broker whose data was lost is registered again with an empty root, the same or another.
+
+    Args:
+        cluster: the cluster. Its ``broker_options`` for this id open the root.
+        broker_id: the broker's id, from 1 on.
+        root: its path or URL, without credentials. It is created if it does not exist.
+        rack: the rack that the root is in; None without one.
+
+    Raises:
+        DuplicateBrokerRegistrationError: the id or the root is registered; or the broker is fenced,
+            and some partition has no other replica that may lead.
+        InvalidRootError: the root is inside of another broker's root or around it, belongs to
+            another cluster or broker, has the data of an earlier registration, or its URL has
+            credentials.
+        InvalidConfigurationError: the id is out of range, the rack is empty, or a storage option
+            is unknown.
+        UnsupportedStoreError: the storage does not support put-if-absent.
+        UnknownOutcomeError: it is not known whether the broker was registered.
+        StorageError: one of the two roots cannot be reached.
+    """
+    given = checked_root(root)
+    check_has_no_credentials(given)
+    store = cluster.unchecked_broker_store(broker_id, given)
+
+    def records(image: MetadataImage, incarnation_id: str) -> list[MetadataRecord]:
+        return register_broker_records(
+            image,
+            broker_id,
+            store.url,
+            cluster_root=cluster.root,
+            incarnation_id=incarnation_id,
+            rack=rack,
+        )
+
+    image = cluster.image()
+    new = MetaProperties(cluster.cluster_id, broker_id, random_id())
+    records(image, new.incarnation_id)  # refuse before anything is written
+    if "://" not in store.url:  # a link may lead into another root
+        check_is_outside_of_other_roots(
+            image, broker_id, os.path.realpath(store.url), os.path.realpath(cluster.root)
+        )
+    incarnation_id = _take_root(store, new)
+    with cluster.suppressed.suppress("reserve", store.url, StorageError):
+        store.keep_reserve()
+    with_reserve(
+        cluster.store,
+        lambda: cluster.metadata.commit(lambda image: records(image, incarnation_id)),
+    )
+
+
+def _take_root(store: Store, new: MetaProperties) -> str:
+    """Give a root its ``meta.properties``, or find that it has them; return the incarnation id.
+
+    Raises:
+        InvalidRootError: the root is not that of this broker, or has data.
+    """
+    try:
+        found = read_meta_properties(store)
+    except NotFoundError:
+        _check_has_no_data(store)
+        found = create_meta_properties(store, new)
+    if (found.cluster_id, found.broker_id) != (new.cluster_id, new.broker_id):
+        raise InvalidRootError(
+            f"{store.url} is {found}; give another root for broker {new.broker_id}, or, if nothing "
+            f"in it is needed, remove its files",
+            path=store.url,
+        )
+    _check_has_no_data(store)
+    return found.incarnation_id
+
+
+def _check_has_no_data(store: Store) -> None:
+    """Refuse a root with files that were written before this registration."""
+    for name in store.list_directories(""):
+        if _OWN_DIRECTORY.fullmatch(name):
+            raise InvalidRootError(
+                f"{store.url} has data of an earlier registration (directory {name}); give an "
+                f"empty root, or, if nothing in it is needed, remove its files and "
+                f"{META_PROPERTIES}",
+                path=store.url,
+            )

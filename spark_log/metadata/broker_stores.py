@@ -1,0 +1,124 @@
+"""Opens the stores of a cluster's brokers: their storage roots, each with options of its own."""
+
+from __future__ import annotations
+
+from spark_log.config import BrokerOptions, checked_broker_options
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    InvalidRootError,
+    NotFoundError,
+    StorageUnavailableError,
+)
+from spark_log.metadata.image import ROOT_BROKER_ID
+from spark_log.metadata.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+)
+from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.metadata.records import RegisterBrokerRecord
+from spark_log.storage import StorageOptions, Store, open_store
+
+
+class BrokerStores:
+    """The stores of the registered brokers, each opened on first use. Safe in several threads."""
+
+    def __init__(
+        self,
+        root: Store,
+        cluster_id: str,
+        metadata: MetadataLog,
+        options: BrokerOptions | None,
+        request_timeout_ms: int | None,
+        root_options: StorageOptions | None,
+    ) -> None:
+        """Return the stores of a cluster; nothing is opened yet.
+
+        Args:
+            root: the store of the cluster's root, which is that of broker 0.
+            cluster_id: the id of the cluster.
+            metadata: the metadata log, which has the registrations.
+            options: broker id → its storage options; never printed or logged.
+            request_timeout_ms: time limit of one request to an object store.
+            root_options: storage options of the cluster's root. A broker without options of its
+                own has them too, if its URL has the same scheme.
+
+        Raises:
+            InvalidConfigurationError: ``options`` are not a mapping from ids to mappings.
+        """
+        self._root = root
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+        self._options = checked_broker_options(options)
+        self._root_options = root_options
+        self._request_timeout_ms = request_timeout_ms
+        self._opened: dict[int, Store] = {}
+        """By the epoch of the registration: a broker that is registered again is opened again."""
+
+    def unchecked(self, broker_id: int, root: str) -> Store:
+        """Return the store at a root, with a broker's options; no request is sent.
+
+        Raises:
+            UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidRootError: the URL names no bucket.
+            InvalidConfigurationError: a storage option is unknown.
+        """
+        is_alike = _scheme(root) == _scheme(self._root.url)
+        options = self._options.get(broker_id, self._root_options if is_alike else None)
+        return open_store(root, options, request_timeout_ms=self._request_timeout_ms)
+
+    def get(self, broker_id: int) -> Store:
+        """Return the store of a broker.
+
+        The first call for a registration reads ``meta.properties``; later ones send no request. A
+        registration that another process made is seen after the metadata were read, at the latest
+        when an id is not known.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: the root cannot be reached, or is empty.
+            InvalidRootError: the root is that of another cluster, broker or registration.
+        """
+        if broker_id == ROOT_BROKER_ID:
+            return self._root
+        try:
+            broker = self._metadata.known_image().broker(broker_id)
+        except BrokerIdNotRegisteredError:
+            broker = self._metadata.image().broker(broker_id)
+        opened = self._opened.get(broker.broker_epoch)
+        if opened is None:
+            store = self.unchecked(broker_id, broker.root)
+            self._check(store, broker)
+            opened = self._opened.setdefault(broker.broker_epoch, store)
+        return opened
+
+    def _check(self, store: Store, broker: RegisterBrokerRecord) -> None:
+        """Check that a root is that of a registration."""
+        try:
+            found = read_meta_properties(store)
+        except NotFoundError:
+            raise StorageUnavailableError(
+                f"the root {store.url} of broker {broker.broker_id} cannot be found (no "
+                f"{META_PROPERTIES}): mount it again, or move it back; if its data is lost, fence "
+                f"the broker and register it again: spark-log brokers fence {broker.broker_id}",
+                path=store.url,
+            ) from None
+        expected = MetaProperties(self._cluster_id, broker.broker_id, broker.incarnation_id)
+        if found == expected:
+            return
+        if str(found) != str(expected):
+            raise InvalidRootError(
+                f"{store.url} is registered as {expected}, but is {found}: mount or move the right "
+                f"storage there",
+                path=store.url,
+            )
+        raise InvalidRootError(
+            f"{store.url} is of another registration of broker {broker.broker_id} (incarnation.id "
+            f"{found.incarnation_id}, registered is {broker.incarnation_id}): it was emptied or "
+            f"replaced, or a copy was restored; mount or move the right storage there",
+            path=store.url,
+        )
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0] if "://" in url else ""

@@ -1,0 +1,122 @@
+"""``meta.properties``: the file that says of which cluster, and of which broker, a storage root is.
+
+On storage: lines ``key=value`` in the root, created once by put-if-absent and never changed:
+``version=1`` and ``cluster.id``; in the root of another broker than 0 also ``broker.id`` and
+``incarnation.id``, the id of the broker's registration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.errors import (
+    AlreadyExistsError,
+    InvalidRootError,
+    NotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from spark_log.storage import TRANSIENT_ERRNOS, Store
+
+META_PROPERTIES: Final = "meta.properties"
+FORMAT_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What ``meta.properties`` says.
+
+    Attributes:
+        cluster_id: the id of the cluster.
+        broker_id: the id of the broker; None in the root of the cluster, which is broker 0.
+        incarnation_id: the id of the broker's registration; empty in the root of the cluster.
+    """
+
+    cluster_id: str
+    broker_id: int | None = None
+    incarnation_id: str = ""
+
+    def __str__(self) -> str:
+        """Return whose root it is, for messages."""
+        if self.broker_id is None:
+            return f"the root of the cluster {self.cluster_id}"
+        return f"the root of broker {self.broker_id} of the cluster {self.cluster_id}"
+
+
+def read_meta_properties(store: Store) -> MetaProperties:
+    """Return what the file of a root says.
+
+    Raises:
+        NotFoundError: the root has no such file, or does not exist.
+        StorageUnavailableError: the storage does not answer; try again.
+        InvalidRootError: the root is a file, or an incompatible version created it.
+    """
+    try:
+        text: str = store.open_buffer(META_PROPERTIES).to_pybytes().decode("utf-8", "replace")
+    except NotFoundError:
+        raise
+    except StorageError as error:
+        if _may_pass(error):
+            raise StorageUnavailableError(
+                f"the root {store.url} cannot be reached: {error}", path=store.url
+            ) from error
+        # An object store has no directories that a file could replace.
+        hint = "; a root is a directory" if store.is_mapped else ""
+        raise InvalidRootError(
+            f"{store.url} cannot be read as a root: {error}{hint}", path=store.url
+        ) from error
+    lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    properties = {key.strip(): value.strip() for key, _, value in lines}
+    if properties.get("version") != FORMAT_VERSION or not properties.get("cluster.id"):
+        raise InvalidRootError(
+            f"{store.url}/{META_PROPERTIES} has version {properties.get('version')!r}; "
+            f"this spark-log reads version {FORMAT_VERSION!r}",
+            path=store.url,
+        )
+    broker_id, incarnation_id = properties.get("broker.id"), properties.get("incarnation.id", "")
+    if broker_id is not None and not (broker_id.isdecimal() and incarnation_id):
+        raise InvalidRootError(
+            f"{store.url}/{META_PROPERTIES} has broker.id {broker_id!r} and incarnation.id "
+            f"{incarnation_id!r}; expected a number and an id: the file is damaged",
+            path=store.url,
+        )
+    return MetaProperties(
+        properties["cluster.id"], None if broker_id is None else int(broker_id), incarnation_id
+    )
+
+
+def create_meta_properties(store: Store, properties: MetaProperties) -> MetaProperties:
+    """Make a root, if it has no ``meta.properties``; return what the file then says.
+
+    If another process is first, that is what the other one wrote. A crash leaves an empty root
+    or a complete file.
+
+    Raises:
+        InvalidRootError: the root cannot be created, or an incompatible version created it.
+        UnsupportedStoreError: the storage does not support put-if-absent.
+        UnknownOutcomeError: the answer was lost; the file may exist. Call this again.
+    """
+    store.create_root()
+    kind = "cluster" if properties.broker_id is None else "broker"
+    lines = [
+        f"# spark-log {kind} root",
+        f"version={FORMAT_VERSION}",
+        f"cluster.id={properties.cluster_id}",
+    ]
+    if properties.broker_id is not None:
+        lines += [
+            f"broker.id={properties.broker_id}",
+            f"incarnation.id={properties.incarnation_id}",
+        ]
+    try:
+        store.put_if_absent(META_PROPERTIES, "".join(f"{line}\n" for line in lines).encode())
+    except AlreadyExistsError:  # another process was first
+        store.sync(META_PROPERTIES)
+    return read_meta_properties(store)
+
+
+def _may_pass(error: StorageError) -> bool:
+    """Return whether a retry may find the root."""
+    cause = error.__cause__
+    return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)

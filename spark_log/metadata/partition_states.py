@@ -1,0 +1,103 @@
+"""The states of one partition, as the metadata log tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.log import NO_LEADER, PartitionState
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.metadata.partitions import leave_isr
+from spark_log.metadata.records import MetadataRecord, PartitionRecord
+from spark_log.metadata.topic_image import TopicImage
+
+
+class MetadataPartitionStates:
+    """The states of one partition (`spark_log.log.PartitionStates`). Thread-safe."""
+
+    def __init__(self, metadata: MetadataLog, topic: TopicImage, partition: int) -> None:
+        """Access no storage yet.
+
+        Args:
+            metadata: the cluster's metadata log.
+            topic: as it was read.
+            partition: number of a partition of it.
+        """
+        self._metadata = metadata
+        self._topic = topic
+        self._partition = partition
+        self._known = topic.partitions[partition], state_of(topic.partitions[partition])
+
+    def current(self) -> PartitionState:
+        """Return the last known state, without a request."""
+        topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
+        if topic is None:  # deleted, or created since the metadata were read
+            return self._known[1]
+        record, (known, state) = topic.partitions[self._partition], self._known
+        if record is not known and record.partition_epoch >= known.partition_epoch:
+            state = state_of(record)
+            self._known = record, state
+        return state
+
+    def refresh(self) -> PartitionState:
+        """Read the metadata, and return the newest state.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be read.
+        """
+        if self._metadata.image().find_by_id(self._topic.topic_id) is None:
+            name = self._topic.name
+            raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted", topic=name)
+        return self.current()
+
+    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+        """Take brokers out of the in-sync and joining replicas, unless the state is not the newest.
+
+        The last replica that may lead stays, whatever it is: a single writer that cannot reach it
+        must not stop all others.
+
+        Args:
+            state: that the caller knows.
+            brokers: that failed.
+
+        Returns:
+            The newest state.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            UnknownOutcomeError: it is not known whether the change was made.
+            StorageError: the metadata cannot be changed.
+        """
+
+        def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
+            records = leave_isr(
+                image,
+                self._topic.topic_id,
+                self._partition,
+                brokers,
+                leader_epoch=state.leader_epoch,
+            )
+            stops = any(getattr(record, "leader", None) == NO_LEADER for record in records)
+            return () if stops else records
+
+        self._metadata.commit(decide)
+        return self.refresh()
+
+    def min_insync_replicas(self) -> int:
+        """Return the partition's ``min.insync.replicas``, without a request."""
+        topic = self._metadata.known_image().find_by_id(self._topic.topic_id) or self._topic
+        return topic.min_insync_replicas(self._partition)
+
+
+def state_of(record: PartitionRecord) -> PartitionState:
+    """Return the state of a partition for its log."""
+    return PartitionState(
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        isr=record.isr,
+        joining=record.joining,
+        replicas=record.replicas,
+        directories={each: record.directory_of(each) for each in record.replicas},
+    )

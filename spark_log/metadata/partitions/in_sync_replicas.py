@@ -1,0 +1,118 @@
+"""Replicas leave the in-sync replicas of a partition, and come back by joining.
+
+The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
+return no records if there is nothing to change, or if the decision was made on an earlier leader
+epoch. The caller then looks at the present state and decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
+from spark_log.metadata.records import NO_LEADER, MetadataRecord
+
+
+def leave_isr(
+    image: MetadataImage,
+    topic_id: str,
+    partition: int,
+    brokers: Collection[int],
+    *,
+    leader_epoch: int,
+) -> list[MetadataRecord]:
+    """Return the record that takes brokers out of the in-sync and of the joining replicas.
+
+    The leader is the first in-sync replica that is left and not fenced; those before it leave, too.
+    If none is left that can lead, all stay in sync and the partition has no leader. Below
+    ``min.insync.replicas`` those who leave are eligible to lead (KIP-966), but only elections make
+    use of it: a writer that cannot reach any replica shall not move the leadership around.
+
+    Args:
+        image: the present metadata.
+        topic_id: the id of the topic.
+        partition: the number of the partition.
+        brokers: those that failed or lag. Others than replicas are ignored.
+        leader_epoch: the leader epoch in which this was noticed.
+    """
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None:
+        return []
+    before = builder.partition
+    if not {*before.isr, *before.joining}.intersection(brokers):
+        return []
+    changes = {
+        "isr": tuple(broker for broker in before.isr if broker not in brokers),
+        "joining": tuple(broker for broker in before.joining if broker not in brokers),
+    }
+    return builder.without(brokers).build(before.model_copy(update=changes))
+
+
+def begin_joining(
+    image: MetadataImage,
+    topic_id: str,
+    partition: int,
+    broker_id: int,
+    *,
+    leader_epoch: int,
+    directory: int,
+) -> list[MetadataRecord]:
+    """Return the record that puts a replica that is not in sync at the end of those that join.
+
+    A partition without a leader is not changed: nobody would append the barrier. Nor is one whose
+    replica is on a fenced broker, as in Kafka (``INELIGIBLE_REPLICA``). A replica that joins cannot
+    change its directory: it leaves first.
+
+    Args:
+        image: the present metadata.
+        topic_id: the id of the topic.
+        partition: the number of the partition.
+        broker_id: the broker with the replica.
+        leader_epoch: the leader epoch in which the replica was found to be a prefix of the leader.
+        directory: the number of the directory with this replica.
+    """
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None or broker_id not in builder.can_lead:
+        return []
+    before = builder.partition
+    if before.leader == NO_LEADER or broker_id not in before.replicas:
+        return []
+    if broker_id in (*before.isr, *before.joining):
+        return []
+    directories = tuple(
+        directory if replica == broker_id else before.directory_of(replica)
+        for replica in before.replicas
+    )
+    changes = {
+        "joining": (*before.joining, broker_id),
+        "directories": directories if any(directories) else (),
+    }
+    return builder.build(before.model_copy(update=changes))
+
+
+def complete_joining(
+    image: MetadataImage, topic_id: str, partition: int, broker_id: int, *, leader_epoch: int
+) -> list[MetadataRecord]:
+    """Return the record that puts a joining replica at the end of the in-sync replicas.
+
+    A partition without a leader is not changed: no barrier can stand in its leader epoch.
+
+    Args:
+        image: the present metadata.
+        topic_id: the id of the topic.
+        partition: the number of the partition.
+        broker_id: the broker with the replica.
+        leader_epoch: the leader epoch whose barrier stands on all in-sync replicas and on this one.
+    """
+    builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
+    if builder is None:
+        return []
+    before = builder.partition
+    if before.leader == NO_LEADER or broker_id not in before.joining:
+        return []
+    changes = {
+        "isr": (*before.isr, broker_id),
+        "joining": tuple(broker for broker in before.joining if broker != broker_id),
+    }
+    return builder.build(before.model_copy(update=changes))

@@ -1,0 +1,100 @@
+"""`TopicImage`: a topic in the metadata image, its directories and its configs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from spark_log.config import ConfigModel, TopicConfig
+from spark_log.metadata.records import PartitionRecord
+
+_MAX_NAME_BYTES = 255
+"""File names have at most so many bytes. A long topic name is cut; the id keeps it unique."""
+
+_MAX_TOPIC_CHARACTERS = _MAX_NAME_BYTES - 23
+_MAX_PARTITION_CHARACTERS = _MAX_NAME_BYTES - 7
+
+_Config = TypeVar("_Config", bound=ConfigModel)
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic: its partitions and config overrides.
+
+    Attributes:
+        partitions: number → present state.
+        overrides: configs that were set for this topic.
+        inherited: configs that were set for the cluster, and that topics have, too.
+    """
+
+    name: str
+    topic_id: str
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    overrides: dict[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def num_partitions(self) -> int:
+        """Number of partitions, which are numbered from 0."""
+        return len(self.partitions)
+
+    @property
+    def directory(self) -> str:
+        """Its directory, relative to a root. A topic that is created again gets another one."""
+        return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"
+
+    def partition_directory(self, partition: int) -> str:
+        """Return the first directory of a partition's log, relative to a root."""
+        return f"{self.directory}/{self.name[:_MAX_PARTITION_CHARACTERS]}-{partition}"
+
+    def replica_directory(self, partition: int, broker_id: int) -> str:
+        """Return the present directory of a broker's replica, relative to the broker's root.
+
+        It is `partition_directory`, or ``<topic>-<partition>.<k>`` after the replica diverged and
+        came back for the ``k``-th time.
+
+        Raises:
+            KeyError: the partition does not exist.
+            ValueError: the broker has no replica of it.
+        """
+        number = self.partitions[partition].directory_of(broker_id)
+        return self.numbered_directory(partition, number)
+
+    def numbered_directory(self, partition: int, number: int) -> str:
+        """Return the directory with a number, relative to a root, of a partition's replica."""
+        if not number:
+            return self.partition_directory(partition)
+        suffix = f"-{partition}.{number}"
+        return f"{self.directory}/{self.name[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
+
+    def config(self) -> TopicConfig:
+        """Return its configs: overrides, else the cluster's, else defaults.
+
+        Keys of a newer version are ignored.
+        """
+        return parse_overrides(TopicConfig, {**self.inherited, **self.overrides})
+
+    def min_insync_replicas(self, partition: int) -> int:
+        """Return how many in-sync replicas an append with ``acks=all`` to a partition needs.
+
+        It is ``min.insync.replicas``, or the number of replicas if that is lower, as in Kafka.
+        Replicas that a reassignment adds do not count until it is complete: writers shall not wait
+        for them.
+
+        Raises:
+            KeyError: the partition does not exist.
+        """
+        return effective_min_insync(self.config(), self.partitions[partition])
+
+
+def effective_min_insync(config: TopicConfig, partition: PartitionRecord) -> int:
+    """Return what `TopicImage.min_insync_replicas` is with these configs, in this state."""
+    count = len(partition.replicas) - len(partition.adding_replicas)
+    return min(config.min_insync_replicas, count)
+
+
+def parse_overrides(model: type[_Config], overrides: Mapping[str, str]) -> _Config:
+    """Return configs with these overrides. Keys of a newer version are ignored."""
+    known = model.keys()
+    return model.parse({key: value for key, value in overrides.items() if key in known})

@@ -1,0 +1,273 @@
+"""Actors that change the partition's replicas: controllers, and the failures of roots."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spark_log.errors import (
+    ClockSkewError,
+    CorruptRecordError,
+    LogTruncatedError,
+    ReplicationError,
+    SparkLogError,
+    StorageError,
+)
+from spark_log.log import PartitionCleaner, PartitionState, Replica, ReplicatedLog
+from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain import FixedState, ReplicaChain
+from spark_log.log.chain.replica_chain import _LeaderFailedError
+from spark_log.metadata.broker_registration import register_broker
+from spark_log.metadata.brokers import fence_broker_records
+from spark_log.metadata.partitions import begin_joining, complete_joining
+from spark_log.suppressed import SuppressedErrors
+from spark_log.testing.simulation.replication.true_replicas import TOPIC_ID
+from spark_log.testing.simulation.replication.world import OpenPartition, ReplicationWorld
+
+_FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
+
+_LAG = 5
+"""How many times slower than usual a slow root is."""
+
+
+class Controller:
+    """Brings replicas back that are not in sync, and takes others out by mistake."""
+
+    def __init__(self, world: ReplicationWorld) -> None:
+        """Return an actor of a world."""
+        self._world = world
+
+    def run(self) -> None:
+        """Work until the simulation ends and all replicas are in sync."""
+        world = self._world
+        opened = OpenPartition(world)
+        while True:
+            world.rest(world.profile.round_ms)
+            try:
+                if self._do_round(opened) and world.is_ending:
+                    return
+            except _FAILURES as error:
+                world.scheduler.note(f"round: {type(error).__name__}: {error}")
+
+    def _do_round(self, opened: OpenPartition) -> bool:
+        """Do what is due; return whether all replicas are in sync."""
+        world, random = self._world, self._world.scheduler.random
+        state = opened.states.refresh()
+        if not world.is_ending:
+            if world.chance(world.profile.suspicion):
+                suspect = random.choice(state.replicas)
+                newer = opened.states.leave(state, (suspect,))
+                world.scheduler.note(f"suspects {suspect}: {newer}")
+            if world.chance(world.profile.fencing):
+                self._fence(opened, random.choice(state.replicas))
+        self._unfence(opened)
+        state = opened.states.refresh()
+        for broker in (*state.joining, *(each for each in state.replicas if each not in state.isr)):
+            try:
+                self._bring_back(opened, broker)
+            except _FAILURES as error:
+                world.scheduler.note(f"{broker} stays out: {type(error).__name__}: {error}")
+        opened.log.replicate()
+        state = opened.states.refresh()
+        return set(state.isr) == set(state.replicas) and not state.joining
+
+    def _fence(self, opened: OpenPartition, broker: int) -> None:
+        opened.cluster.metadata.commit(
+            partial(fence_broker_records, broker_id=broker, fenced=True)
+        )
+        self._world.scheduler.note(f"fences {broker}: {opened.states.current()}")
+
+    def _unfence(self, opened: OpenPartition) -> None:
+        for broker in opened.cluster.image().brokers():
+            is_back = not self._world.stores[broker.broker_id].is_down
+            is_kept = broker.broker_id in self._world.lost
+            if broker.fenced and is_back and not is_kept:
+                opened.cluster.metadata.commit(
+                    partial(fence_broker_records, broker_id=broker.broker_id, fenced=False)
+                )
+                self._world.scheduler.note(f"unfences {broker.broker_id}")
+
+    def _bring_back(self, opened: OpenPartition, broker: int) -> None:
+        """Bring a replica back: copy, join, bring the barrier through, and complete."""
+        state = opened.states.refresh()
+        if state.leader < 0 or broker in state.isr:
+            return
+        metadata, note = opened.cluster.metadata, self._world.scheduler.note
+        if broker not in state.joining:
+            number = self._copy(opened, state, broker)
+            metadata.commit(
+                partial(
+                    begin_joining,
+                    topic_id=TOPIC_ID,
+                    partition=0,
+                    broker_id=broker,
+                    leader_epoch=state.leader_epoch,
+                    directory=number,
+                )
+            )
+            note(f"{broker} joins: {opened.states.current()}")
+        state = opened.states.refresh()
+        if broker not in state.joining:
+            return
+        self._bring_barrier_through(opened.log)
+        metadata.commit(
+            partial(
+                complete_joining,
+                topic_id=TOPIC_ID,
+                partition=0,
+                broker_id=broker,
+                leader_epoch=state.leader_epoch,
+            )
+        )
+        note(f"{broker} has joined: {opened.states.current()}")
+
+    def _bring_barrier_through(self, log: ReplicatedLog) -> None:
+        log.replicate()
+
+    def _copy(self, opened: OpenPartition, state: PartitionState, broker: int) -> int:
+        """Copy the leader's log; return the number of the directory that has it now."""
+        number = state.directory_number(broker)
+        while True:
+            try:
+                self._copy_to(opened, state, broker, number)
+                return number
+            except (DivergedReplicaError, CorruptRecordError, LogTruncatedError) as error:
+                self._world.scheduler.note(f"{broker} gets directory {number + 1}: {error}")
+                number += 1
+
+    def _copy_to(
+        self, opened: OpenPartition, state: PartitionState, broker: int, number: int
+    ) -> None:
+        leader = opened.replica(state.leader, state.directory_number(state.leader))
+        follower = opened.replica(broker, number)
+        replicas = {state.leader: leader, broker: follower}
+        chain = ReplicaChain(
+            FixedState(state),
+            lambda broker_id, _: replicas[broker_id],
+            name="copy",
+            suppressed=SuppressedErrors(),
+        )
+        end = self._copied_end(opened, leader)
+        try:
+            chain._bring_up(follower, leader, state, broker, end, is_next=False)  # noqa: SLF001
+        except _LeaderFailedError as error:
+            raise StorageError(str(error)) from error
+
+
+    def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:
+        """Return up to which offset a replica outside of the chain may have the log.
+
+        Readers that do not know yet that it has left may read it. So it gets only what all in-sync
+        replicas have.
+        """
+        return opened.log.log_end_offset()
+
+
+class Outages:
+    """Lets roots fail, lag, come back, or lose all of their files."""
+
+    def __init__(self, world: ReplicationWorld) -> None:
+        """Return an actor of a world."""
+        self._world = world
+
+    def run(self) -> None:
+        """Work until the simulation ends; then every root works."""
+        world = self._world
+        opened = OpenPartition(world)
+        while not world.is_ending:
+            world.wait(world.profile.outage_ms)
+            broker = world.scheduler.random.choice(world.brokers)
+            if world.chance(world.profile.destroys):
+                self._lose(opened, broker)
+            elif world.chance(0.3):
+                self._slow_down(broker)
+            else:
+                self._take_down(broker)
+
+    def _slow_down(self, broker: int) -> None:
+        world = self._world
+        world.scheduler.note(f"broker {broker} becomes slow")
+        world.stores[broker].lag_ms = world.profile.faults.latency_ms * _LAG
+        world.wait(world.profile.outage_ms)
+        world.stores[broker].lag_ms = 0.0
+        world.scheduler.note(f"broker {broker} is not slow any more")
+
+    def _take_down(self, broker: int) -> None:
+        world, store = self._world, self._world.stores[broker]
+        if store.is_down:
+            return
+        world.scheduler.note(f"broker {broker} is down")
+        store.is_down = True
+        world.wait(world.profile.outage_ms)
+        store.is_down = False
+        world.scheduler.note(f"broker {broker} is up again")
+
+    def _lose(self, opened: OpenPartition, broker: int) -> None:
+        """Lose a disk. If no other replica can lead, the disk is found again."""
+        world, store, truth = self._world, self._world.stores[broker], self._world.truth
+        if world.lost or store.is_down or truth.are_all_lost(broker):
+            return
+        world.lost.add(broker)
+        if world.profile.empties:
+            self._wipe(broker)
+        else:
+            store.is_down = True
+            world.scheduler.note(f"broker {broker} is down, perhaps for ever")
+        world.wait(world.profile.outage_ms)
+        metadata = opened.cluster.metadata
+        metadata.commit(partial(fence_broker_records, broker_id=broker, fenced=True))
+        if broker in truth.state.isr:
+            store.is_down = False
+            world.scheduler.note(f"broker {broker} is up again, since no other one can lead")
+            metadata.commit(partial(fence_broker_records, broker_id=broker, fenced=False))
+        else:
+            self._replace(opened, broker)
+        world.lost.discard(broker)
+
+    def _replace(self, opened: OpenPartition, broker: int) -> None:
+        world, store = self._world, self._world.stores[broker]
+        while True:
+            self._wipe(broker)
+            store.is_down = False
+            try:
+                register_broker(opened.cluster, broker, store.url)
+            except SparkLogError as error:
+                world.scheduler.note(f"registering {broker}: {type(error).__name__}: {error}")
+                if not opened.cluster.image().broker(broker).fenced:
+                    break  # the answer was lost
+                world.rest(world.profile.outage_ms)
+            else:
+                break
+        world.truth.on_replaced(broker)
+        world.scheduler.note(f"broker {broker} is replaced")
+
+    def _wipe(self, broker: int) -> None:
+        world = self._world
+        world.scheduler.note(f"broker {broker} loses all files")
+        world.disks[broker].wipe()
+        world.truth.on_wiped(broker)
+
+
+class ReplicaCleaner:
+    """Does the work of the clean job on the replicas, each by itself."""
+
+    def __init__(self, world: ReplicationWorld) -> None:
+        """Return an actor of a world."""
+        self._world = world
+
+    def run(self) -> None:
+        """Clean until the simulation ends."""
+        world = self._world
+        opened = OpenPartition(world)
+        while not world.is_ending:
+            world.rest(world.profile.round_ms)
+            broker = world.scheduler.random.choice(world.brokers)
+            try:
+                log = opened.cluster.replica_log(opened.topic, 0, broker)
+                PartitionCleaner(
+                    log,
+                    fan_in=world.profile.faults.fan_in,
+                    max_clock_skew_ms=world.clock.max_skew_ms,
+                ).clean()
+                world.scheduler.note(f"cleans broker {broker}")
+            except (ClockSkewError, *_FAILURES) as error:
+                world.scheduler.note(f"cleaning {broker}: {type(error).__name__}: {error}")

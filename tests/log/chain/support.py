@@ -1,0 +1,139 @@
+"""A partition with three replicas, whose roots a test may let fail, and writers on it."""
+
+import itertools
+from dataclasses import replace
+
+from spark_log.clock import ManualClock
+from spark_log.config import TopicConfig
+from spark_log.errors import StorageUnavailableError
+from spark_log.log import (
+    NO_LEADER,
+    PartitionDirectory,
+    PartitionState,
+    Replica,
+    ReplicatedLog,
+)
+from spark_log.storage.memory import MemoryStore
+from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, HookedStore, failing
+
+_numbers = itertools.count()
+
+OPERATIONS = ("stage", "put_if_absent", "put", "read", "read_tail", "open_buffer", "list", "head")
+
+
+class Metadata:
+    """The newest state of the partition, which writers know or do not know."""
+
+    def __init__(self, isr, min_insync=1):
+        self.state = PartitionState(leader=isr[0], isr=isr, replicas=isr)
+        self.min_insync = min_insync
+        self.is_down = False
+
+    def change(self, isr=None, joining=None, leader=None, directories=None):
+        state = self.state
+        isr = state.isr if isr is None else isr
+        self.state = replace(
+            state,
+            isr=isr,
+            leader=isr[0] if leader is None else leader,
+            joining=state.joining if joining is None else joining,
+            leader_epoch=state.leader_epoch + 1,
+            directories=directories or state.directories,
+        )
+
+
+class States:
+    """What one process knows of the metadata."""
+
+    def __init__(self, metadata):
+        self._metadata = metadata
+        self._known = metadata.state
+
+    def current(self):
+        return self._known
+
+    def refresh(self):
+        if self._metadata.is_down:
+            raise StorageUnavailableError("no metadata")
+        self._known = self._metadata.state
+        return self._known
+
+    def leave(self, state, brokers):
+        newest = self.refresh()
+        isr = tuple(each for each in newest.isr if each not in brokers)
+        if newest.leader_epoch == state.leader_epoch and isr:
+            joining = tuple(each for each in newest.joining if each not in brokers)
+            self._metadata.change(isr, joining)
+        return self.refresh()
+
+    def min_insync_replicas(self):
+        return self._metadata.min_insync
+
+
+class Cluster:
+    """Roots, the metadata, and processes that know both."""
+
+    def __init__(self, *isr, min_insync=1, **config):
+        self.clock = ManualClock()
+        self.name = f"chain{next(_numbers)}"
+        self.metadata = Metadata(isr or (1, 2, 3), min_insync)
+        self.config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
+
+    def root(self, broker_id):
+        return MemoryStore(f"{self.name}-{broker_id}", self.clock)
+
+    def process(self):
+        return Process(self)
+
+
+class Process:
+    """One process: its log, and its connections to the roots."""
+
+    def __init__(self, cluster):
+        self.suppressed = SuppressedErrors(IN_PROCESS)
+        self.stores = {each: HookedStore(cluster.root(each)) for each in (1, 2, 3, 4)}
+        self.states = States(cluster.metadata)
+        self._cluster = cluster
+        self.log = ReplicatedLog(
+            self.states,
+            self._open,
+            lambda broker_id: self.stores[broker_id],
+            name=DIRECTORY,
+            config=cluster.config,
+            clock=cluster.clock,
+            suppressed=self.suppressed,
+        )
+
+    def _open(self, broker_id, number):
+        cluster = self._cluster
+        files = PartitionDirectory(
+            self.stores[broker_id],
+            f"{DIRECTORY}.{number}" if number else DIRECTORY,
+            topic_id=TOPIC_ID,
+            partition=0,
+            clock=cluster.clock,
+            valid_ms=cluster.config.file_delete_delay_ms / 2,
+            suppressed=self.suppressed,
+        )
+        return Replica(files, cluster.config, has_leader_epochs=True)
+
+    def replica(self, broker_id, number=0):
+        """Return the replica alone, as a tool would open it."""
+        return self._open(broker_id, number)
+
+    def end_offsets(self, *brokers):
+        return [self.replica(each).files.observe().log_end_offset for each in brokers or (1, 2, 3)]
+
+    def lose(self, broker_id, error=None):
+        """Let every call to a root fail."""
+        error = error or StorageUnavailableError("the root is lost")
+        for operation in OPERATIONS:
+            self.stores[broker_id].on(operation, failing(error))
+
+    def find(self, broker_id):
+        """Let a root answer again."""
+        self.stores[broker_id].hooks.clear()
+
+
+__all__ = ["NO_LEADER", "Cluster", "Process"]
