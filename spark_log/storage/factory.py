@@ -13,7 +13,7 @@ from spark_log.storage.quorum.membership import VOTERS
 from spark_log.storage.store import StorageOptions, Store
 
 if TYPE_CHECKING:  # imported for type checkers only
-    from spark_log.storage.quorum.quorum_store import OpenRoot
+    from spark_log.storage.quorum import QuorumStore
 
 
 def open_store(
@@ -42,12 +42,11 @@ def open_store(
     """
     url = checked_root(root)
     roots = [each.strip() for each in url.split(",") if each.strip()]
-    open_root = partial(_open_member, request_timeout_ms=request_timeout_ms)
     if len(roots) > 1:
-        return _open_quorum(roots, storage_options, open_root)
+        return open_quorum(roots, storage_options, request_timeout_ms=request_timeout_ms)
     store = open_one_root(url, storage_options, request_timeout_ms)
     if isinstance(store, LocalStore) and os.path.isdir(f"{store.url}/{VOTERS}"):
-        return _open_quorum([store.url], storage_options, open_root)
+        return open_quorum([store.url], storage_options, request_timeout_ms=request_timeout_ms)
     return store
 
 
@@ -82,14 +81,30 @@ def open_one_root(
     )
 
 
-def _open_quorum(
-    roots: Sequence[str], options: StorageOptions | None, open_root: OpenRoot
-) -> Store:
+def open_quorum(
+    roots: Sequence[str],
+    storage_options: StorageOptions | None = None,
+    *,
+    request_timeout_ms: int | None = None,
+) -> QuorumStore:
+    """Return the store of a quorum.
+
+    Args:
+        roots: one or more of its members; or all roots of which `Store.create_root` is to make it.
+        storage_options: as of `open_store`.
+        request_timeout_ms: as of `open_store`.
+
+    Raises:
+        UnsupportedStoreError: as `open_store`.
+        InvalidRootError: as `open_store`.
+        InvalidConfigurationError: as `open_store`.
+    """
     from spark_log.storage.quorum import MappedQuorumStore, QuorumStore
 
-    stores = [open_root(root, options) for root in roots]
+    open_root = partial(_open_member, request_timeout_ms=request_timeout_ms)
+    stores = [open_root(root, storage_options) for root in roots]
     kind = MappedQuorumStore if all(store.is_mapped for store in stores) else QuorumStore
-    return kind([store.url for store in stores], options, open_root)
+    return kind([store.url for store in stores], storage_options, open_root)
 
 
 def _open_member(

@@ -25,6 +25,7 @@ COMMANDS = [
     "offsets",
     "produce",
     "producer-perf",
+    "quorum",
     "replay",
     "reprocess",
     "top",
@@ -39,6 +40,7 @@ GROUPS = {
     "configs": "describe",
     "groups": "list",
     "offsets": "list",
+    "quorum": "describe",
     "topics": "list",
     "transactions": "list",
 }

@@ -33,6 +33,7 @@ from spark_log.storage.quorum.membership import (
     Membership,
     Standing,
     Voter,
+    give_id,
     read_membership,
 )
 from spark_log.storage.quorum.merged_list import merged_list
@@ -64,26 +65,26 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
     standing = Standing.of(joining)
     known = next((voter for voter in voters if voter.root == joining.url), None)
     if known is None:
-        if standing.version:
+        if standing.version and standing.directory_id:
             raise InvalidRootError(
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
         # The id first: from the decision on the root counts.
         voter = Voter(joining.url, standing.directory_id or uuid.uuid4().hex)
-        Membership(0, (voter,)).install(joining, voter.directory_id)
+        give_id(joining, voter.directory_id)
         changed = _decide(store, members, (*voters, voter))
         _install(members, changed)
         store.reload()
     elif standing.directory_id == known.directory_id:
-        voter, changed = known, members.membership  # an earlier call did not come to its end
+        changed = members.membership  # an earlier call did not come to its end
     else:
         raise InvalidConfigurationError(
             f"{joining.url} is a member of the quorum and has lost its files: remove it first, "
             f"with spark-log quorum remove {joining.url}",
             key="quorum",
         )
-    changed.install(joining, voter.directory_id)
+    changed.install(joining)
     store.with_members(lambda members: synchronize(members, clock=clock))
     store.put(f"{changed.change_path}.installed", b"")
     return changed
@@ -191,9 +192,9 @@ def _installed(store: QuorumStore) -> Members:
 
 def _list_before(members: Members) -> Membership:
     version = members.membership.version - 1
-    for number, voter in enumerate(members.membership.voters):
+    for store in members.stores:
         with suppress(StorageError):
-            return read_membership(members.stores[number], Standing(version, voter.directory_id))
+            return read_membership(store, version)
     raise StorageUnavailableError(
         f"none of the roots that answer has list {version} of the members",
         path=members.membership.url,
@@ -217,7 +218,6 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
 
 def _install(members: Members, changed: Membership) -> None:
     """Put a list on a majority of members that may have an older one."""
-    ids = {id(s): v for s, v in zip(members.stores, members.membership.voters, strict=True)}
-    done = members.tell(lambda store: changed.install(store, ids[id(store)].directory_id))
+    done = members.tell(changed.install)
     if len(done.answers) < members.majority:
         raise members.no_majority(members.membership.url, done)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.errors import InvalidRootError
-from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter
+from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter, give_id
 from spark_log.storage.quorum.proposal import write_once
 from spark_log.storage.store import Store
 
@@ -44,7 +44,8 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
             f"{first.url} belongs to the quorum {membership.url}; give these roots", path=first.url
         )
     for voter in membership.voters:
-        membership.install(stores[voter.root], voter.directory_id)
+        give_id(stores[voter.root], voter.directory_id)
+        membership.install(stores[voter.root])
     return membership
 
 

@@ -1,12 +1,12 @@
-"""Which roots form a quorum: a list on each of them, one file for each version of the list.
+"""Which roots form a quorum: a list on each of them, and on each root its id.
 
-On storage: ``.quorum/voters/<version>.<id>.json`` on each root: the members of that version, and in
-the name the id of this very root (Kafka's ``directory.id``, KIP-853). One listing of that directory
-tells whether a root still is what it was: a root that lost its files has no list, and one that was
-replaced has another id. Such a root may have forgotten what it promised, so its answers do not
-count. Files are only added. A new root gets its id first, with version 0. A crash while a version
-is installed leaves some roots with an older list, or a new root with version 0: they count, and the
-next change of the members installs the list on them.
+On storage, in ``.quorum/voters`` of each root: ``id.<id>``, which the root gets when it becomes a
+member (Kafka's ``directory.id``, KIP-853) and never again; and ``<version>.json``, a file for each
+version of the list. One listing tells whether a root still is what it was: a root that lost its
+files has no id, and one that was replaced has another. Such a root may have forgotten what it
+promised, so its answers do not count. Files are only added. A crash while a version is installed
+leaves some roots with an older list: they count, and the next change of the members installs the
+list on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ DIRECTORY: Final = ".quorum"
 
 VOTERS: Final = f"{DIRECTORY}/voters"
 
-_NAME = re.compile(r"(\d{10})\.([0-9a-f]{32})\.json")
+_LIST = re.compile(r"(\d{10})\.json")
+_ID = re.compile(r"id\.([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,13 @@ class Membership:
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptRecordError(f"{path} is no list of the members of a quorum") from error
 
-    def install(self, store: Store, directory_id: str) -> None:
-        """Put the list on a root; harmless if the root has it.
+    def install(self, store: Store) -> None:
+        """Put the list on a root; harmless if the root has it. This does not make it a member.
 
         Raises:
             StorageError: the list may not be on the root.
         """
-        store.put(f"{VOTERS}/{self.version:010}.{directory_id}.json", self.to_json())
+        store.put(f"{VOTERS}/{self.version:010}.json", self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +116,27 @@ class Standing:
         Raises:
             StorageError: the root does not answer.
         """
-        names = (_NAME.fullmatch(file.name) for file in store.list(VOTERS))
-        found = [(int(name[1]), name[2]) for name in names if name]
-        return cls(*max(found)) if found else cls()
+        names = [file.name for file in store.list(VOTERS)]
+        versions = [int(found[1]) for name in names if (found := _LIST.fullmatch(name))]
+        ids = [found[1] for name in names if (found := _ID.fullmatch(name))]
+        return cls(max(versions, default=0), ids[0] if len(ids) == 1 else "")
 
 
-def read_membership(store: Store, standing: Standing) -> Membership:
-    """Return the newest list on a root, which is not at version 0.
+def give_id(store: Store, directory_id: str) -> None:
+    """Give a root the id with which it becomes a member; harmless if it has it.
+
+    Raises:
+        StorageError: the root may not have it.
+    """
+    store.put(f"{VOTERS}/id.{directory_id}", b"")
+
+
+def read_membership(store: Store, version: int) -> Membership:
+    """Return a version of the list that a root has.
 
     Raises:
         StorageError: it cannot be read.
         CorruptRecordError: the file is no list of members.
     """
-    path = f"{VOTERS}/{standing.version:010}.{standing.directory_id}.json"
+    path = f"{VOTERS}/{version:010}.json"
     return Membership.parse(store.open_buffer(path).to_pybytes(), f"{store.url}/{path}")

@@ -129,7 +129,7 @@ class QuorumStore(Store):
     def _read_members(self, roots: Sequence[str]) -> Members:
         def read(store: Store) -> Membership | None:
             standing = Standing.of(store)
-            return read_membership(store, standing) if standing.version else None
+            return read_membership(store, standing.version) if standing.version else None
 
         def is_enough(replies: Replies) -> bool:
             return any(each is not None and each.value is not None for each in replies)

@@ -141,11 +141,10 @@ class Operator:
             world.rest(DELETE_DELAY_MS * 0.3)
             try:
                 voters = world.open_store().members().membership.voters
-            except SparkLogError:
-                continue
-            root = random.choice(voters).root
-            act = random.choice((self._fail, self._wipe, self._lose, self._move))
-            act(root)
+                act = random.choice((self._fail, self._wipe, self._lose, self._move))
+                act(random.choice(voters).root)
+            except SparkLogError as error:  # before anything is done
+                world.scheduler.note(f"{type(error).__name__}: {error}")
 
     def _fail(self, root: str) -> None:
         """A root is down, and comes back stale."""
@@ -156,9 +155,17 @@ class Operator:
         world.roots[root].is_down = False
         world.scheduler.note(f"{root} is up")
 
+    def _make_another_stale(self, root: str) -> None:
+        """Another root is down before: what is put meanwhile is on one root fewer."""
+        voters = self._world.open_store().members().membership.voters
+        others = [voter.root for voter in voters if voter.root != root]
+        if self._world.scheduler.random.random() < 0.7:
+            self._fail(self._world.scheduler.random.choice(others))
+
     def _wipe(self, root: str) -> None:
         """A root loses its files while all others answer."""
         world = self._world
+        self._make_another_stale(root)
         world.is_calm = True
         faults = world.roots[root].profile
         world.set_faults(faults.without_faults())
@@ -180,6 +187,7 @@ class Operator:
     def _lose(self, root: str) -> None:
         """A root is down, and comes back empty, long after the calls that were under way."""
         world = self._world
+        self._make_another_stale(root)
         world.scheduler.note(f"{root} is down for good")
         world.roots[root].is_down = True
         under_way = list(world.rounds)

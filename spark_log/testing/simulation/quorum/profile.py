@@ -66,7 +66,8 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
         torn_listing=0.0,
         slow_listing=0.0,
     )
-    if random.random() < 0.5:  # a duel: nothing but proposers of the same name, without mercy
+    mood = random.random()
+    if mood < 0.4:  # a duel: nothing but proposers of the same name, without mercy
         return QuorumProfile(
             faults=replace(faults, pause=0.1, crash=0.0, latency_ms=4.0),
             roots=3,
@@ -76,6 +77,20 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
             allocators=0,
             think_ms=1.0,
             impatience=random.choice((0.0, 0.1, 0.3)),
+            haste=0.0,
+            has_operator=False,
+            steps=1500,
+        )
+    if mood < 0.6:  # much is lost, and much is read
+        return QuorumProfile(
+            faults=replace(faults, failed=0.2, lost_request=0.1, pause=0.02, latency_ms=4.0),
+            roots=3,
+            proposers=2,
+            names=1,
+            readers=2,
+            allocators=0,
+            think_ms=4.0,
+            impatience=0.3,
             haste=0.0,
             has_operator=False,
             steps=1500,
@@ -90,6 +105,6 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
         think_ms=DELETE_DELAY_MS * random.choice((0.001, 0.005, 0.05)),
         impatience=random.choice((0.0, 0.1, 0.5)),
         haste=random.choice((0.0, 0.05, 1.0)),
-        has_operator=random.choice((False, True, True)),
+        has_operator=random.choice((False, True, True, True)),
         steps=random.choice((1500, 3000, 5000)),
     )

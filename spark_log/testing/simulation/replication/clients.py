@@ -61,9 +61,7 @@ class _Client:
         writer = opened.log.segment_writer(producer=producer)
         try:
             writer.write(record_batch([Record(value, START_US) for value in values]))
-            info = opened.log.append_segment(
-                writer.finish(), acks=acks, expected_leo=expected_leo
-            )
+            info = opened.log.append_segment(writer.finish(), acks=acks, expected_leo=expected_leo)
         finally:
             writer.discard()
         self._world.scheduler.note(f"append {values[0]!r}: at {info.base_offset}, {acks=}")

@@ -71,9 +71,7 @@ class Controller:
         return set(state.isr) == set(state.replicas) and not state.joining
 
     def _fence(self, opened: OpenPartition, broker: int) -> None:
-        opened.cluster.metadata.commit(
-            partial(fence_broker_records, broker_id=broker, fenced=True)
-        )
+        opened.cluster.metadata.commit(partial(fence_broker_records, broker_id=broker, fenced=True))
         self._world.scheduler.note(f"fences {broker}: {opened.states.current()}")
 
     def _unfence(self, opened: OpenPartition) -> None:
@@ -151,7 +149,6 @@ class Controller:
             chain._bring_up(follower, leader, state, broker, end, is_next=False)  # noqa: SLF001
         except _LeaderFailedError as error:
             raise StorageError(str(error)) from error
-
 
     def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:
         """Return up to which offset a replica outside of the chain may have the log.
