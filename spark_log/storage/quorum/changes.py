@@ -65,18 +65,19 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
     standing = Standing.of(joining)
     known = next((voter for voter in voters if voter.root == joining.url), None)
     if known is None:
-        if standing.version and standing.directory_id:
+        if standing.version and standing.directory_ids:
             raise InvalidRootError(
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
         # The id first: from the decision on the root counts.
-        voter = Voter(joining.url, standing.directory_id or uuid.uuid4().hex)
+        directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
+        voter = Voter(joining.url, directory_id)
         give_id(joining, voter.directory_id)
         changed = _decide(store, members, (*voters, voter))
         _install(members, changed)
         store.reload()
-    elif standing.directory_id == known.directory_id:
+    elif known.directory_id in standing.directory_ids:
         changed = members.membership  # an earlier call did not come to its end
     else:
         raise InvalidConfigurationError(

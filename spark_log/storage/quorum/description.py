@@ -48,7 +48,7 @@ def describe_voters(store: QuorumStore) -> tuple[VoterDescription, ...]:
         standing = reply.value if reply is not None and reply.error is None else None
         if standing is None:
             state = "unreachable"
-        elif standing.directory_id != voter.directory_id:
+        elif voter.directory_id not in standing.directory_ids:
             state = "lost"
         else:
             state = "current" if standing.version >= newest else "behind"

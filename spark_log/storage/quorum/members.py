@@ -229,11 +229,11 @@ class Members:
                 raise MembershipChangedError
 
     def _is_same(self, number: int, standing: Standing) -> bool:
-        return standing.directory_id == self.membership.voters[number].directory_id
+        return self.membership.voters[number].directory_id in standing.directory_ids
 
     def _has_no_standing(self, number: int, standing: Standing) -> StorageError:
         url = self.stores[number].url
-        found = "has another id" if standing.directory_id else "has lost its id"
+        found = "has another id" if standing.directory_ids else "has lost its id"
         return StorageUnavailableError(
             f"the root {found}: it was wiped or replaced, or is not mounted, and does not count "
             f"until spark-log quorum remove and add have renewed it",

@@ -103,11 +103,11 @@ class Standing:
 
     Attributes:
         version: the newest version of the list on it; 0: it has none.
-        directory_id: the id of the root; empty: it has none.
+        directory_ids: the ids of the root. It has several if the answer to one was lost.
     """
 
     version: int = 0
-    directory_id: str = ""
+    directory_ids: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, store: Store) -> Standing:
@@ -118,8 +118,8 @@ class Standing:
         """
         names = [file.name for file in store.list(VOTERS)]
         versions = [int(found[1]) for name in names if (found := _LIST.fullmatch(name))]
-        ids = [found[1] for name in names if (found := _ID.fullmatch(name))]
-        return cls(max(versions, default=0), ids[0] if len(ids) == 1 else "")
+        ids = frozenset(found[1] for name in names if (found := _ID.fullmatch(name)))
+        return cls(max(versions, default=0), ids)
 
 
 def give_id(store: Store, directory_id: str) -> None:

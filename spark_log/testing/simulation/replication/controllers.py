@@ -146,7 +146,7 @@ class Controller:
         )
         end = self._copied_end(opened, leader)
         try:
-            chain._bring_up(follower, leader, state, broker, end, is_next=False)  # noqa: SLF001
+            chain._bring_up(follower, leader, state, broker, end, is_next=False)
         except _LeaderFailedError as error:
             raise StorageError(str(error)) from error
 

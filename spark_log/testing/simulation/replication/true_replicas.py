@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import metadata_log
-from spark_log.metadata.records import PartitionRecord, from_json
 from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import PartitionRecord, from_json
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.records import columns_of
 from spark_log.testing.simulation.log.true_log import ViolationError

@@ -14,16 +14,15 @@ from spark_log.log import PartitionDirectory, Replica, ReplicatedLog, Witness
 from spark_log.log.append import appender_state
 from spark_log.metadata import Cluster, broker_stores, metadata_log
 from spark_log.metadata import cluster as cluster_module
+from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
-    RegisterBrokerRecord,
     TopicRecord,
 )
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.broker_registration import register_broker
 from spark_log.storage import FileInfo, listing_validity_ms
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.patches import Patch
