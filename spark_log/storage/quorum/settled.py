@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
-from spark_log.errors import AlreadyExistsError, NotFoundError
+from spark_log.errors import AlreadyExistsError, NotFoundError, StorageUnavailableError
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.store import FileInfo, Store
+
+_MAX_LOOKS: Final = 5
 
 
 def look_up(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
@@ -29,12 +31,16 @@ def look_up(members: Members, path: str, *, from_all: bool = False) -> dict[int,
         MembershipChangedError: a member has a newer list of the members.
         StorageError: a majority does not answer, or copies of the file cannot be put.
     """
-    holders: dict[int, FileInfo] = {}
-    for _ in range(2):
+    for tries in range(_MAX_LOOKS):
         holders = _heads(members, path, from_all=from_all)
         if not holders or len(holders) >= members.majority:
             return holders
-    return copy_file(members, path, holders)
+        if tries:
+            # What is gone now was deleted, or its holder was wiped: only a look tells which.
+            copied = copy_file(members, path, holders)
+            if copied:
+                return copied
+    raise StorageUnavailableError(f"{path} appears and disappears", path=path)
 
 
 def copy_file(
@@ -59,7 +65,7 @@ def copy_file(
         except NotFoundError:
             continue
     if source is None:
-        return {}  # it was deleted
+        return {}  # they do not hold it any more
     missing = set(range(len(members))) - holders.keys()
 
     def copy(store: Store) -> FileInfo:
@@ -71,7 +77,7 @@ def copy_file(
     found = {**holders, **copied.answers}
     if len(found) < (len(members) if everywhere else members.majority):
         if any(isinstance(error, NotFoundError) for error in copied.errors.values()):
-            return {}  # it was deleted meanwhile
+            return {}  # the copies are gone again
         raise members.no_majority(path, copied)
     return found
 
