@@ -7,6 +7,7 @@ import pytest
 from spark_log import Admin
 from spark_log.storage import open_store
 from spark_log.storage.quorum import QuorumStore
+from tests.docs.blocks import block
 
 
 @pytest.fixture
@@ -75,3 +76,14 @@ def test_a_single_root_has_no_members(shell, root):
 def test_a_root_with_files_is_not_added(shell, root, disks):
     open_store(disks[0]).put_if_absent("kept", b"")
     assert "has files already" in shell("quorum", "add", disks[0]).error
+
+
+@pytest.mark.parametrize("first", ["topics create", "quorum add disk2"])
+def test_the_documentation_is_run(shell, folder, first):
+    if "add" in first:
+        assert shell("topics", "create", "flights", "--root", "disk1/log").status == 0
+    for line in block("docs/storage.md", first).splitlines():
+        outcome = shell(*line.split()[1:])
+        assert outcome.status == 0, outcome.err
+    for member in ("disk1", "disk2", "disk3"):
+        assert Admin(folder / member / "log").list_topics() == ["flights"]

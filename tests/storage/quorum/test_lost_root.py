@@ -27,6 +27,7 @@ def roots(tmp_path):
     return [str(tmp_path / name) for name in "abc"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost_root", [0, 2], ids=["first", "last"])
 def test_nothing_stops_when_a_root_is_removed(roots, lost_root):
     url = ",".join(roots)
