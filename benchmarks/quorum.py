@@ -2,9 +2,10 @@
 
     python -m benchmarks.quorum --latency-ms 20 --repeats 20
 
-The roots are directories behind a store that waits before it answers each request, as an object store
-does, so the figures count round trips. A change of metadata: two producer ids are taken by appends to
-the metadata log. A commit: offsets of one partition. Degraded: one of the three roots is removed.
+The roots are directories behind a store that waits before it answers each request, as an object
+store does, so the figures count round trips. A change of metadata: two producer ids are taken by
+appends to the metadata log. A commit: offsets of one partition. Degraded: one of the three roots is
+removed.
 """
 
 import argparse

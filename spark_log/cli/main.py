@@ -101,7 +101,7 @@ def _groups(context: typer.Context) -> None:
 
 @quorum.app.callback(invoke_without_command=True)
 def _quorum(context: typer.Context) -> None:
-    """Describe, add and remove the members of the cluster root."""
+    """Describe, add and remove roots of the cluster root."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 

@@ -11,6 +11,13 @@ from .listing_validity import is_listing_valid as is_listing_valid
 from .listing_validity import listing_validity_ms as listing_validity_ms
 from .os_errors import TRANSIENT_ERRNOS as TRANSIENT_ERRNOS
 from .os_errors import storage_errors as storage_errors
+from .quorum import Membership as Membership
+from .quorum import QuorumStore as QuorumStore
+from .quorum import VoterDescription as VoterDescription
+from .quorum import add_voter as add_voter
+from .quorum import describe_voters as describe_voters
+from .quorum import found_from_root as found_from_root
+from .quorum import remove_voter as remove_voter
 from .reserve import with_reserve as with_reserve
 from .storage_time import check_clock_skew as check_clock_skew
 from .storage_time import newest_modified_us as newest_modified_us

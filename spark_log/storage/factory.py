@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.errors import InvalidConfigurationError, UnsupportedStoreError
 from spark_log.storage.local import LocalStore
-from spark_log.storage.quorum.membership import VOTERS
+from spark_log.storage.quorum import VOTERS
 from spark_log.storage.store import StorageOptions, Store
 
 if TYPE_CHECKING:  # imported for type checkers only

@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from spark_log import Admin
-from spark_log.storage import open_store
-from spark_log.storage.quorum import QuorumStore
+from spark_log.storage import QuorumStore, open_store
 from tests.docs.blocks import block
 
 
@@ -78,12 +77,21 @@ def test_a_root_with_files_is_not_added(shell, root, disks):
     assert "has files already" in shell("quorum", "add", disks[0]).error
 
 
-@pytest.mark.parametrize("first", ["topics create", "quorum add disk2"])
-def test_the_documentation_is_run(shell, folder, first):
-    if "add" in first:
+class TestTheDocumentation:
+    def test_creates_a_quorum(self, shell, folder):
+        self.run(shell, block("docs/storage.md", "disk1/log,disk2/log"))
+        self.check(folder)
+
+    def test_makes_one_of_a_root(self, shell, folder):
         assert shell("topics", "create", "flights", "--root", "disk1/log").status == 0
-    for line in block("docs/storage.md", first).splitlines():
-        outcome = shell(*line.split()[1:])
-        assert outcome.status == 0, outcome.err
-    for member in ("disk1", "disk2", "disk3"):
-        assert Admin(folder / member / "log").list_topics() == ["flights"]
+        self.run(shell, block("docs/storage.md", "quorum add disk2/log"))
+        self.check(folder)
+
+    def run(self, shell, lines):
+        for line in lines.splitlines():
+            outcome = shell(*line.split()[1:])
+            assert outcome.status == 0, outcome.err
+
+    def check(self, folder):
+        for member in ("disk1", "disk2", "disk3"):
+            assert Admin(folder / member / "log").list_topics() == ["flights"]

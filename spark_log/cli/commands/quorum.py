@@ -12,13 +12,13 @@ from spark_log.cli.format import Output, print_json, print_table, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
-from spark_log.storage import open_quorum
-from spark_log.storage.quorum import (
+from spark_log.storage import (
     Membership,
     QuorumStore,
     add_voter,
     describe_voters,
     found_from_root,
+    open_quorum,
     remove_voter,
 )
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -40,6 +39,7 @@ from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.storage.quorum.settled import copy_file
+from spark_log.suppressed import IN_PROCESS
 
 _OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
 
@@ -194,7 +194,7 @@ def _installed(store: QuorumStore) -> Members:
 def _list_before(members: Members) -> Membership:
     version = members.membership.version - 1
     for store in members.stores:
-        with suppress(StorageError):
+        with IN_PROCESS.suppress("reading of a list of members", store.url, StorageError):
             return read_membership(store, version)
     raise StorageUnavailableError(
         f"none of the roots that answer has list {version} of the members",

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
-from spark_log.storage import open_store
+from spark_log.storage import open_quorum
 
 PRODUCED = 40
 
@@ -52,7 +52,7 @@ def test_nothing_stops_when_a_root_is_removed(roots, lost_root):
     assert Admin(left).list_topics() == ["flights", "later"]
     with Consumer(root=left, group_id="readers", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["flights"])
-        values = []
+        values: list[object] = []
         while len(values) < PRODUCED:
             values += [r.value for records in consumer.poll(1000).values() for r in records]
         consumer.commit()
@@ -62,7 +62,7 @@ def test_nothing_stops_when_a_root_is_removed(roots, lost_root):
 
 
 def test_a_root_that_hangs_delays_one_call(roots, monkeypatch):
-    store = open_store(",".join(roots))
+    store = open_quorum(roots)
     store.create_root()
     store.put_if_absent("topic/0", b"before")
     hanging = store.open_member(roots[0])

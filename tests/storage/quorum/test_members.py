@@ -12,7 +12,7 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.storage import open_store
+from spark_log.storage import open_quorum
 from spark_log.storage.quorum import add_voter, describe_voters, remove_voter
 from spark_log.storage.quorum.fan_out import FanOut
 
@@ -24,7 +24,7 @@ def roots(tmp_path):
 
 @pytest.fixture
 def store(roots):
-    store = open_store(",".join(roots))
+    store = open_quorum(roots)
     store.create_root()
     return store
 
@@ -103,7 +103,7 @@ class TestAReader:
     def test_reads_from_another_root_when_one_is_lost(self, store, roots):
         store.put_if_absent("topic/0", b"first")
         for root in roots:
-            others = open_store(root)
+            others = open_quorum([root])
             assert others.open_buffer("topic/0").to_pybytes() == b"first"
         shutil.rmtree(roots[0])
         assert store.open_buffer("topic/0").to_pybytes() == b"first"
@@ -113,14 +113,14 @@ class TestAReader:
 
 class TestMembers:
     def test_are_created_once(self, store, roots):
-        open_store(",".join(reversed(roots))).create_root()
+        open_quorum([*reversed(roots)]).create_root()
         versions = {(each.version, each.state) for each in describe_voters(store)}
         assert versions == {(1, "current")}
 
     def test_are_not_made_of_roots_with_files(self, roots):
         open_one(roots[1]).put_if_absent("meta.properties", b"")
         with pytest.raises(InvalidRootError, match="has files already"):
-            open_store(",".join(roots)).create_root()
+            open_quorum(roots).create_root()
 
     def test_that_were_wiped_do_not_count_until_they_are_replaced(self, store, roots, tmp_path):
         store.put_if_absent("topic/0", b"first")
@@ -137,7 +137,7 @@ class TestMembers:
         assert [file.name for file in store.list("topic")] == ["0", "1"]
 
     def test_that_change_are_noticed_by_who_has_an_old_list(self, store, roots, tmp_path):
-        old = open_store(",".join(roots))
+        old = open_quorum(roots)
         old.put_if_absent("topic/0", b"first")
         add_voter(store, str(tmp_path / "d"))
         remove_voter(store, roots[0])
@@ -155,7 +155,7 @@ class TestMembers:
         assert files(roots[2]) == ["0"]
 
     def test_have_one_left_at_least(self, roots):
-        single = open_store(",".join(roots[:2]))
+        single = open_quorum(roots[:2])
         single.create_root()
         remove_voter(single, roots[0])
         with pytest.raises(InvalidConfigurationError, match="the only member"):
