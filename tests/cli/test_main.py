@@ -26,6 +26,7 @@ COMMANDS = [
     "offsets",
     "produce",
     "producer-perf",
+    "quorum",
     "replay",
     "replicate",
     "reprocess",
@@ -42,6 +43,7 @@ GROUPS = {
     "controller": "run",
     "groups": "list",
     "offsets": "list",
+    "quorum": "describe",
     "topics": "list",
     "transactions": "list",
 }
