@@ -7,6 +7,7 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,14 +58,14 @@ class CopiedSegment:
         end_offset: the offset after its last.
         append_id: random id of the file.
         leader_epoch: of its last batch.
-        data: the file, or a copy of it that is staged on the follower's root.
+        data: the file.
     """
 
     name: SegmentName
     end_offset: int
     append_id: str
     leader_epoch: int
-    data: pa.Buffer | StagedFile
+    data: pa.Buffer
 
 
 class FollowerAppender:
@@ -135,14 +136,19 @@ class FollowerAppender:
         self._create_witness()
 
     def append(
-        self, segment: StagedSegment, base_offset: int, data: pa.Buffer | StagedFile
+        self,
+        segment: StagedSegment,
+        base_offset: int,
+        data: pa.Buffer,
+        staged: StagedFile | None = None,
     ) -> None:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
             segment: as it was put there.
             base_offset: its offset there; the follower's log has all offsets before it.
-            data: its file, or a copy of it that is staged on the follower's root.
+            data: its file.
+            staged: a copy of the file that is staged on the follower's root.
 
         Raises:
             DivergedReplicaError: the follower has something else at this offset.
@@ -159,18 +165,19 @@ class FollowerAppender:
         )
         before = self._tail
         tried_ms = self._directory.clock.monotonic_ms()
-        if self.copy(copied):
+        if self.copy(copied, staged):
             observed_ms = before.observed_ms if before is not None else tried_ms
             self._derived.on_own_append(segment, base_offset, observed_ms)
             summary = SegmentSummary.of_staged(segment, base_offset)
             self._snapshots.summaries.on_appended(summary, segment.headers)
             self._derived.write(segment, base_offset)
 
-    def copy(self, segment: CopiedSegment) -> bool:
+    def copy(self, segment: CopiedSegment, staged: StagedFile | None = None) -> bool:
         """Put a segment of the leader's log at the follower's log end.
 
         Args:
             segment: it contains the follower's log end offset, or lies before it.
+            staged: a copy of its file that is staged on the follower's root.
 
         Returns:
             Whether this call put it; False if the follower had it already.
@@ -206,7 +213,7 @@ class FollowerAppender:
             try:
                 self._directory.store.put_if_absent(
                     self._directory.file_path(segment.name.log),
-                    segment.data,
+                    staged or segment.data,
                     sync=self._config.flush_on_append,
                 )
             except AlreadyExistsError:

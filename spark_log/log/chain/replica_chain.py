@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from spark_log.errors import (
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
+    OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
@@ -34,10 +36,11 @@ from spark_log.log.chain.replica_fetcher import (
     LeaderFailedError,
     ReplicaFetcher,
 )
+from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
-from spark_log.storage import Store
+from spark_log.storage import Store, with_reserve
 from spark_log.suppressed import SuppressedErrors
 
 _MAX_CHANGES: Final = 100
@@ -284,6 +287,77 @@ class ReplicaChain:
         self._suppressed.add("replica", self._name, error)
         return True
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def move_start(self, offset: int) -> int:
+        """Move the log start offset of all in-sync and joining replicas, the leader first.
+
+        A replica that comes back later gets the leader's start before the barrier of its epoch.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: as before; or the start was moved nowhere.
+        """
+        state = self._available(self.states.current(), needs_enough=False)
+        for _ in range(_MAX_CHANGES):
+            newer, starts, lags = state, [], False
+            for broker_id in state.chain:
+                try:
+                    replica = self.replica(state, broker_id)
+                    move = partial(move_replica_start, replica, offset)
+                    starts.append(with_reserve(replica.files.store, move))
+                except OffsetOutOfRangeError:
+                    if broker_id in state.isr:
+                        raise
+                    lags = True
+                except REPLICA_ERRORS as error:
+                    newer = self._without(state, broker_id, error, has_put=bool(starts))
+                    break
+            if lags:
+                self.replicate()
+            if newer is state:
+                newer = self.states.refresh()
+                if newer.leader_epoch == state.leader_epoch and not lags:
+                    return min(starts)
+            state = self._available(newer, needs_enough=False)
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    # --- what a replica has of the log -----------------------------------------------------------
+
+    def committed_end(self, state: PartitionState, broker_id: int, last: Replica) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
+
+        Args:
+            state: has the replica.
+            broker_id: of the replica, which is not in sync.
+            last: the last in-sync replica.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            REPLICA_ERRORS: one of the two replicas cannot be read.
+        """
+        committed = last.files.observe()
+        replica = self.replica(state, broker_id)
+        view = replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        here = replica.leader_epoch_at(end_offset - 1, view)
+        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+
     # --- one state -------------------------------------------------------------------------------
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -302,9 +376,9 @@ class ReplicaChain:
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
-                if isinstance(error, DivergedReplicaError) and error.is_ahead:
-                    if broker_id in state.isr:
-                        raise  # the leader has lost what it had
+                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
+                if is_ahead and broker_id in state.isr:
+                    raise  # the leader has lost what it had
                 raise _FollowerFailedError(broker_id, error) from error
         if state.is_replicated:  # all have it: now it may be merged
             for broker_id in state.chain:
@@ -330,7 +404,7 @@ class ReplicaChain:
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
             try:
-                follower.append(own.segment, own.base_offset, staged or own.data)
+                follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()

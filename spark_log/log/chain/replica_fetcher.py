@@ -60,6 +60,9 @@ class ReplicaFetcher:
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
 
+        Its start is moved to the leader's, if records were deleted while it was not in sync: then
+        deleted records do not come back when it leads.
+
         The batch before its end must have the leader epoch that it has in the leader's log: within
         one leader epoch each offset was given once.
 
@@ -84,6 +87,8 @@ class ReplicaFetcher:
             raise LeaderFailedError(error) from error
         is_behind_start = end_offset <= leading.log_start_offset
         if is_behind_start or here is None or here == there:
+            if view.log_start_offset < leading.log_start_offset <= end_offset:
+                move_replica_start(self._follower, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
@@ -92,18 +97,20 @@ class ReplicaFetcher:
             is_ahead=end_offset > leading.log_end_offset,
         )
 
-    def fetch(self, offset: int, end_offset: int) -> int:
+    def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
         """Copy the segments of the leader's log from an offset on.
 
         If the leader's log starts behind the offset, the follower's log starts there, too.
 
         Args:
             offset: the follower's log end offset.
-            end_offset: up to which to copy. The last segment is copied whole.
+            end_offset: up to which to copy.
+            whole: whether a segment that contains this offset is copied, which then ends behind it.
+                If not, the copy stops before it.
 
         Returns:
             The offset up to which the follower has the leader's log now. It is before
-            ``end_offset`` only if the leader's log ends there.
+            ``end_offset`` only if the leader's log ends there, or not ``whole``.
 
         Raises:
             REPLICA_ERRORS: the follower failed, or has diverged.
@@ -124,6 +131,8 @@ class ReplicaFetcher:
                 view = None
                 continue
             copied, data = found
+            if copied.end_offset > end_offset and not whole:
+                break
             self._follower.follower.copy(copied)
             offset = copied.end_offset
             self._leader.files.store.release_memory(data)

@@ -7,8 +7,9 @@ is fixed from then on: each in-sync replica has it, at this offset, for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName
@@ -84,7 +85,7 @@ class TrueReplicas:
         appended: number of records that were acknowledged.
     """
 
-    def __init__(self, disks: dict[int, Store]) -> None:
+    def __init__(self, disks: Mapping[int, Store]) -> None:
         """Begin with empty disks.
 
         Args:
@@ -243,7 +244,7 @@ class TrueReplicas:
         in_sync = self.in_sync()
         if not in_sync and self._damaged:
             raise ViolationError(f"all replicas with records have left: {self.state}")
-        for (broker, longer), (other, shorter) in zip(in_sync, in_sync[1:], strict=False):
+        for (broker, longer), (other, shorter) in pairwise(in_sync):
             if shorter.entries != longer.entries[: shorter.end]:
                 at = next(
                     at
