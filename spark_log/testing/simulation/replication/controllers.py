@@ -40,7 +40,7 @@ class Controller:
                 if self._do_round(opened) and self._are_others_done():
                     return
             except _FAILURES as error:
-                world.scheduler.note(f"round: {type(error).__name__}: {error}")
+                world.scheduler.note(f"round: {type(error).__name__}")
 
     def _are_others_done(self) -> bool:
         actors = self._world.scheduler.actors
@@ -63,7 +63,7 @@ class Controller:
             try:
                 self._bring_back(opened, broker)
             except _FAILURES as error:
-                world.scheduler.note(f"{broker} stays out: {type(error).__name__}: {error}")
+                world.scheduler.note(f"{broker} stays out: {type(error).__name__}")
         opened.log.replicate()
         state = opened.states.refresh()
         return set(state.isr) == set(state.replicas) and not state.joining
@@ -159,7 +159,7 @@ class Outages:
             try:
                 register_broker(opened.cluster, broker, store.url)
             except SparkLogError as error:
-                world.scheduler.note(f"registering {broker}: {type(error).__name__}: {error}")
+                world.scheduler.note(f"registering {broker}: {type(error).__name__}")
                 if not opened.cluster.image().broker(broker).fenced:
                     break  # the answer was lost
                 world.rest(world.profile.outage_ms)
@@ -196,4 +196,4 @@ class ReplicaCleaner:
                 ).clean()
                 world.scheduler.note("has cleaned")
             except (ClockSkewError, *_FAILURES) as error:
-                world.scheduler.note(f"cleaning: {type(error).__name__}: {error}")
+                world.scheduler.note(f"cleaning: {type(error).__name__}")

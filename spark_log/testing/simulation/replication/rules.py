@@ -19,6 +19,7 @@ from spark_log.log import (
 from spark_log.log.append.appender import Appender
 from spark_log.log.chain import ReplicaChain, replica_chain
 from spark_log.log.log_reader import LogReader
+from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
@@ -121,8 +122,6 @@ def _truncates_in_place(self: Replicator, state: PartitionState, follower: Repli
 
 # --- joining -------------------------------------------------------------------------------------
 
-_shipped_complete = catching_up.complete_joining
-
 
 def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
@@ -132,7 +131,7 @@ def _completes_at_once(self: Replicator) -> None:
     """Put the joining replica into the in-sync replicas before the barrier stands on it."""
     state = self._log.states.refresh()
     self._cluster.metadata.commit(
-        lambda image: _shipped_complete(
+        lambda image: complete_joining(
             image,
             self._topic.topic_id,
             self._partition,
@@ -227,7 +226,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "_complete", _completes_at_once),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
-        ((catching_up, "complete_joining", _in_any_epoch(_shipped_complete)),)
+        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
     "a replica outside of the chain gets what all have": PatchVariant(
         ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
