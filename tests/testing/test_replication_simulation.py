@@ -15,6 +15,7 @@ SEEDS_PER_RULE = 60
 
 FIRST_SEEDS = {
     "a newer epoch in the log fences a writer": 1,
+    "a replica outside of the chain gets what all have": 235,
     "a replica is a prefix of the leader before a put": 1,
     "a diverged replica gets a new directory": 4,
     "a reader reads the last replica, also a joining one": 117,
@@ -23,7 +24,6 @@ FIRST_SEEDS = {
     "a replica is compared again when it is listed again": 25,
     "a replica is in sync when the barrier stands on it": 1,
     "a writer that finds the log newer reads the metadata": 9,
-    "joining is completed in the epoch of its barrier": 230,
     "nobody appends before the barrier": 29,
     "only what all have is merged": 1,
     "puts follow the order of the chain": 1,

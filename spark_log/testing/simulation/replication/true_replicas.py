@@ -165,32 +165,31 @@ class TrueReplicas:
             )
         found = self._entries_of(broker_id, directory, name)
         for at, entry in enumerate(found, base):
-            if at < replica.end:
-                if replica.entries[at] != entry:
-                    if self._is_outside(broker_id, replica):
-                        # A late put was covered by a copy of what is acknowledged.
-                        del replica.entries[at:]
-                        replica.entries.append(entry)
-                        continue
+            if at < replica.end and replica.entries[at] != entry:
+                if not self._is_outside(broker_id, replica):
                     raise ViolationError(
                         f"broker {broker_id}: {name.log} has {entry} at {at}, which was "
                         f"{replica.entries[at]}"
                     )
-                continue
-            last = replica.entries[-1].leader_epoch if replica.entries else 0
-            if entry.leader_epoch < last:
-                raise ViolationError(
-                    f"broker {broker_id}: leader epoch {entry.leader_epoch} at {at} after {last}"
-                )
-            if entry.value is None:
-                replica.epochs.add(entry.leader_epoch)
-            elif entry.leader_epoch and entry.leader_epoch not in replica.epochs:
-                raise ViolationError(
-                    f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
-                )
-            replica.entries.append(entry)
+                # A late put was covered by a copy of what all in-sync replicas have.
+                del replica.entries[at:]
+            if at == replica.end:
+                self._extend(broker_id, replica, entry)
         if replica.end in replica.behind_gap:
             self._on_segment(broker_id, directory, replica.behind_gap.pop(replica.end))
+
+    def _extend(self, broker_id: int, replica: TrueReplica, entry: Entry) -> None:
+        at, epoch = replica.end, entry.leader_epoch
+        last = replica.entries[-1].leader_epoch if replica.entries else 0
+        if epoch < last:
+            raise ViolationError(f"broker {broker_id}: leader epoch {epoch} at {at} after {last}")
+        if entry.value is None:
+            replica.epochs.add(epoch)
+        elif epoch and epoch not in replica.epochs:
+            raise ViolationError(
+                f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
+            )
+        replica.entries.append(entry)
 
     def _is_outside(self, broker_id: int, replica: TrueReplica) -> bool:
         """Whether a replica is neither in sync nor joining."""
