@@ -188,7 +188,9 @@ class ReplicaChain:
                     self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 newer = self._newer(state)
-            except UnknownLeaderEpochError:
+            except UnknownLeaderEpochError as unknown:
+                if unknown.log_epoch is None:  # emptied: the log does not tell of newer epochs
+                    state = self.states.refresh()
                 lacks_barrier = is_certain = True
                 continue
             except _FollowerFailedError as failed:
@@ -355,8 +357,12 @@ class ReplicaChain:
         end_offset = min(view.log_end_offset, committed.log_end_offset)
         if end_offset <= max(view.log_start_offset, committed.log_start_offset):
             return 0
-        here = replica.leader_epoch_at(end_offset - 1, view)
-        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+        try:
+            here = replica.leader_epoch_at(end_offset - 1, view)
+            there = last.leader_epoch_at(end_offset - 1, committed)
+        except OffsetOutOfRangeError:  # deleted since
+            return 0
+        return end_offset if here == there else 0
 
     # --- one state -------------------------------------------------------------------------------
 
