@@ -189,8 +189,8 @@ class ReplicaChain:
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError as unknown:
-                if unknown.log_epoch is None:  # emptied: the log does not tell of newer epochs
-                    state = self.states.refresh()
+                # A log that was emptied does not tell of newer epochs.
+                state = self.states.refresh() if unknown.log_epoch is None else state
                 lacks_barrier = is_certain = True
                 continue
             except _FollowerFailedError as failed:
