@@ -126,6 +126,8 @@ class ReplicaFetcher:
             if offset < view.log_start_offset:
                 start = view.log_start_offset
                 offset = self._skip_to(offset, view)
+                if offset >= view.log_end_offset:
+                    continue  # the leader's log was emptied
             found = self._read(offset, view)
             if found is None:
                 view = None
