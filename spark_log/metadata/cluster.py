@@ -275,8 +275,16 @@ class Cluster:
             suppressed=suppressed,
         )
 
-    def replica_log(self, topic: TopicImage, partition: int, broker_id: int) -> PartitionLog:
+    def replica_log(
+        self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
+    ) -> PartitionLog:
         """Return the log of one replica, for what each replica does for itself, such as merges.
+
+        Args:
+            topic: that the partition is of.
+            partition: its number.
+            broker_id: of the replica.
+            number: of the replica's directory; None for the one that ``topic`` has.
 
         Raises:
             ValueError: the broker has no replica of the partition.
@@ -284,9 +292,19 @@ class Cluster:
             StorageUnavailableError: its root cannot be reached.
             InvalidRootError: its root is another one now.
         """
+        store = self.broker_store(broker_id)
+        if broker_id != ROOT_BROKER_ID and store.is_gone(META_PROPERTIES):
+            # A put would create the directories again, below an empty mount point.
+            raise StorageUnavailableError(
+                f"the root {store.url} of broker {broker_id} cannot be found (no "
+                f"{META_PROPERTIES}): mount it again, or move it back",
+                path=store.url,
+            )
+        if number is None:
+            number = topic.partitions[partition].directory_of(broker_id)
         return PartitionLog(
-            self.broker_store(broker_id),
-            topic.replica_directory(partition, broker_id),
+            store,
+            topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
             partition=partition,
             config=topic.config(),

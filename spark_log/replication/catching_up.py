@@ -212,9 +212,7 @@ class Replicator:
         """
         leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
         fetcher = ReplicaFetcher(leader, follower, self._count)
-        view = follower.follower.observe()
-        fetcher.check_is_prefix(view)
-        offset = view.log_end_offset
+        offset = follower.follower.observe().log_end_offset
         while True:
             high_watermark = self._high_watermark()
             if self._log.read_state.leader_epoch != state.leader_epoch:

@@ -55,9 +55,13 @@ class ReplicaFetcher:
         self._leader = leader
         self._follower = follower
         self._on_progress = on_progress
+        follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
+
+        Its start is moved to the leader's, if records were deleted while it was not in sync: then
+        deleted records do not come back when it leads.
 
         The batch before its end must have the leader epoch that it has in the leader's log: within
         one leader epoch each offset was given once.
@@ -83,11 +87,14 @@ class ReplicaFetcher:
             raise LeaderFailedError(error) from error
         is_behind_start = end_offset <= leading.log_start_offset
         if is_behind_start or here is None or here == there:
+            if view.log_start_offset < leading.log_start_offset <= end_offset:
+                move_replica_start(self._follower, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
             f"leader's log has epoch {there} there, and ends at {leading.log_end_offset}",
             offset=end_offset - 1,
+            is_ahead=end_offset > leading.log_end_offset,
         )
 
     def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
@@ -133,20 +140,6 @@ class ReplicaFetcher:
         if start:
             move_replica_start(self._follower, min(start, offset))
         return offset
-
-    def segment_end(self, offset: int) -> int:
-        """Return the end offset of the leader's segment that contains an offset.
-
-        Raises:
-            LeaderFailedError: the leader failed.
-        """
-        while True:
-            view = self._leading_view()
-            if offset >= view.log_end_offset:
-                return view.log_end_offset
-            found = self._read(offset, view)
-            if found is not None:
-                return found[0].end_offset
 
     def _leading_view(self) -> LogView:
         try:
