@@ -24,6 +24,7 @@ from spark_log.cli.commands import (
     log_dirs,
     offsets,
     producer_perf,
+    quorum,
     reassign_partitions,
     replicate,
     submit,
@@ -102,6 +103,13 @@ def _groups(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@quorum.app.callback(invoke_without_command=True)
+def _quorum(context: typer.Context) -> None:
+    """Describe, add and remove roots of the cluster root."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 @transactions.app.callback(invoke_without_command=True)
 def _transactions(context: typer.Context) -> None:
     """List, describe and abort transactions."""
@@ -122,6 +130,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(groups.app, name="groups")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(transactions.app, name="transactions")
 app.command("clean")(clean)
 app.command("console-producer")(console_producer)

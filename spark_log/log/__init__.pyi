@@ -3,6 +3,7 @@ from .append import NOT_LISTED_US as NOT_LISTED_US
 from .append import AbortedTransaction as AbortedTransaction
 from .append import DivergedReplicaError as DivergedReplicaError
 from .append import EndTransactionMarker as EndTransactionMarker
+from .append import LeaderChange as LeaderChange
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
 from .append import OpenTransaction as OpenTransaction
@@ -11,6 +12,7 @@ from .append import ProducerEntry as ProducerEntry
 from .append import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
+from .append import parse_leader_change as parse_leader_change
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
 from .chain import NO_LEADER as NO_LEADER
@@ -54,8 +56,10 @@ from .tail_view import TailView as TailView
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding
 from .verify import FindingKind as FindingKind
+from .verify import ReplicaDifference as ReplicaDifference
 from .verify import Severity as Severity
 from .verify import Verifier as Verifier
+from .verify import first_difference as first_difference
 from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

@@ -26,7 +26,7 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
     the deleted records for half of ``file.delete.delay.ms``.
 
     Args:
-        log: in one directory: an internal log, or that of one replica.
+        log: of the partition.
         offset: of the first record that is kept. The log end offset deletes all records.
 
     Returns:

@@ -292,18 +292,10 @@ class Cluster:
             StorageUnavailableError: its root cannot be reached.
             InvalidRootError: its root is another one now.
         """
-        store = self.broker_store(broker_id)
-        if broker_id != ROOT_BROKER_ID and store.is_gone(META_PROPERTIES):
-            # A put would create the directories again, below an empty mount point.
-            raise StorageUnavailableError(
-                f"the root {store.url} of broker {broker_id} cannot be found (no "
-                f"{META_PROPERTIES}): mount it again, or move it back",
-                path=store.url,
-            )
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
         return PartitionLog(
-            store,
+            self.broker_store(broker_id),
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
             partition=partition,

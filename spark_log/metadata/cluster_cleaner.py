@@ -100,6 +100,8 @@ def clean_replicas(
     """
 
     def clean(broker_id: int, number: int, start_offset: int, limit_offset: int) -> CleanReport:
+        if broker_id != ROOT_BROKER_ID:
+            cluster.check_broker(broker_id)  # an empty mount point must not get files
         cleaner = PartitionCleaner(
             cluster.replica_log(topic, partition, broker_id, number),
             on_progress=on_progress,

@@ -34,7 +34,13 @@ from spark_log.log import (
     ReplicaFetcher,
     move_replica_start,
 )
-from spark_log.metadata import Cluster, TopicImage, begin_joining, complete_joining
+from spark_log.metadata import (
+    Cluster,
+    TopicImage,
+    begin_joining,
+    complete_joining,
+    next_directory_number,
+)
 
 _MAX_TRIES: Final = 20
 """Changes of the partition that one call follows before it gives up."""
@@ -168,7 +174,10 @@ class Replicator:
 
     def _copy_and_join(self, state: PartitionState) -> None:
         """Copy the log, and let the replica join if the leader epoch is still the same."""
-        number = state.directory_number(self._broker_id)
+        # The lower ones were given up, and may be deleted at any time.
+        store = self._cluster.broker_store(self._broker_id)
+        lowest = next_directory_number(store, self._topic, self._partition)
+        number = max(state.directory_number(self._broker_id), lowest)
         last = number + _MAX_DIRECTORIES
         while True:
             # An empty root may be a mount point without its file system.

@@ -27,6 +27,7 @@ COMMANDS = [
     "offsets",
     "produce",
     "producer-perf",
+    "quorum",
     "reassign-partitions",
     "replay",
     "replicate",
@@ -44,6 +45,7 @@ GROUPS = {
     "controller": "run",
     "groups": "list",
     "offsets": "list",
+    "quorum": "describe",
     "topics": "list",
     "transactions": "list",
 }

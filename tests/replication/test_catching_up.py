@@ -17,6 +17,7 @@ from spark_log.clock import ManualClock
 from spark_log.errors import LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.metadata import Cluster
+from spark_log.metadata.topics import STRAY_REPLICAS
 from spark_log.producer import RecordFuture
 from spark_log.replication import (
     ClusterReplicator,
@@ -231,6 +232,17 @@ class TestDiverged:
         (result,) = disks.replicate()
         assert (result.report.is_in_sync, result.report.directory) == (True, 1)
         assert values_of(disks.replica(2)) == NUMBERS[:12]
+
+    def test_never_comes_back_in_a_directory_that_may_be_deleted(self, disks):
+        disks.create()
+        disks.send(*NUMBERS[:3])
+        disks.leave(2)
+        cluster = disks.cluster()
+        marker = f"{STRAY_REPLICAS}/{cluster.topic('t').partition_directory(0)}"
+        cluster.broker_store(2).put(marker, b"")
+        (result,) = disks.replicate()
+        assert (result.report.is_in_sync, result.report.directory) == (True, 1)
+        assert values_of(disks.replica(2)) == NUMBERS[:3]
 
 
 class TestLogStart:

@@ -22,6 +22,7 @@ from spark_log.errors import (
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
+    OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
@@ -289,7 +290,7 @@ class ReplicaChain:
     # --- deleting records ------------------------------------------------------------------------
 
     def move_start(self, offset: int) -> int:
-        """Move the log start offset of all in-sync replicas, the leader first.
+        """Move the log start offset of all in-sync and joining replicas, the leader first.
 
         A replica that comes back later gets the leader's start before the barrier of its epoch.
 
@@ -307,18 +308,24 @@ class ReplicaChain:
         """
         state = self._available(self.states.current(), needs_enough=False)
         for _ in range(_MAX_CHANGES):
-            newer, starts = state, []
-            for broker_id in state.isr:
+            newer, starts, lags = state, [], False
+            for broker_id in state.chain:
                 try:
                     replica = self.replica(state, broker_id)
                     move = partial(move_replica_start, replica, offset)
                     starts.append(with_reserve(replica.files.store, move))
+                except OffsetOutOfRangeError:
+                    if broker_id in state.isr:
+                        raise
+                    lags = True
                 except REPLICA_ERRORS as error:
                     newer = self._without(state, broker_id, error, has_put=bool(starts))
                     break
+            if lags:
+                self.replicate()
             if newer is state:
                 newer = self.states.refresh()
-                if newer.leader_epoch == state.leader_epoch:
+                if newer.leader_epoch == state.leader_epoch and not lags:
                     return min(starts)
             state = self._available(newer, needs_enough=False)
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")

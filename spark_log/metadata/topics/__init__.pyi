@@ -14,4 +14,5 @@ from .replica_assignment import validate_replica_assignment as validate_replica_
 from .stray_replicas import STRAY_REPLICAS as STRAY_REPLICAS
 from .stray_replicas import StrayReplica as StrayReplica
 from .stray_replicas import next_directory_number as next_directory_number
+from .stray_replicas import parse_replica_directory as parse_replica_directory
 from .stray_replicas import remove_stray_replicas as remove_stray_replicas

@@ -56,25 +56,22 @@ class StrayReplica:
     size_bytes: int
 
 
-def next_directory_number(store: Store, topic: TopicImage, partition: int, broker_id: int) -> int:
-    """Return the lowest number that the directory of a replica may have on its broker.
+def next_directory_number(store: Store, topic: TopicImage, partition: int) -> int:
+    """Return the lowest number that the directory of a replica may still get.
+
+    Call this after reading the metadata by which the partition has the replica.
 
     Args:
-        store: the broker's.
-        topic: with the broker among the partition's replicas, read from the metadata before this
-            call.
+        store: of the replica's broker.
+        topic: that the partition is of.
         partition: its number.
-        broker_id: of the replica.
-
-    Returns:
-        The number of the replica's directory, or a higher one if that was given up.
 
     Raises:
         StorageError: the storage does not answer.
     """
-    marked = (_parse(file.name) for file in store.list(f"{STRAY_REPLICAS}/{topic.directory}"))
-    numbers = [found[1] + 1 for found in marked if found is not None and found[0] == partition]
-    return max([topic.partitions[partition].directory_of(broker_id), *numbers])
+    markers = store.list(f"{STRAY_REPLICAS}/{topic.directory}")
+    marked = (parse_replica_directory(file.name) for file in markers)
+    return max((each[1] + 1 for each in marked if each and each[0] == partition), default=0)
 
 
 def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterator[StrayReplica]:
@@ -150,14 +147,14 @@ def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
     Numbers of a replica's directories only grow, and the copy that a replica joins with is made
     before the metadata have its number.
     """
-    found = _parse(name)
+    found = parse_replica_directory(name)
     partition = topic.partitions.get(found[0]) if found else None
     if found is None or partition is None:
         return False
     return broker_id not in partition.replicas or found[1] < partition.directory_of(broker_id)
 
 
-def _parse(name: str) -> tuple[int, int] | None:
+def parse_replica_directory(name: str) -> tuple[int, int] | None:
     """Return the partition and the number of a replica's directory; None for another name."""
     found = _REPLICA.fullmatch(name)
     return None if found is None else (int(found[1]), int(found[2] or 0))
