@@ -320,7 +320,7 @@ class TestDamaged:
         path.unlink()
         path.write_bytes(damaged)
         cluster = disks.cluster()
-        with pytest.raises(CorruptRecordError, match="0001.log"):
+        with pytest.raises(CorruptRecordError, match=r"0001\.log"):
             replicator(cluster, 2).catch_up()
         assert values_of(disks.replica(2)) == [b"alpha"]
 
