@@ -94,7 +94,9 @@ class ClusterAccess(ForeignMethods):
 
     def _within(self, what: str, call: Callable[[], _Result], timeout_ms: Any = None) -> _Result:
         if self._is_local is None:
-            self._is_local = open_store(self._root, self._storage_options).is_mapped
+            # A broker with storage options is not local.
+            store = open_store(self._root, self._storage_options)
+            self._is_local = store.is_mapped and not self._broker_options
         if self._is_local:
             return call()
         limit_ms, setting = self._limit(timeout_ms)

@@ -50,7 +50,10 @@ class BrokerStores:
         self._cluster_id = cluster_id
         self._metadata = metadata
         self._options = checked_broker_options(options)
-        self._root_options = root_options
+        # Options of a quorum have those of each member under its root.
+        self._root_options = {
+            key: value for key, value in (root_options or {}).items() if "/" not in key
+        }
         self._request_timeout_ms = request_timeout_ms
         self._opened: dict[int, Store] = {}
         """By the epoch of the registration: a broker that is registered again is opened again."""

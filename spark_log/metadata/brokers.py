@@ -104,15 +104,18 @@ def check_is_outside_of_other_roots(
     Raises:
         InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
     """
-    for broker in image.brokers():
-        if broker.broker_id == broker_id:
-            continue
-        other = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
+    others = [(each.strip(), ROOT_BROKER_ID) for each in cluster_root.split(",")]  # a quorum's
+    others += [
+        (broker.root, broker.broker_id)
+        for broker in image.brokers()
+        if broker.broker_id not in (ROOT_BROKER_ID, broker_id)
+    ]
+    for other, other_id in others:
         if _is_in(root, other) or _is_in(other, root):
             where = "inside of" if _is_in(root, other) else "around"
             raise InvalidRootError(
-                f"{root} is {where} {other}, the root of broker {broker.broker_id}; give a root "
-                f"that has no files of another broker",
+                f"{root} is {where} {other}, the root of broker {other_id}; give a root that has "
+                f"no files of another broker",
                 path=root,
             )
 

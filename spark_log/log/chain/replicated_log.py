@@ -81,7 +81,8 @@ class ReplicatedLog(PartitionLog):
         self._looked_ms = 0.0
 
     def __repr__(self) -> str:
-        return f"<ReplicatedLog directory={self.directory!r} state={self._states.current()}>"
+        replicas = list(self._states.current().replicas)
+        return f"<ReplicatedLog directory={self.directory!r} replicas={replicas}>"
 
     @property
     def _replica(self) -> Replica:  # type: ignore[override]
@@ -134,8 +135,9 @@ class ReplicatedLog(PartitionLog):
                     validator=LogValidator(self.config, self.clock),
                     on_failure=partial(self._on_staging_error, state),
                 )
-            except StorageError:
-                if self._states.current().leader_epoch == state.leader_epoch:
+            except StorageError as error:
+                is_same = self._states.current().leader_epoch == state.leader_epoch
+                if is_same and not self._chain.leave_out(state, state.leader, error):
                     raise
 
     def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
@@ -261,6 +263,11 @@ class ReplicatedLog(PartitionLog):
             raise LeaderNotAvailableError(f"{self.directory} has no leader", topic=self.directory)
         return self._chain.replica(state, state.leader)
 
+    def on_log_end(self, end_offset: int) -> None:
+        """Record an offset that the log has reached, if it has one replica: all of it is there."""
+        if not self._states.current().is_replicated:
+            super().on_log_end(end_offset)
+
     # --- which replica is read -------------------------------------------------------------------
 
     def observe_replicas(self) -> tuple[LogView, PartitionState]:
@@ -311,27 +318,33 @@ class ReplicatedLog(PartitionLog):
         if self._read == state:
             return
         for _ in range(_MAX_READ_TRIES):
-            last = state.chain[-1]
             try:
-                replica = self._chain.replica(state, last)
-                if state.leader_epoch <= 0 or self._has_barrier(state, replica):
-                    self._read = state
-                    # In later epochs the chain may not end with this replica.
-                    replica.reader.max_leader_epoch = state.leader_epoch
+                if self._can_read(state):
                     return
             except REPLICA_ERRORS as error:
-                if not self._chain.leave_out(state, last, error):
+                if not self._chain.leave_out(state, state.chain[-1], error):
                     raise
-            else:  # whoever changed the chain did not put the barrier everywhere
+            else:
+                # Whoever changed the chain did not bring its barrier to all replicas.
                 self._chain.replicate()
             state = self._states.refresh()
         raise StorageUnavailableError(
             f"{self.directory}: its replicas change all the time", path=self.directory
         )
 
-    @staticmethod
-    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
+    def _can_read(self, state: PartitionState) -> bool:
+        """Read by a state from now on, if its barrier stands on the last replica of its chain."""
+        replica = self._chain.replica(state, state.chain[-1])
+        if state.leader_epoch > 0 and not self._has_barrier(state):
+            return False
+        self._read = state
+        # In later epochs the chain may not end with this replica.
+        replica.reader.max_leader_epoch = state.leader_epoch
+        return True
+
+    def _has_barrier(self, state: PartitionState) -> bool:
         """Whether the barrier of a state stands on the last replica of its chain."""
+        replica = self._chain.replica(state, state.chain[-1])
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
