@@ -94,6 +94,7 @@ READ_TRANSLATION: Final = OptionTranslation(
 )
 WRITE_TRANSLATION: Final = OptionTranslation(
     renamed={
+        "kafka.acks": "acks",
         "kafka.compression.type": "compression.type",
         "kafka.transaction.timeout.ms": "transaction.timeout.ms",
     },
