@@ -15,6 +15,7 @@ from spark_log.cli.commands import (
     console_consumer,
     console_producer,
     consumer_perf,
+    controller,
     delete_records,
     dump_log,
     groups,
@@ -22,6 +23,7 @@ from spark_log.cli.commands import (
     log_dirs,
     offsets,
     producer_perf,
+    quorum,
     replicate,
     submit,
     top,
@@ -99,6 +101,13 @@ def _groups(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@quorum.app.callback(invoke_without_command=True)
+def _quorum(context: typer.Context) -> None:
+    """Describe, add and remove roots of the cluster root."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 @transactions.app.callback(invoke_without_command=True)
 def _transactions(context: typer.Context) -> None:
     """List, describe and abort transactions."""
@@ -106,11 +115,20 @@ def _transactions(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@controller.app.callback(invoke_without_command=True)
+def _controller(context: typer.Context) -> None:
+    """Watch brokers and replicas."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(controller.app, name="controller")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(groups.app, name="groups")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(transactions.app, name="transactions")
 app.command("clean")(clean)
 app.command("console-producer")(console_producer)

@@ -49,6 +49,7 @@ from .records import ConfigRecord as ConfigRecord
 from .records import MetadataRecord as MetadataRecord
 from .records import PartitionChangeRecord as PartitionChangeRecord
 from .records import PartitionRecord as PartitionRecord
+from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord

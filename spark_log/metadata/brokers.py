@@ -138,21 +138,33 @@ def check_has_no_credentials(root: str) -> None:
 
 
 def fence_broker_records(
-    image: MetadataImage, broker_id: int, *, fenced: bool
+    image: MetadataImage, broker_id: int, *, fenced: bool, failed: bool = False
 ) -> list[MetadataRecord]:
     """Return the records that fence or unfence a broker; none if it is so already.
 
     A fenced broker leads no partition and is in sync with none, unless no other replica can lead.
 
+    Args:
+        image: the present metadata.
+        broker_id: the broker.
+        fenced: whether it shall be fenced.
+        failed: whether a controller fences it, because its root does not answer. A broker that a
+            user fenced stays so.
+
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
     """
     broker = image.broker(broker_id)
-    if broker.fenced == fenced:
+    if broker.fenced == fenced and (failed or not broker.failed):
         return []
     change = BrokerRegistrationChangeRecord(
-        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
+        broker_id=broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=1 if fenced else -1,
+        failed=failed,
     )
+    if broker.fenced == fenced:  # a user takes over the fence of a controller
+        return [change]
     on_change = on_broker_fenced if fenced else on_broker_unfenced
     return [change, *on_change(image, broker_id)]
 

@@ -5,3 +5,5 @@ from .cluster_replicator import ReplicatedPartition as ReplicatedPartition
 from .cluster_replicator import TopicPartitionReplica as TopicPartitionReplica
 from .cluster_replicator import out_of_sync_replicas as out_of_sync_replicas
 from .cluster_replicator import replication_throttle as replication_throttle
+from .controller import Controller as Controller
+from .decision import Decision as Decision

@@ -221,15 +221,13 @@ class Replicator:
         """
         leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
         fetcher = ReplicaFetcher(leader, follower, self._count)
-        view = follower.follower.observe()
-        fetcher.check_is_prefix(view)
-        offset = view.log_end_offset
+        offset = follower.follower.observe().log_end_offset
         while True:
             high_watermark = self._high_watermark()
             if self._log.read_state.leader_epoch != state.leader_epoch:
                 return None
             copied_bytes = self._copied_bytes
-            offset = fetcher.fetch(offset, high_watermark)
+            offset = fetcher.fetch(offset, high_watermark, whole=False)
             if self._copied_bytes - copied_bytes <= _CLOSE_BYTES:
                 break
         self._finish(leader, follower, offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spark_log.errors import (
@@ -58,6 +58,22 @@ class ReplicatedPartition(NamedTuple):
             document["copied_segments"] = self.report.copied_segments
             document["copied_bytes"] = self.report.copied_bytes
         return document | ({"error": self.error} if self.error is not None else {})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ReplicatedPartition:
+        """Return the result with this `document`."""
+        broker_id = document["broker"]
+        report = None
+        if "in_sync" in document:
+            report = CatchUp(
+                broker_id,
+                document["in_sync"],
+                document["directory"],
+                document["copied_segments"],
+                document["copied_bytes"],
+            )
+        replica = TopicPartitionReplica(document["topic"], document["partition"], broker_id)
+        return cls(replica, report, document.get("error"))
 
 
 def out_of_sync_replicas(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from spark_log.errors import InvalidConfigurationError, UnsupportedStoreError
+from spark_log.storage.local import LocalStore
+from spark_log.storage.quorum import VOTERS
 from spark_log.storage.store import StorageOptions, Store
+
+if TYPE_CHECKING:  # imported for type checkers only
+    from spark_log.storage.quorum import QuorumStore
 
 
 def open_store(
@@ -15,13 +22,15 @@ def open_store(
     *,
     request_timeout_ms: int | None = None,
 ) -> Store:
-    """Return the store for ``root``: a local path, or a URL.
+    """Return the store for ``root``: a local path, or a URL, or several with commas between them.
 
     Args:
         root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
-            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``.
+            ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``. Several are the members of a quorum.
+            A local root that is a member opens the whole quorum.
         storage_options: options of an object store, with the names of s3fs, gcsfs and adlfs; never
-            printed or logged.
+            printed or logged. For a quorum the value of a key that is a member's root is a mapping
+            with options of this member.
         request_timeout_ms: how long a request to an object store waits for its answer; a put waits
             twice as long. None for the default of ``request.timeout.ms``.
 
@@ -31,11 +40,29 @@ def open_store(
         InvalidRootError: the URL names no bucket.
         InvalidConfigurationError: the root is not a path, or a storage option is unknown.
     """
-    from spark_log.storage.local import LocalStore
+    url = checked_root(root)
+    roots = [each.strip() for each in url.split(",") if each.strip()]
+    if len(roots) > 1:
+        return open_quorum(roots, storage_options, request_timeout_ms=request_timeout_ms)
+    store = open_one_root(url, storage_options, request_timeout_ms)
+    if isinstance(store, LocalStore) and os.path.isdir(f"{store.url}/{VOTERS}"):
+        return open_quorum([store.url], storage_options, request_timeout_ms=request_timeout_ms)
+    return store
+
+
+def open_one_root(
+    url: str, storage_options: StorageOptions | None, request_timeout_ms: int | None = None
+) -> Store:
+    """Return the store for one root, also if it is a member of a quorum.
+
+    Raises:
+        UnsupportedStoreError: as `open_store`.
+        InvalidRootError: as `open_store`.
+        InvalidConfigurationError: as `open_store`.
+    """
     from spark_log.storage.memory import MemoryStore
     from spark_log.storage.object import SERVICES
 
-    url = checked_root(root)
     protocol, path = None, url
     if "://" in url or "::" in url:
         import fsspec.core  # importing it takes as long as appending a record
@@ -51,6 +78,44 @@ def open_store(
         f"{protocol}:// cannot be a root: spark-log needs storage with put-if-absent; "
         f"use a local path, file://, memory://, {', '.join(f'{name}://' for name in SERVICES)}",
         path=f"{protocol}://",
+    )
+
+
+def open_quorum(
+    roots: Sequence[str],
+    storage_options: StorageOptions | None = None,
+    *,
+    request_timeout_ms: int | None = None,
+) -> QuorumStore:
+    """Return the store of a quorum.
+
+    Args:
+        roots: one or more of its members; or all roots of which `Store.create_root` is to make it.
+        storage_options: as of `open_store`.
+        request_timeout_ms: as of `open_store`.
+
+    Raises:
+        UnsupportedStoreError: as `open_store`.
+        InvalidRootError: as `open_store`.
+        InvalidConfigurationError: as `open_store`.
+    """
+    from spark_log.storage.quorum import MappedQuorumStore, QuorumStore
+
+    open_root = partial(_open_member, request_timeout_ms=request_timeout_ms)
+    stores = [open_root(root, storage_options) for root in roots]
+    kind = MappedQuorumStore if all(store.is_mapped for store in stores) else QuorumStore
+    return kind([store.url for store in stores], storage_options, open_root)
+
+
+def _open_member(
+    root: str, options: StorageOptions | None, *, request_timeout_ms: int | None
+) -> Store:
+    """Open a member with the options that are for all roots, and those that are for this one."""
+    given = options or {}
+    common = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
+    own = given.get(root)
+    return open_one_root(
+        root, {**common, **(own if isinstance(own, Mapping) else {})}, request_timeout_ms
     )
 
 

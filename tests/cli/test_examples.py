@@ -66,6 +66,9 @@ def test_an_example_that_is_shown_is_run(line, shell, root):
     program, *argv = shlex.split(command.replace("/data/log/", f"{root}/"))
     assert program == "spark-log"
     argv = [path for word in argv for path in (sorted(glob.glob(word)) or [word])]
+    if argv[0] == "quorum" and argv[1] != "add":
+        for disk in ("disk2", "disk3"):
+            assert shell("quorum", "add", disk).status == 0
     outcome = shell(*argv, stdin=stdin)
     assert outcome.status == 0, outcome.err
     assert "Traceback" not in outcome.err

@@ -17,6 +17,7 @@ COMMANDS = [
     "console-producer",
     "consume",
     "consumer-perf",
+    "controller",
     "delete-records",
     "dump-log",
     "groups",
@@ -25,6 +26,7 @@ COMMANDS = [
     "offsets",
     "produce",
     "producer-perf",
+    "quorum",
     "replay",
     "replicate",
     "reprocess",
@@ -38,8 +40,10 @@ COMMANDS = [
 GROUPS = {
     "brokers": "list",
     "configs": "describe",
+    "controller": "run",
     "groups": "list",
     "offsets": "list",
+    "quorum": "describe",
     "topics": "list",
     "transactions": "list",
 }

@@ -7,6 +7,7 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,11 +40,13 @@ class DivergedReplicaError(SparkLogError):
 
     Attributes:
         offset: the first offset known to differ.
+        is_ahead: whether the follower's log ends behind the leader's.
     """
 
-    def __init__(self, message: str, *, offset: int = -1) -> None:
+    def __init__(self, message: str, *, offset: int = -1, is_ahead: bool = False) -> None:
         super().__init__(message)
         self.offset = offset
+        self.is_ahead = is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,12 @@ class CopiedSegment:
 
 
 class FollowerAppender:
-    """Appends copies of the leader's segments to one follower, for one process."""
+    """Appends copies of the leader's segments to one follower, for one process.
+
+    Attributes:
+        check: called with each listing of the follower's log, before a segment is put behind it;
+            it raises an error if the log is not a prefix of the leader's.
+    """
 
     def __init__(
         self,
@@ -80,6 +88,7 @@ class FollowerAppender:
         self._config = config
         self._derived = derived
         self._tail: LogTail | None = None
+        self.check: Callable[[LogView], None] = lambda view: None
 
     def reset(self) -> None:
         """Forget the follower's log end offset: the next call lists its directory."""
@@ -92,13 +101,16 @@ class FollowerAppender:
         return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
 
     def observe(self) -> LogView:
-        """List the follower's log.
+        """List the follower's log, and check it.
 
         Raises:
+            DivergedReplicaError: it is not a prefix of the leader's.
             CorruptRecordError: it is damaged, or files are missing.
             StorageError: the storage does not answer.
         """
+        self.reset()
         view = self._directory.observe()
+        self.check(view)
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None

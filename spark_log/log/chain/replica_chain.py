@@ -28,6 +28,7 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
+from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
@@ -177,14 +178,14 @@ class ReplicaChain:
             newer = state
             try:
                 leader = self.replica(state, state.leader)
+                _limit_merges(leader, state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 if is_new_leader and newer is state:
-                    _limit_merges(leader, state)
                     result = [put(leader, state, is_certain)]
                     appended_to = leader_key
                 if acks == ALL and newer is state:
-                    self._replicate(state, leader.appender.log_end_offset)
+                    self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError:
@@ -229,9 +230,10 @@ class ReplicaChain:
             state = self._available(state, needs_enough=False)
             try:
                 leader = self.replica(state, state.leader)
+                _limit_merges(leader, state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-                self._replicate(state, leader.files.observe().log_end_offset)
+                self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 state = self._newer(state)
             except _FollowerFailedError as failed:
@@ -366,23 +368,19 @@ class ReplicaChain:
             REPLICA_ERRORS: the leader failed.
         """
         leader = self.replica(state, state.leader)
-        brought = 0
-        while brought < len(state.chain) - 1:
-            broker_id = state.chain[brought + 1]
+        for broker_id in state.chain[1:]:
             try:
                 replica = self.replica(state, broker_id)
-                reached = self._bring_up(
-                    replica, leader, state, broker_id, end_offset, is_next=not brought
-                )
+                _limit_merges(replica, state)
+                self._bring_up(replica, leader, state, broker_id, end_offset)
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
+                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
+                if is_ahead and broker_id in state.isr:
+                    raise  # the leader has lost what it had
                 raise _FollowerFailedError(broker_id, error) from error
-            # A merged segment of the leader ends behind the offset: those before get it first.
-            is_again = bool(brought) and reached > end_offset
-            brought = 0 if is_again else brought + 1
-            end_offset = max(end_offset, reached)
-        if len(state.chain) > 1:  # all have it: now it may be merged
+        if state.is_replicated:  # all have it: now it may be merged
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
@@ -394,34 +392,14 @@ class ReplicaChain:
         state: PartitionState,
         broker_id: int,
         end_offset: int,
-        *,
-        is_next: bool,
-    ) -> int:
-        """Bring a replica up to an offset of the leader's log.
-
-        Args:
-            replica: another one than the leader's.
-            leader: is copied from.
-            state: that is brought up.
-            broker_id: of the replica.
-            end_offset: up to which all replicas before it in the chain have the log.
-            is_next: whether it is the first one behind the leader: it may get whatever the leader
-                has, and the others only what all before them have.
-
-        Returns:
-            ``end_offset``; or the end of the leader's segment that contains it, which the replica
-            has now only if it is the next one.
-        """
+    ) -> None:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
         fetcher = ReplicaFetcher(leader, replica)
-        if key not in self._compared:
-            fetcher.check_is_prefix(follower.observe())
-            self._compared.add(key)
-            known = follower.known_end_offset
-        if known is None:
+        if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
+            self._compared.add(key)
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
@@ -430,11 +408,9 @@ class ReplicaChain:
             finally:
                 if staged is not None:
                     staged.discard()
-            return end_offset
-        if known >= end_offset:
-            return end_offset
-        reached = fetcher.fetch(known, end_offset, whole=is_next)
-        return reached if reached >= end_offset else fetcher.segment_end(reached)
+            return
+        if known < end_offset:
+            fetcher.fetch(known, end_offset)
 
     # --- changes of the state --------------------------------------------------------------------
 
@@ -533,10 +509,14 @@ class ReplicaChain:
         )
 
 
-def _limit_merges(leader: Replica, state: PartitionState) -> None:
-    """Let the leader merge nothing yet that others may lack: they get its segments as they are."""
-    merger = leader.appender.derived.merger
-    if len(state.chain) == 1:
+def _limit_merges(replica: Replica, state: PartitionState) -> None:
+    """Let a replica merge nothing yet that others may lack.
+
+    A merged segment is copied under its own name, which fences nobody: a writer that does not know
+    the newest leader would put other records in the place of the new leader's.
+    """
+    merger = replica.appender.derived.merger
+    if not state.is_replicated:
         merger.limit_offset = math.inf
     elif merger.limit_offset == math.inf:
         merger.limit_offset = 0

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import pyarrow as pa
+
 from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError, StorageError
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.file_names import StartMarker
@@ -53,6 +55,7 @@ class ReplicaFetcher:
         self._leader = leader
         self._follower = follower
         self._on_progress = on_progress
+        follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
@@ -91,6 +94,7 @@ class ReplicaFetcher:
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
             f"leader's log has epoch {there} there, and ends at {leading.log_end_offset}",
             offset=end_offset - 1,
+            is_ahead=end_offset > leading.log_end_offset,
         )
 
     def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
@@ -122,33 +126,20 @@ class ReplicaFetcher:
             if offset < view.log_start_offset:
                 start = view.log_start_offset
                 offset = self._skip_to(offset, view)
-            copied = self._read(offset, view)
-            if copied is None:
+            found = self._read(offset, view)
+            if found is None:
                 view = None
                 continue
+            copied, data = found
             if copied.end_offset > end_offset and not whole:
                 break
             self._follower.follower.copy(copied)
             offset = copied.end_offset
-            self._leader.files.store.release_memory(copied.data)
-            self._on_progress(copied.data.size)
+            self._leader.files.store.release_memory(data)
+            self._on_progress(data.size)
         if start:
             move_replica_start(self._follower, min(start, offset))
         return offset
-
-    def segment_end(self, offset: int) -> int:
-        """Return the end offset of the leader's segment that contains an offset.
-
-        Raises:
-            LeaderFailedError: the leader failed.
-        """
-        while True:
-            view = self._leading_view()
-            if offset >= view.log_end_offset:
-                return view.log_end_offset
-            copied = self._read(offset, view)
-            if copied is not None:
-                return copied.end_offset
 
     def _leading_view(self) -> LogView:
         try:
@@ -156,8 +147,11 @@ class ReplicaFetcher:
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error
 
-    def _read(self, offset: int, view: LogView) -> CopiedSegment | None:
-        """Return the leader's segment with an offset; None if it may have been rewritten since."""
+    def _read(self, offset: int, view: LogView) -> tuple[CopiedSegment, pa.Buffer] | None:
+        """Return the leader's segment with an offset, and its file.
+
+        None is returned if it may have been rewritten since it was listed.
+        """
         files = self._leader.files
         segment = view.live.segments[max(0, view.live.index_of(offset))]
         try:
@@ -170,7 +164,7 @@ class ReplicaFetcher:
             return None
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error
-        return None if files.is_outdated(view.observed_ms) else copied
+        return None if files.is_outdated(view.observed_ms) else (copied, data)
 
     def _skip_to(self, offset: int, view: LogView) -> int:
         """Begin the follower's log at the first segment of the leader's log, if it ends before it.

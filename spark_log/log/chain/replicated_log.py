@@ -335,16 +335,16 @@ class ReplicatedLog(PartitionLog):
     def _can_read(self, state: PartitionState) -> bool:
         """Read by a state from now on, if its barrier stands on the last replica of its chain."""
         replica = self._chain.replica(state, state.chain[-1])
-        if state.leader_epoch > 0 and not self._has_barrier(state):
+        if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
         self._read = state
         # In later epochs the chain may not end with this replica.
         replica.reader.max_leader_epoch = state.leader_epoch
         return True
 
-    def _has_barrier(self, state: PartitionState) -> bool:
+    @staticmethod
+    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
         """Whether the barrier of a state stands on the last replica of its chain."""
-        replica = self._chain.replica(state, state.chain[-1])
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch

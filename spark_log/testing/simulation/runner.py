@@ -28,6 +28,9 @@ from spark_log.testing.simulation.log.simulation import (
 from spark_log.testing.simulation.offsets.rules import OFFSETS_RULES
 from spark_log.testing.simulation.offsets.simulation import simulate_offsets
 from spark_log.testing.simulation.offsets.world import OFFSETS_SOUND
+from spark_log.testing.simulation.quorum.rules import QUORUM_RULES
+from spark_log.testing.simulation.quorum.simulation import simulate_quorum
+from spark_log.testing.simulation.quorum.world import QUORUM_SOUND
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
 from spark_log.testing.simulation.replication.simulation import simulate_replication
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
@@ -81,6 +84,7 @@ SUBJECTS: Final = {
     "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
     "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
     "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
+    "quorum": Subject(simulate_quorum, QUORUM_SOUND, QUORUM_RULES, "names"),
     "transactions": Subject(
         simulate_transactions, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
     ),
@@ -89,7 +93,7 @@ SUBJECTS: Final = {
     ),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, transactions, a replicated partition."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,106 @@
+"""``spark-log quorum``: describe the members of the cluster root, add one, remove one."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format import Output, print_json, print_table, print_text
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+from spark_log.storage import (
+    Membership,
+    QuorumStore,
+    add_voter,
+    describe_voters,
+    found_from_root,
+    open_quorum,
+    remove_voter,
+)
+
+app = typer.Typer(rich_markup_mode=None)
+
+Member = Annotated[
+    str, typer.Argument(metavar="URL", help="Root: a path or a URL, without credentials.")
+]
+
+
+@app.command("describe")
+@with_examples("spark-log quorum describe")
+@with_option_groups
+def describe_quorum(root: Root, output: Output) -> None:
+    """Describe the members: roots, ids, and whether they count.
+
+    A member counts if it still has its id. One that was wiped, replaced by hand, or is not mounted
+    has none; remove it, then add an empty root.
+    """
+    store = _quorum(root)
+    membership = store.reload().membership
+    voters = describe_voters(store)
+    if output.is_json:
+        documents = [
+            {
+                "root": each.root,
+                "directory_id": each.directory_id,
+                "version": each.version,
+                "state": each.state,
+            }
+            for each in voters
+        ]
+        print_json({"version": membership.version, "voters": documents})
+        return
+    print_text(f"Version: {membership.version}  Majority: {membership.majority}")
+    print_table(
+        ["Root", "DirectoryId", "Version", "State"],
+        [[each.root, each.directory_id, each.version, each.state] for each in voters],
+    )
+
+
+@app.command("add")
+@with_examples("spark-log quorum add disk2")
+@with_option_groups
+def add_member(member: Member, root: Root, output: Output) -> None:
+    """Add an empty root, which gets a copy of all files. Run it again if it was interrupted.
+
+    The first call makes a quorum of a single root. End all clients of that root before: they would
+    go on to write to this root alone.
+    """
+    store = root.cluster().store
+    if not isinstance(store, QuorumStore):
+        store = open_quorum([store.url], root.storage_options)
+        found_from_root(store)
+    added = store.open_member(os.path.expanduser(member)).url
+    _answer(output, f"Added {added}.", add_voter(store, added))
+
+
+@app.command("remove")
+@with_examples("spark-log quorum remove disk2")
+@with_option_groups
+def remove_member(member: Member, root: Root, output: Output) -> None:
+    """Remove a member, which need not answer. Its files stay."""
+    store = _quorum(root)
+    removed = store.open_member(os.path.expanduser(member)).url
+    _answer(output, f"Removed {removed}.", remove_voter(store, removed))
+
+
+def _quorum(root: Root) -> QuorumStore:
+    store = root.cluster().store
+    if not isinstance(store, QuorumStore):
+        raise InvalidConfigurationError(
+            f"{store.url} is a single root; make a quorum of it: spark-log quorum add OTHER",
+            key="root",
+        )
+    return store
+
+
+def _answer(output: Output, done: str, membership: Membership) -> None:
+    roots = [voter.root for voter in membership.voters]
+    advice = "" if len(roots) % 2 else " Add or remove one: an even number survives no more losses."
+    output.answer(
+        f"{done} Members: {', '.join(roots)}.{advice}",
+        {"version": membership.version, "voters": roots},
+    )

@@ -1,0 +1,224 @@
+"""Adds a member to a quorum, or removes one: one at a time.
+
+A change is a file ``__quorum/<version>.json``, whose content the members of the version before
+decide as any other put. Then the list is installed on them and on a new member. From then on a
+client with the older list is told so by each majority that it asks.
+
+Lists that follow each other share a member between any two majorities, those after the next do not.
+So before a change takes effect `synchronize` puts all that was decided on the members that stay.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.errors import (
+    AlreadyExistsError,
+    ConcurrentModificationError,
+    InvalidConfigurationError,
+    InvalidRootError,
+    StorageError,
+    StorageUnavailableError,
+)
+from spark_log.storage.quorum.founding import check_is_empty, found_quorum
+from spark_log.storage.quorum.members import Members
+from spark_log.storage.quorum.membership import (
+    DIRECTORY,
+    Membership,
+    Standing,
+    Voter,
+    give_id,
+    read_membership,
+)
+from spark_log.storage.quorum.merged_list import merged_list
+from spark_log.storage.quorum.proposal import Proposal
+from spark_log.storage.quorum.quorum_store import QuorumStore
+from spark_log.storage.quorum.settled import copy_file
+from spark_log.suppressed import IN_PROCESS
+
+_OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
+
+
+def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
+    """Make an empty root a member, with a copy of all files; return the new list.
+
+    Args:
+        store: the quorum.
+        root: the path or URL of the new member.
+        clock: waits where others propose at the same time.
+
+    Raises:
+        InvalidConfigurationError: it is a member that has lost its files.
+        InvalidRootError: it has files.
+        ConcurrentModificationError: another process changed the members.
+        StorageError: a majority, or the new root, does not answer.
+    """
+    members = _installed(store)
+    voters = members.membership.voters
+    joining = store.open_member(root)
+    joining.create_root()
+    standing = Standing.of(joining)
+    known = next((voter for voter in voters if voter.root == joining.url), None)
+    if known is None:
+        if standing.version and standing.directory_ids:
+            raise InvalidRootError(
+                f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
+            )
+        check_is_empty(joining.url, joining)
+        # The id first: from the decision on the root counts.
+        directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
+        voter = Voter(joining.url, directory_id)
+        give_id(joining, voter.directory_id)
+        changed = _decide(store, members, (*voters, voter))
+        _install(members, changed)
+        store.reload()
+    elif known.directory_id in standing.directory_ids:
+        changed = members.membership  # an earlier call did not come to its end
+    else:
+        raise InvalidConfigurationError(
+            f"{joining.url} is a member of the quorum and has lost its files: remove it first, "
+            f"with spark-log quorum remove {joining.url}",
+            key="quorum",
+        )
+    changed.install(joining)
+    store.with_members(lambda members: synchronize(members, clock=clock))
+    store.put(f"{changed.change_path}.installed", b"")
+    return changed
+
+
+def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
+    """Remove a member, which need not answer; return the new list.
+
+    Raises:
+        InvalidConfigurationError: it is not a member, or the only one.
+        ConcurrentModificationError: another process changed the members.
+        StorageError: a majority of those that stay does not answer.
+    """
+    members = _installed(store)
+    voters = members.membership.voters
+    staying = tuple(voter for voter in voters if voter.root != root)
+    if len(staying) == len(voters):
+        raise InvalidConfigurationError(
+            f"{root} is no member of the quorum {members.membership.url}", key="quorum"
+        )
+    if not staying:
+        raise InvalidConfigurationError(f"{root} is the only member of the quorum", key="quorum")
+    store.with_members(lambda members: synchronize(members, clock=clock, without=root))
+    changed = _decide(store, members, staying)
+    _install(members, changed)
+    store.reload()
+    store.put(f"{changed.change_path}.installed", b"")
+    return changed
+
+
+def found_from_root(store: QuorumStore) -> Membership:
+    """Make a root with its files the only member of a new quorum; return the list.
+
+    Clients that have the root open do not notice: end them first.
+    """
+    return found_quorum({store.url: store.open_member(store.url)}, keeps_files=True)
+
+
+def synchronize(
+    members: Members, *, clock: Clock = SYSTEM_CLOCK, without: str | None = None
+) -> None:
+    """Finish all decisions, and put all files on all members that answer.
+
+    Args:
+        members: the members.
+        clock: waits where others propose at the same time.
+        without: a member that is not to count.
+
+    Raises:
+        StorageError: a majority of the members, or of those without that member, does not answer.
+    """
+    random = Random()
+    staying = {
+        number for number, voter in enumerate(members.membership.voters) if voter.root != without
+    }
+    for directory in _directories(members, ""):
+        for path in sorted(_undecided(members, directory)):
+            Proposal(path, None, clock=clock, random=random).run(members)
+        for file, holders in merged_list(members, directory, None):
+            if not staying <= holders.keys():
+                copied = copy_file(members, file.path, holders)
+                if copied and len(staying & copied.keys()) <= len(staying) // 2:
+                    raise StorageUnavailableError(
+                        f"{file.path} is not on a majority of the roots that stay", path=file.path
+                    )
+
+
+def _undecided(members: Members, directory: str) -> set[str]:
+    """Return the paths of a directory that have objects of a decision on some member."""
+    below = f"{directory}/{DIRECTORY}".lstrip("/")
+    found = members.ask(lambda store: [file.name for file in store.list(below)])
+    if len(found.standing) < members.majority:
+        raise members.no_majority(below, found)
+    names = (_OBJECT.fullmatch(name) for each in found.answers.values() for name in each)
+    return {f"{directory}/{name[1]}".lstrip("/") for name in names if name}
+
+
+def _directories(members: Members, directory: str) -> Iterator[str]:
+    """Yield a directory and all below it that a majority shows."""
+    yield directory
+    found = members.ask(lambda store: [*store.list_directories(directory)])
+    if len(found.standing) < members.majority:
+        raise members.no_majority(directory, found)
+    for name in sorted({name for each in found.answers.values() for name in each}):
+        yield from _directories(members, f"{directory}/{name}".lstrip("/"))
+
+
+def _installed(store: QuorumStore) -> Members:
+    """Return the newest members, whose list is on a majority of those of the version before.
+
+    The process that decided on the list may have ended before it was. A note says that it was.
+    """
+    members = store.reload()
+    membership = members.membership
+    note = f"{membership.change_path}.installed"
+    if membership.version == 1 or note in {file.path for file in store.list("__quorum")}:
+        return members
+    before = _list_before(members)
+    stores = [store.open_member(voter.root) for voter in before.voters]
+    _install(Members(before, stores, members.fan_out), membership)
+    store.with_members(synchronize)
+    store.put(note, b"")
+    return members
+
+
+def _list_before(members: Members) -> Membership:
+    version = members.membership.version - 1
+    for store in members.stores:
+        with IN_PROCESS.suppress("reading of a list of members", store.url, StorageError):
+            return read_membership(store, version)
+    raise StorageUnavailableError(
+        f"none of the roots that answer has list {version} of the members",
+        path=members.membership.url,
+    )
+
+
+def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> Membership:
+    changed = Membership(members.membership.version + 1, voters)
+    try:
+        store.put_if_absent(changed.change_path, changed.to_json())
+    except AlreadyExistsError:
+        decided = store.open_buffer(changed.change_path).to_pybytes()
+        _install(members, Membership.parse(decided, changed.change_path))
+        store.reload()
+        raise ConcurrentModificationError(
+            "another process has changed the members of the quorum at the same time: look at them "
+            "with spark-log quorum describe, then try again"
+        ) from None
+    return changed
+
+
+def _install(members: Members, changed: Membership) -> None:
+    """Put a list on a majority of members that may have an older one."""
+    done = members.tell(changed.install)
+    if len(done.answers) < members.majority:
+        raise members.no_majority(members.membership.url, done)

@@ -1,0 +1,57 @@
+"""What each member of a quorum shows of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from spark_log.storage.quorum.fan_out import Call
+from spark_log.storage.quorum.membership import Standing
+from spark_log.storage.quorum.quorum_store import QuorumStore
+
+
+@dataclass(frozen=True, slots=True)
+class VoterDescription:
+    """A member of a quorum.
+
+    Attributes:
+        root: its path or URL.
+        directory_id: the id that it has in the list of the members.
+        version: the newest version of the list that the root has.
+        state: ``current``; ``behind``: it has an older list, and counts; ``lost``: it has lost its
+            id, and does not count; ``unreachable``.
+    """
+
+    root: str
+    directory_id: str
+    version: int
+    state: str
+
+
+def describe_voters(store: QuorumStore) -> tuple[VoterDescription, ...]:
+    """Return what each member shows.
+
+    Raises:
+        StorageUnavailableError: no member answers.
+    """
+    members = store.reload()
+    newest, voters = members.membership.version, members.membership.voters
+    calls = [
+        Call(voter.root, partial(Standing.of, each))
+        for voter, each in zip(voters, members.stores, strict=True)
+    ]
+    replies = members.fan_out.ask(
+        calls, is_done=lambda _: False, suffices=lambda got: any(each is not None for each in got)
+    )
+    found = []
+    for voter, reply in zip(voters, replies, strict=True):
+        standing = reply.value if reply is not None and reply.error is None else None
+        if standing is None:
+            state = "unreachable"
+        elif voter.directory_id not in standing.directory_ids:
+            state = "lost"
+        else:
+            state = "current" if standing.version >= newest else "behind"
+        version = standing.version if standing else 0
+        found.append(VoterDescription(voter.root, voter.directory_id, version, state))
+    return tuple(found)

@@ -1,0 +1,137 @@
+"""Sends calls to several roots at once, and goes on without a root that does not answer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Final
+
+PATIENCE_S: Final = 1.0
+"""How long a call is waited for once a majority of the roots has answered."""
+
+_MOST_UNANSWERED: Final = 8
+"""To a root with so many unanswered calls no more are sent: each of them is a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of one root.
+
+    Attributes:
+        root: the root, as the members of the quorum name it.
+        send: makes the call.
+    """
+
+    root: str
+    send: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a call returned or raised.
+
+    Attributes:
+        value: what it returned; None if it raised.
+        error: what it raised.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+
+
+Replies = Sequence[Reply | None]
+"""The replies, in the order of the calls; None for a call without one."""
+
+
+class FanOut:
+    """Calls several roots at once, each on a thread of its own. Thread-safe.
+
+    A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not
+    waited for until it has answered all that it was asked. So a root that hangs delays one call,
+    not each.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unanswered: Counter[str] = Counter()
+        self._late: set[str] = set()
+
+    def late(self) -> frozenset[str]:
+        """Return the roots that hang."""
+        with self._lock:
+            return frozenset(self._late)
+
+    def ask(
+        self,
+        calls: Sequence[Call],
+        *,
+        is_done: Callable[[Replies], bool],
+        suffices: Callable[[Replies], bool],
+    ) -> Replies:
+        """Make the calls, and return the replies that arrived.
+
+        Args:
+            calls: the calls.
+            is_done: whether no more replies are needed. The calls go on in the background.
+            suffices: whether the replies are enough if the others do not arrive soon.
+
+        Returns:
+            The replies; all of them, unless one of the two functions returned True.
+        """
+        arrived: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
+        replies: list[Reply | None] = [None] * len(calls)
+        waiting = set()
+        for number, call in enumerate(calls):
+            if self._start(number, call, arrived):
+                waiting.add(number)
+        due_s = time.monotonic() + PATIENCE_S
+        while waiting and not is_done(replies):
+            timeout_s: float | None = None
+            if suffices(replies):
+                late = self.late()
+                if all(calls[number].root in late for number in waiting):
+                    break
+                timeout_s = max(0.0, due_s - time.monotonic())
+            try:
+                number, reply = arrived.get(timeout=timeout_s)
+            except queue.Empty:
+                with self._lock:
+                    self._late.update(calls[number].root for number in waiting)
+                break
+            replies[number] = reply
+            waiting.discard(number)
+        return replies
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Make the calls in the background. Nobody is told how they end."""
+        for number, call in enumerate(calls):
+            self._start(number, call, queue.SimpleQueue())
+
+    def _start(
+        self, number: int, call: Call, arrived: queue.SimpleQueue[tuple[int, Reply]]
+    ) -> bool:
+        with self._lock:
+            if self._unanswered[call.root] >= _MOST_UNANSWERED and call.root in self._late:
+                return False
+            self._unanswered[call.root] += 1
+
+        def run() -> None:
+            try:
+                reply = Reply(value=call.send())
+            except Exception as error:
+                reply = Reply(error=error)
+            with self._lock:
+                self._unanswered[call.root] -= 1
+                if not self._unanswered[call.root]:
+                    self._late.discard(call.root)
+            arrived.put((number, reply))
+
+        threading.Thread(
+            target=copy_context().run, args=(run,), name="spark-log-quorum", daemon=True
+        ).start()
+        return True

@@ -1,0 +1,64 @@
+"""Creates a quorum: the first list of its members.
+
+On storage: ``.quorum/founding.json`` on the first root (in order of their URLs) is the first list.
+It is put by put-if-absent, so of several processes one decides the ids of the roots. Then each root
+gets the list (`spark_log.storage.quorum.membership`). After a crash the next creation installs it
+on the rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from spark_log.errors import InvalidRootError
+from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter, give_id
+from spark_log.storage.quorum.proposal import write_once
+from spark_log.storage.store import Store
+
+_FOUNDING: Final = f"{DIRECTORY}/founding.json"
+
+
+def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> Membership:
+    """Make roots the members of a new quorum, and return the list.
+
+    Args:
+        stores: by its URL, the store of each root.
+        keeps_files: whether the roots may have files; only for a single one.
+
+    Raises:
+        InvalidRootError: a root has files already, or belongs to another quorum.
+        StorageError: a root does not answer.
+    """
+    for root, store in stores.items():
+        store.create_root()
+        if not keeps_files and not Standing.of(store).version:
+            check_is_empty(root, store)
+    voters = tuple(Voter(root, uuid.uuid4().hex) for root in sorted(stores))
+    first = stores[min(stores)]
+    decided = write_once(first, _FOUNDING, Membership(1, voters).to_json())
+    membership = Membership.parse(decided, f"{first.url}/{_FOUNDING}")
+    if {voter.root for voter in membership.voters} != set(stores):
+        raise InvalidRootError(
+            f"{first.url} belongs to the quorum {membership.url}; give these roots", path=first.url
+        )
+    for voter in membership.voters:
+        give_id(stores[voter.root], voter.directory_id)
+        membership.install(stores[voter.root])
+    return membership
+
+
+def check_is_empty(root: str, store: Store) -> None:
+    """Check that a root has no files that would be taken for files of the quorum.
+
+    Raises:
+        InvalidRootError: it has.
+    """
+    has_files = next(iter(store.list("")), None) or next(iter(store.list_directories("")), None)
+    if has_files:
+        raise InvalidRootError(
+            f"{root} has files already; give an empty root, or make the quorum from this root: "
+            f"spark-log quorum add OTHER --root {root}",
+            path=root,
+        )

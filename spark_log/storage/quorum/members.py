@@ -1,0 +1,249 @@
+"""Asks the members of a quorum, and counts the answers of those that still are what they were.
+
+Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root
+is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the standing
+of the members at the same time. That finds a member which was wiped before the round. One that is
+wiped during it is one more of the minority: if all who answered agree, a majority of them agrees
+without it. If they do not agree, `Members.confirm` reads the standing of those that are counted
+once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spark_log.errors import (
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+    UnknownOutcomeError,
+)
+from spark_log.storage.quorum.fan_out import Call, FanOut, Replies, Reply
+from spark_log.storage.quorum.membership import Membership, Standing
+from spark_log.storage.store import Store
+from spark_log.suppressed import IN_PROCESS
+
+
+class MembershipChangedError(Exception):
+    """A member has a newer list of the members: read it, and ask those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The answers of one round of calls.
+
+    Attributes:
+        answers: by number of the member, what the call returned. Without the members that do not
+            count.
+        standing: the numbers of those of them that showed that they count.
+        errors: by number of the member, why it has no answer.
+        has_unanswered: whether a call was sent, and its answer has not arrived.
+    """
+
+    answers: Mapping[int, Any]
+    standing: frozenset[int]
+    errors: Mapping[int, Exception]
+    has_unanswered: bool
+
+    def of(self, accepted: Callable[[Any], bool]) -> set[int]:
+        """Return the members that count and whose answer is accepted."""
+        return {each for each in self.standing if accepted(self.answers[each])}
+
+
+class Members:
+    """The stores of a quorum's members.
+
+    Attributes:
+        membership: the list of the members.
+        stores: their stores, in the order of the list.
+        fan_out: sends calls to them.
+    """
+
+    def __init__(self, membership: Membership, stores: Sequence[Store], fan_out: FanOut) -> None:
+        self.membership = membership
+        self.stores = tuple(stores)
+        self.fan_out = fan_out
+
+    @property
+    def majority(self) -> int:
+        """How many members are more than half."""
+        return self.membership.majority
+
+    def __len__(self) -> int:
+        return len(self.stores)
+
+    def ask(
+        self,
+        call: Callable[[Store], Any],
+        *,
+        is_done: Callable[[Sequence[Any]], bool] | None = None,
+    ) -> Round:
+        """Call all members at once, and read their standing at the same time.
+
+        Args:
+            call: the call; what it raises counts as no answer.
+            is_done: whether these answers suffice, without others and without any standing.
+
+        Raises:
+            MembershipChangedError: a member has a newer list.
+        """
+        count = len(self)
+        calls = self._calls(call) + self._calls(Standing.of)
+
+        def answered(replies: Replies) -> bool:
+            both = zip(replies[:count], replies[count:], strict=True)
+            return (
+                sum(_is_answer(one) and _is_answer(other) for one, other in both) >= self.majority
+            )
+
+        def done(replies: Replies) -> bool:
+            if is_done is None:
+                return False
+            return is_done([each.value for each in replies[:count] if each and not each.error])
+
+        replies = self.fan_out.ask(calls, is_done=done, suffices=answered)
+        standings = {
+            number: each.value
+            for number, each in enumerate(replies[count:])
+            if each is not None and each.error is None
+        }
+        self._check_version(standings)
+        answers: dict[int, Any] = {}
+        errors: dict[int, Exception] = {}
+        standing = set()
+        for number, reply in enumerate(replies[:count]):
+            if reply is None:
+                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
+            elif reply.error is not None:
+                errors[number] = reply.error
+            elif number in standings and not self._is_same(number, standings[number]):
+                errors[number] = self._has_no_standing(number, standings[number])
+            else:
+                answers[number] = reply.value
+                if number in standings:
+                    standing.add(number)
+        is_sent = any(each is None for each in replies[:count])
+        return Round(answers, frozenset(standing), errors, is_sent)
+
+    def confirm(self, counted: Collection[int], answers: Round) -> set[int]:
+        """Return the members of a round that count for sure.
+
+        Args:
+            counted: the members whose answers agree.
+            answers: the round.
+
+        Raises:
+            MembershipChangedError: a member has a newer list.
+        """
+        if len(counted) == len(answers.answers):
+            return set(counted)
+        numbers = sorted(counted)
+        calls = [self._call(number, Standing.of) for number in numbers]
+        replies = self.fan_out.ask(calls, is_done=_never, suffices=self._has_majority)
+        standings = {
+            number: reply.value
+            for number, reply in zip(numbers, replies, strict=True)
+            if reply is not None and reply.error is None
+        }
+        self._check_version(standings)
+        return {number for number, each in standings.items() if self._is_same(number, each)}
+
+    def tell(self, call: Callable[[Store], Any], numbers: Collection[int] | None = None) -> Round:
+        """Call members at once, without reading their standing.
+
+        Args:
+            call: the call; what it raises counts as no answer.
+            numbers: the members; None for all.
+        """
+        asked = sorted(range(len(self)) if numbers is None else numbers)
+        calls = [self._call(number, call) for number in asked]
+        replies = self.fan_out.ask(calls, is_done=_never, suffices=self._has_majority)
+        answers: dict[int, Any] = {}
+        errors: dict[int, Exception] = {}
+        for number, reply in zip(asked, replies, strict=True):
+            if reply is None:
+                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
+            elif reply.error is not None:
+                errors[number] = reply.error
+            else:
+                answers[number] = reply.value
+        is_sent = any(each is None for each in replies)
+        return Round(answers, frozenset(answers), errors, is_sent)
+
+    def tell_one(self, number: int, call: Callable[[Store], Any], *, is_last: bool) -> Reply | None:
+        """Call one member; return None if it hangs, unless no other member is left to be asked."""
+        call_one = self._call(number, call)
+        return self.fan_out.ask([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
+
+    def forget(self, call: Callable[[Store], Any], numbers: Collection[int]) -> None:
+        """Call members about what nobody needs any more; a failure is counted and logged.
+
+        On local roots this returns when it is done, otherwise at once.
+        """
+
+        def run(store: Store) -> None:
+            with IN_PROCESS.suppress("deletion of a quorum's votes", store.url, StorageError):
+                call(store)
+
+        if all(store.is_mapped for store in self.stores):
+            self.tell(run, numbers)
+        else:
+            self.fan_out.send([self._call(number, run) for number in sorted(numbers)])
+
+    def no_majority(self, path: str, answers: Round) -> StorageError:
+        """Return the error for a round that a majority did not answer."""
+        causes = "; ".join(
+            f"{self.stores[number].url}: {error}"
+            for number, error in sorted(answers.errors.items())
+        )
+        text = (
+            f"{path}: fewer than {self.majority} of the {len(self)} roots of the quorum answer "
+            f"({causes})"
+        )
+        is_full = any(isinstance(error, StorageFullError) for error in answers.errors.values())
+        return (StorageFullError if is_full else StorageUnavailableError)(text, path=path)
+
+    def failed_write(self, path: str, answers: Round) -> StorageError:
+        """Return the error for a write that a majority has not confirmed."""
+        error = self.no_majority(path, answers)
+        lost = any(isinstance(each, UnknownOutcomeError) for each in answers.errors.values())
+        if not answers.answers and not answers.has_unanswered and not lost:
+            return error
+        return UnknownOutcomeError(f"{error}; some of them may have written it", path=path)
+
+    def _calls(self, call: Callable[[Store], Any]) -> list[Call]:
+        return [self._call(number, call) for number in range(len(self))]
+
+    def _call(self, number: int, call: Callable[[Store], Any]) -> Call:
+        return Call(self.membership.voters[number].root, partial(call, self.stores[number]))
+
+    def _has_majority(self, replies: Replies) -> bool:
+        return sum(_is_answer(each) for each in replies) >= self.majority
+
+    def _check_version(self, standings: Mapping[int, Standing]) -> None:
+        for number, each in standings.items():
+            if each.version > self.membership.version and self._is_same(number, each):
+                raise MembershipChangedError
+
+    def _is_same(self, number: int, standing: Standing) -> bool:
+        return self.membership.voters[number].directory_id in standing.directory_ids
+
+    def _has_no_standing(self, number: int, standing: Standing) -> StorageError:
+        url = self.stores[number].url
+        found = "has another id" if standing.directory_ids else "has lost its id"
+        return StorageUnavailableError(
+            f"the root {found}: it was wiped or replaced, or is not mounted, and does not count "
+            f"until spark-log quorum remove and add have renewed it",
+            path=url,
+        )
+
+
+def _is_answer(reply: Reply | None) -> bool:
+    return reply is not None and reply.error is None
+
+
+def _never(_: Replies) -> bool:
+    return False

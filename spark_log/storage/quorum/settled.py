@@ -1,0 +1,101 @@
+"""Finds a file on the members, and puts it on a majority before anybody is shown it.
+
+A file exists only after its bytes were chosen, so one copy is proof. A reader that was shown a file
+which a minority holds could miss it the next time: copies come first. A file that is about to be
+deleted is on fewer and fewer members, so a second look comes before the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from spark_log.errors import AlreadyExistsError, NotFoundError, StorageUnavailableError
+from spark_log.storage.quorum.members import Members
+from spark_log.storage.store import FileInfo, Store
+
+_MAX_LOOKS: Final = 5
+
+
+def look_up(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
+    """Return the file on the members that hold it, a majority; empty if no member holds it.
+
+    Args:
+        members: the members.
+        path: the file's path.
+        from_all: whether to wait for all members that answer. Otherwise a majority that holds the
+            file is enough.
+
+    Raises:
+        MembershipChangedError: a member has a newer list of the members.
+        StorageError: a majority does not answer, or copies of the file cannot be put.
+    """
+    for tries in range(_MAX_LOOKS):
+        holders = _heads(members, path, from_all=from_all)
+        if not holders or len(holders) >= members.majority:
+            return holders
+        if tries:
+            # What is gone now was deleted, or its holder was wiped: only a look tells which.
+            copied = copy_file(members, path, holders)
+            if copied:
+                return copied
+    raise StorageUnavailableError(f"{path} appears and disappears", path=path)
+
+
+def copy_file(
+    members: Members, path: str, holders: Mapping[int, FileInfo], *, everywhere: bool = False
+) -> dict[int, FileInfo]:
+    """Put a file on the members that do not hold it; return it on those that do.
+
+    Args:
+        members: the members.
+        path: the file's path.
+        holders: the members that hold it.
+        everywhere: whether all members have to hold it; otherwise a majority.
+
+    Raises:
+        StorageError: they do not answer.
+    """
+    source = None
+    for number in sorted(holders, key=lambda each: (-holders[each].modified_us, each)):
+        try:
+            source = members.stores[number].open_buffer(path)
+            break
+        except NotFoundError:
+            continue
+    if source is None:
+        return {}  # they do not hold it any more
+    missing = set(range(len(members))) - holders.keys()
+
+    def copy(store: Store) -> FileInfo:
+        with suppress(AlreadyExistsError):
+            store.put_if_absent(path, source)
+        return store.head(path)
+
+    copied = members.tell(copy, missing)
+    found = {**holders, **copied.answers}
+    if len(found) < (len(members) if everywhere else members.majority):
+        if any(isinstance(error, NotFoundError) for error in copied.errors.values()):
+            return {}  # the copies are gone again
+        raise members.no_majority(path, copied)
+    return found
+
+
+def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo]:
+    def head(store: Store) -> FileInfo | None:
+        try:
+            return store.head(path)
+        except NotFoundError:
+            return None
+
+    def is_settled(answers: Sequence[Any]) -> bool:
+        return sum(each is not None for each in answers) >= members.majority
+
+    found = members.ask(head, is_done=None if from_all else is_settled)
+    holders = {number: each for number, each in found.answers.items() if each is not None}
+    if max(len(holders), len(found.standing)) >= members.majority:
+        return holders
+    if not from_all:  # one of those that were first does not count
+        return _heads(members, path, from_all=True)
+    raise members.no_majority(path, found)

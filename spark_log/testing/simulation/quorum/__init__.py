@@ -1,0 +1,1 @@
+"""Simulation of a quorum of roots, which an operator wipes and replaces."""

@@ -1,0 +1,97 @@
+"""``spark-log quorum``: a root becomes one of several, of which any may be lost."""
+
+import shutil
+
+import pytest
+
+from spark_log import Admin
+from spark_log.storage import QuorumStore, open_store
+from tests.docs.blocks import block
+
+
+@pytest.fixture
+def disks(tmp_path):
+    return [str(tmp_path / name) for name in ("disk2", "disk3")]
+
+
+@pytest.fixture
+def quorum(shell, root, disks):
+    """The root and two more, which are its quorum."""
+    for disk in disks:
+        assert shell("quorum", "add", disk).status == 0
+    return [str(root), *disks]
+
+
+def test_a_root_gets_members_one_at_a_time(shell, root, disks):
+    first = shell("quorum", "add", disks[0])
+    assert first.out == (
+        f"Added {disks[0]}. Members: {root}, {disks[0]}. "
+        f"Add or remove one: an even number survives no more losses.\n"
+    )
+    second = shell("quorum", "add", disks[1], "--json").document
+    assert second == {"version": 3, "voters": [str(root), *disks]}
+
+
+def test_each_member_alone_opens_the_quorum(quorum):
+    for member in quorum:
+        store = open_store(member)
+        assert isinstance(store, QuorumStore)
+        assert [voter.root for voter in store.members().membership.voters] == quorum
+        assert Admin(member).list_topics() == ["flights", "weather"]
+
+
+def test_members_are_described(shell, quorum):
+    shutil.rmtree(quorum[2])
+    lines = [line.split() for line in shell("quorum", "describe").out.splitlines()]
+    assert lines[0] == ["Version:", "3", "Majority:", "2"]
+    assert [(line[0], line[-1]) for line in lines[2:]] == [
+        (quorum[0], "current"),
+        (quorum[1], "current"),
+        (quorum[2], "lost"),
+    ]
+    voters = shell("quorum", "describe", "--json").document["voters"]
+    assert [voter["state"] for voter in voters] == ["current", "current", "lost"]
+
+
+def test_a_member_that_lost_its_files_is_removed_and_added_again(shell, quorum):
+    shutil.rmtree(quorum[0])
+    root = ("--root", ",".join(quorum))
+    assert shell("topics", "create", "later", *root).status == 0
+    refused = shell("quorum", "add", quorum[0], *root)
+    assert refused.error.startswith(f"{quorum[0]} is a member of the quorum and has lost its files")
+    assert shell("quorum", "remove", quorum[0], *root).status == 0
+    assert "has files already" in shell("quorum", "add", quorum[0], *root).error
+    shutil.rmtree(quorum[0])
+    assert shell("quorum", "add", quorum[0], *root).status == 0
+    shutil.rmtree(quorum[1])
+    assert Admin(quorum[0]).list_topics() == ["flights", "later", "weather"]
+
+
+def test_a_single_root_has_no_members(shell, root):
+    assert "is a single root" in shell("quorum", "describe").error
+    assert "is a single root" in shell("quorum", "remove", "disk2").error
+
+
+def test_a_root_with_files_is_not_added(shell, root, disks):
+    open_store(disks[0]).put_if_absent("kept", b"")
+    assert "has files already" in shell("quorum", "add", disks[0]).error
+
+
+class TestTheDocumentation:
+    def test_creates_a_quorum(self, shell, folder):
+        self.run(shell, block("docs/storage.md", "disk1/log,disk2/log"))
+        self.check(folder)
+
+    def test_makes_one_of_a_root(self, shell, folder):
+        assert shell("topics", "create", "flights", "--root", "disk1/log").status == 0
+        self.run(shell, block("docs/storage.md", "quorum add disk2/log"))
+        self.check(folder)
+
+    def run(self, shell, lines):
+        for line in lines.splitlines():
+            outcome = shell(*line.split()[1:])
+            assert outcome.status == 0, outcome.err
+
+    def check(self, folder):
+        for member in ("disk1", "disk2", "disk3"):
+            assert Admin(folder / member / "log").list_topics() == ["flights"]
