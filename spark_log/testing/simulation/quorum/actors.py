@@ -142,6 +142,8 @@ class Operator:
             try:
                 voters = world.open_store().members().membership.voters
                 act = random.choice((self._fail, self._wipe, self._lose, self._move))
+                if world.profile.only_wipes:
+                    act = self._wipe
                 act(random.choice(voters).root)
             except SparkLogError as error:  # before anything is done
                 world.scheduler.note(f"{type(error).__name__}: {error}")

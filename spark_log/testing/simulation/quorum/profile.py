@@ -25,6 +25,7 @@ class QuorumProfile:
             ballot.
         has_operator: whether members fail, are wiped and are replaced.
         steps: number of steps before the faults end.
+        only_wipes: whether the operator does nothing but to wipe roots and replace them.
     """
 
     faults: Profile
@@ -38,6 +39,7 @@ class QuorumProfile:
     haste: float
     has_operator: bool
     steps: int
+    only_wipes: bool = False
 
     def __str__(self) -> str:
         own = (
@@ -94,6 +96,21 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
             haste=0.0,
             has_operator=False,
             steps=1500,
+        )
+    if mood < 0.75:  # roots are wiped, after others were down
+        return QuorumProfile(
+            faults=replace(faults.without_faults(), latency_ms=1.0),
+            roots=3,
+            proposers=2,
+            names=1,
+            readers=2,
+            allocators=0,
+            think_ms=5.0,
+            impatience=0.5,
+            haste=1.0,
+            has_operator=True,
+            steps=3000,
+            only_wipes=True,
         )
     return QuorumProfile(
         faults=faults,
