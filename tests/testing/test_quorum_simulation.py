@@ -18,7 +18,10 @@ RARE: set[str] = set()
 
 FIRST_SEEDS = {
     "a ballot has one owner": 10,
-    "only all claims are a choice": 152,
+    "only all claims are a choice": 515,
+    "a put is done when a majority holds the file": 244,
+    "a file is shown when a majority holds it": 198,
+    "a root without its id does not count": 33,
     "what may have been chosen is adopted": 35,
     "what all may have claimed is adopted": 57,
 }

@@ -25,7 +25,7 @@ class QuorumProfile:
             ballot.
         has_operator: whether members fail, are wiped and are replaced.
         steps: number of steps before the faults end.
-        only_wipes: whether the operator does nothing but to wipe roots and replace them.
+        operator: what the operator does, ``wipe`` or ``move``; empty: everything.
     """
 
     faults: Profile
@@ -39,7 +39,7 @@ class QuorumProfile:
     haste: float
     has_operator: bool
     steps: int
-    only_wipes: bool = False
+    operator: str = ""
 
     def __str__(self) -> str:
         own = (
@@ -110,7 +110,22 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
             haste=1.0,
             has_operator=True,
             steps=3000,
-            only_wipes=True,
+            operator="wipe",
+        )
+    if mood < 0.85:  # members are replaced, while clients have old lists
+        return QuorumProfile(
+            faults=replace(faults.without_faults(), latency_ms=1.0),
+            roots=3,
+            proposers=2,
+            names=1,
+            readers=1,
+            allocators=0,
+            think_ms=100.0,
+            impatience=0.3,
+            haste=1.0,
+            has_operator=True,
+            steps=6000,
+            operator="move",
         )
     return QuorumProfile(
         faults=faults,
