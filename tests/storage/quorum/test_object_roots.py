@@ -12,6 +12,7 @@ def roots(s3_server):
     return [f"{s3_server.new_bucket()}/root" for _ in range(3)]
 
 
+@pytest.mark.long
 def test_a_bucket_may_be_emptied(s3_server, roots):
     url, options = ",".join(roots), s3_server.storage_options
     with Admin(url, storage_options=options) as admin:
