@@ -18,6 +18,7 @@ from .errors import DuplicateBrokerRegistrationError as DuplicateBrokerRegistrat
 from .errors import ElectionNotNeededError as ElectionNotNeededError
 from .errors import EligibleLeadersNotAvailableError as EligibleLeadersNotAvailableError
 from .errors import FencedInstanceIdError as FencedInstanceIdError
+from .errors import FencedLeaderEpochError as FencedLeaderEpochError
 from .errors import GroupIdNotFoundError as GroupIdNotFoundError
 from .errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
 from .errors import GroupNotEmptyError as GroupNotEmptyError
@@ -40,6 +41,7 @@ from .errors import InvalidTopicError as InvalidTopicError
 from .errors import InvalidTxnStateError as InvalidTxnStateError
 from .errors import InvalidTxnTimeoutError as InvalidTxnTimeoutError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
+from .errors import LeaderEpochError as LeaderEpochError
 from .errors import LeaderNotAvailableError as LeaderNotAvailableError
 from .errors import LogEndOffsetMismatchError as LogEndOffsetMismatchError
 from .errors import LogTruncatedError as LogTruncatedError
@@ -68,6 +70,7 @@ from .errors import TransactionAbortableError as TransactionAbortableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionalIdNotFoundError as TransactionalIdNotFoundError
 from .errors import TransactionError as TransactionError
+from .errors import UnknownLeaderEpochError as UnknownLeaderEpochError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError

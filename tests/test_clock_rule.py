@@ -42,7 +42,10 @@ ALLOWED = {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
-    "spark_log/log/partition_log.py": {"PartitionLog.append_markers.stage": _STAMPS},
+    "spark_log/log/replica.py": {
+        "Replica.append_barrier": _STAMPS,
+        "Replica.stage_markers": _STAMPS,
+    },
     "spark_log/metadata/metadata_log.py": {"MetadataLog.commit": _STAMPS},
     "spark_log/metadata/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},

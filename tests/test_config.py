@@ -138,6 +138,7 @@ class TestTable:
             "auto.leader.rebalance.enable": True,
             "leader.imbalance.per.broker.percentage": 10,
             "leader.imbalance.check.interval.seconds": 300,
+            "replication.throttled.rate": 2**63 - 1,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,

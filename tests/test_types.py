@@ -73,6 +73,32 @@ class TestFields:
         assert NewTopic("a").topic_configs is not NewTopic("b").topic_configs
 
 
+class TestPartitionDescription:
+    @staticmethod
+    def described(leader, replicas, isr, **fields):
+        return PartitionDescription(0, leader, replicas, isr, 0, 0, 0, 0, **fields)
+
+    def test_a_partition_under_reassignment_is_not_under_replicated_by_what_is_added(self):
+        assert self.described(0, (0, 1), (0,)).is_under_replicated
+        assert not self.described(0, (0, 1), (0,), adding_replicas=(1,)).is_under_replicated
+        assert not self.described(0, (0, 1), (0, 1)).is_under_replicated
+
+    def test_without_a_leader_a_partition_is_unavailable_and_below_its_minimum(self):
+        leaderless = self.described(-1, (0, 1), (0,))
+        assert leaderless.is_unavailable
+        assert leaderless.is_under_min_isr
+        assert self.described(0, (0, 1), (0,), offline_replicas=(0,)).is_unavailable
+        assert not self.described(0, (0, 1), (0,), offline_replicas=(1,)).is_unavailable
+
+    @pytest.mark.parametrize(
+        ("count", "is_under", "is_at"), [(1, True, False), (2, False, True), (3, False, False)]
+    )
+    def test_in_sync_replicas_are_compared_with_their_minimum(self, count, is_under, is_at):
+        isr = (0, 1, 2)[:count]
+        found = self.described(0, (0, 1, 2), isr, min_insync_replicas=2)
+        assert (found.is_under_min_isr, found.is_at_min_isr) == (is_under, is_at)
+
+
 class TestRandomId:
     def test_a_random_id_is_22_characters_of_base64url_for_16_bytes(self):
         drawn = [random_id() for _ in range(200)]

@@ -12,7 +12,7 @@ from spark_log.clock import Clock
 from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
 from spark_log.foreign_methods import ForeignMethods
-from spark_log.log import PartitionLog
+from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage
 from spark_log.storage import StorageOptions, Store, call_within, open_store, with_reserve
 from spark_log.types import TopicPartition
@@ -94,7 +94,9 @@ class ClusterAccess(ForeignMethods):
 
     def _within(self, what: str, call: Callable[[], _Result], timeout_ms: Any = None) -> _Result:
         if self._is_local is None:
-            self._is_local = open_store(self._root, self._storage_options).is_mapped
+            # A broker with storage options is not local.
+            store = open_store(self._root, self._storage_options)
+            self._is_local = store.is_mapped and not self._broker_options
         if self._is_local:
             return call()
         limit_ms, setting = self._limit(timeout_ms)
@@ -121,7 +123,7 @@ class ClusterAccess(ForeignMethods):
         else:
             with_reserve(self._cluster().store, lambda: metadata.commit(decide))
 
-    def _log(self, image: MetadataImage, tp: TopicPartition) -> PartitionLog:
+    def _log(self, image: MetadataImage, tp: TopicPartition) -> ReplicatedLog:
         return self._cluster().partition_log(image.topic(tp.topic), tp.partition)
 
     def _map_partitions(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.admin.offsets import check_by_partition
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
-from spark_log.log import LogView, move_log_start
-from spark_log.storage import with_reserve
+from spark_log.log import LogView
 from spark_log.types import DeletedRecords, TopicPartition
 
 ALL_RECORDS: Final = -1
@@ -31,16 +29,20 @@ class RecordOperations(ClusterAccess):
 
         After this returns the records cannot be read. One exception: a reader that listed the log
         before may still read them, for half of ``file.delete.delay.ms``. A cleaner deletes the
-        files later. All arguments are checked before the first change; if the storage fails after
-        that, some partitions may be done. It is safe to repeat the call.
+        files later. All in-sync replicas delete the records; one that cannot be reached leaves the
+        in-sync replicas, and deletes them when it comes back. All arguments are checked before the
+        first change; if the storage fails after that, some partitions may be done. It is safe to
+        repeat the call.
 
         Args:
-            records_to_delete: partition → the offset that becomes its log start; -1 deletes all
-                records. A partition that already starts later does not change.
+            records_to_delete: partition → the offset that becomes its log start, up to the high
+                watermark; -1 deletes all records before this. A partition that already starts
+                later does not change.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
-            The log start offset of each partition after the call.
+            The log start offset of each partition after the call, the lowest of its in-sync
+            replicas.
 
         Raises:
             UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was deleted.
@@ -62,8 +64,7 @@ class RecordOperations(ClusterAccess):
         deleted = {}
         for tp, log in logs.items():
             with self._cluster().detecting_deletion(image.topic(tp.topic)):
-                start = with_reserve(log.files.store, partial(move_log_start, log, offsets[tp]))
-            deleted[tp] = DeletedRecords(start)
+                deleted[tp] = DeletedRecords(log.move_start(offsets[tp]))
         return deleted
 
 

@@ -216,7 +216,7 @@ class TopicOperations(ClusterAccess):
         timeout_ms: float | None,
     ) -> None:
         """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
-        if cluster.store.is_mapped:
+        if self._is_local:
             remove_data(cluster, topics)
             return
         limit_ms, setting = self._limit(timeout_ms)

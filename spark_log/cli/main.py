@@ -15,6 +15,7 @@ from spark_log.cli.commands import (
     console_consumer,
     console_producer,
     consumer_perf,
+    controller,
     delete_records,
     dump_log,
     groups,
@@ -23,6 +24,7 @@ from spark_log.cli.commands import (
     offsets,
     producer_perf,
     quorum,
+    replicate,
     submit,
     top,
     topics,
@@ -113,7 +115,15 @@ def _transactions(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@controller.app.callback(invoke_without_command=True)
+def _controller(context: typer.Context) -> None:
+    """Watch brokers and replicas."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(controller.app, name="controller")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(offsets.app, name="offsets")
@@ -129,6 +139,7 @@ app.command("dump-log")(dump_log)
 app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)
+app.command("replicate")(replicate)
 app.command("top")(top)
 app.command("verify")(verify)
 app.command("version")(version)

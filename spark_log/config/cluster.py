@@ -83,6 +83,12 @@ class ClusterConfig(ReplicationConfig):
         default=300,
         description="Interval at which the controller compares leaders with preferred leaders.",
     )
+    replication_throttled_rate: PositiveLong = Field(
+        default=LONG_MAX,
+        description="Maximum bytes per second that one `spark-log replicate`, `jobs/replicate.py` "
+        "or controller copies to replicas that are not in sync. Kafka has a rate for each broker: "
+        "`leader.replication.throttled.rate`, `follower.replication.throttled.rate`.",
+    )
 
     @classmethod
     def parse(cls, values: Mapping[str, object]) -> Self:

@@ -2,6 +2,7 @@ from .batch_processors import DeltaProcessor as DeltaProcessor
 from .batch_processors import DestinationProcessor as DestinationProcessor
 from .cluster_cleaning import CleaningTask as CleaningTask
 from .cluster_cleaning import run_per_partition as run_per_partition
+from .cluster_replication import ReplicationTask as ReplicationTask
 from .delta_sink import DeltaSink as DeltaSink
 from .destination import Destination as Destination
 from .destination import Sink as Sink

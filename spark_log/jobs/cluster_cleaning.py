@@ -13,13 +13,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_log.config import BrokerOptions
-from spark_log.errors import ClockSkewError, CorruptRecordError, StorageError
-from spark_log.log import PartitionCleaner, Throttle
-from spark_log.metadata import Cluster
+from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
+from spark_log.log import Throttle
+from spark_log.metadata import CleanedPartition, Cluster, clean_replicas
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
 
 _RESULT_SCHEMA: Final = "number int, report string"
+
+_NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us")
 
 _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 """Report for a partition whose topic was deleted during the job."""
@@ -49,39 +51,56 @@ class CleaningTask:
 
         If the partition cannot be read, the result has the field ``error``.
         """
-        return self._do(partition, PartitionCleaner.plan)
+        return self._do(partition, dry_run=True)
 
     def clean(self, partition: TopicPartition) -> dict[str, Any]:
-        """Clean one partition, and return the fields of `CleanReport`.
+        """Clean one partition, and return the fields of `CleanReport`, summed over its replicas.
 
         If the partition cannot be cleaned, the result has the field ``error``.
         """
-        return self._do(partition, PartitionCleaner.clean)
+        return self._do(partition, dry_run=False)
 
-    def _do(
-        self, partition: TopicPartition, action: Callable[[PartitionCleaner], Any]
-    ) -> dict[str, Any]:
+    def _do(self, partition: TopicPartition, *, dry_run: bool) -> dict[str, Any]:
         cluster = Cluster(self.root, self.storage_options, broker_options=self.broker_options)
         image = cluster.image()
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return _NOTHING_TO_DO
-        cleaner = PartitionCleaner(
-            cluster.partition_log(topic, partition.partition),
-            on_progress=Throttle(self.bytes_per_second),
-            dedupe_buffer_bytes=self.dedupe_buffer_bytes,
-            max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
-        )
         try:
-            report = action(cleaner)
+            cleaned = list(
+                clean_replicas(
+                    cluster,
+                    topic,
+                    partition.partition,
+                    dry_run=dry_run,
+                    max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
+                    on_progress=Throttle(self.bytes_per_second),
+                    dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+                )
+            )
+        except UnknownTopicOrPartitionError:
+            return _NOTHING_TO_DO
         except ClockSkewError as error:  # the clock of the machine that runs this task
             return {"error": f"on {socket.gethostname()}, {error}"}
-        except (StorageError, CorruptRecordError) as error:
-            now = cluster.image().find(partition.topic)
-            if now is None or now.topic_id != topic.topic_id:
-                return _NOTHING_TO_DO
-            return {"error": str(error)}
-        return asdict(report) | {"dirt_bytes": report.dirt_bytes}
+        if any(each.error for each in cleaned) and cluster.is_deleted(topic):
+            return _NOTHING_TO_DO
+        return _document(cleaned)
+
+
+def _document(cleaned: Sequence[CleanedPartition]) -> dict[str, Any]:
+    """Return the fields of the replicas' reports: sums, and the offsets of the first one."""
+    reports = [each.report for each in cleaned if each.report is not None]
+    document: dict[str, Any] = {}
+    for report in reports:
+        for name, value in (asdict(report) | {"dirt_bytes": report.dirt_bytes}).items():
+            is_sum = name in document and isinstance(value, int) and name not in _NO_SUMS
+            document[name] = document[name] + value if is_sum else document.get(name, value)
+    errors = [
+        f"broker {each.broker_id}: {each.error}" if each.broker_id else str(each.error)
+        for each in cleaned
+        if each.error
+    ]
+    return document | ({"error": "; ".join(errors)} if errors else {})
 
 
 def run_per_partition(

@@ -1,7 +1,9 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
 from .append import AbortedTransaction as AbortedTransaction
+from .append import DivergedReplicaError as DivergedReplicaError
 from .append import EndTransactionMarker as EndTransactionMarker
+from .append import LeaderChange as LeaderChange
 from .append import LogAppendInfo as LogAppendInfo
 from .append import LogValidator as LogValidator
 from .append import OpenTransaction as OpenTransaction
@@ -10,11 +12,14 @@ from .append import ProducerEntry as ProducerEntry
 from .append import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .append import TransactionIndex as TransactionIndex
 from .append import largest_above as largest_above
+from .append import parse_leader_change as parse_leader_change
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
 from .chain import NO_LEADER as NO_LEADER
+from .chain import LeaderFailedError as LeaderFailedError
 from .chain import PartitionState as PartitionState
 from .chain import PartitionStates as PartitionStates
+from .chain import ReplicaFetcher as ReplicaFetcher
 from .chain import ReplicatedLog as ReplicatedLog
 from .clean import ABANDONED_US as ABANDONED_US
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
@@ -33,6 +38,7 @@ from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
 from .log_start import move_log_start as move_log_start
+from .log_start import move_replica_start as move_replica_start
 from .partition_directory import LogView as LogView
 from .partition_directory import PartitionDirectory as PartitionDirectory
 from .partition_log import ALL as ALL
@@ -50,8 +56,10 @@ from .tail_view import TailView as TailView
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding
 from .verify import FindingKind as FindingKind
+from .verify import ReplicaDifference as ReplicaDifference
 from .verify import Severity as Severity
 from .verify import Verifier as Verifier
+from .verify import first_difference as first_difference
 from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

@@ -13,8 +13,9 @@ from contextlib import suppress
 
 from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.log.file_names import StartMarker
-from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.replica import Replica
 
 
 def move_log_start(log: PartitionLog, offset: int) -> int:
@@ -37,25 +38,37 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
         UnknownOutcomeError: it could not be determined whether the start was moved.
         StorageError: the start was not moved.
     """
-    view = log.observe()
+    return move_replica_start(log.replica, offset, log.observe())
+
+
+def move_replica_start(replica: Replica, offset: int, view: LogView | None = None) -> int:
+    """Move the log start offset of one replica, as `move_log_start` does.
+
+    Args:
+        replica: of the partition.
+        offset: of the first record that is kept.
+        view: of the replica's log; None lists it.
+    """
+    files = replica.files
+    view = view or files.observe()
     if offset <= view.log_start_offset:
         return view.log_start_offset
-    view.check_offset(offset, log.directory)
-    marker = StartMarker(offset, _segment_base(log, view, offset))
-    log.write_snapshot()
-    path = log.files.file_path(marker.name)
+    view.check_offset(offset, files.path)
+    marker = StartMarker(offset, _segment_base(files, view, offset))
+    replica.snapshots.write()
+    path = files.file_path(marker.name)
     try:
-        log.files.store.put_if_absent(path, b"")
+        files.store.put_if_absent(path, b"")
     except AlreadyExistsError:  # another process has moved the start to the same offset
         with suppress(NotFoundError):  # and then another one has moved it further
-            log.files.store.sync(path)
-    return max(offset, log.log_start_offset())
+            files.store.sync(path)
+    return max(offset, files.observe().log_start_offset)
 
 
-def _segment_base(log: PartitionLog, view: LogView, offset: int) -> int:
+def _segment_base(files: PartitionDirectory, view: LogView, offset: int) -> int:
     """Return the base offset of the segment that contains ``offset``, or of the next segment."""
     # The view alone is not enough: a listing may leave out a segment that appeared during it, and
     # then shows the segment before it as too long. `walk` opens the segment and reads its end.
-    for _, segment, _ in log.files.walk(view, offset, offset + 1):
+    for _, segment, _ in files.walk(view, offset, offset + 1):
         return segment.name.base_offset
     return offset

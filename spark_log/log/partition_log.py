@@ -102,6 +102,10 @@ class PartitionLog:
         """The replica that is read."""
         return self._replica
 
+    def on_log_end(self, end_offset: int) -> None:
+        """Record an offset that the log has reached: if it ends before, files were removed."""
+        self._replica.files.on_log_end(end_offset)
+
     # --- appending -------------------------------------------------------------------------------
 
     def append(

@@ -177,16 +177,18 @@ class Replica:
             StorageError: the storage does not answer.
         """
         while True:
-            segment = view.live.segments[view.live.index_of(offset)]
+            index = view.live.index_of(offset)
             try:
-                reader = self.files.open_listed(segment, view.observed_ms)
-                headers = reader.header_array()
+                # A compaction may have removed the batch, and the ones before it in its segment.
+                for segment in reversed(view.live.segments[: index + 1]):
+                    reader = self.files.open_listed(segment, view.observed_ms)
+                    headers = reader.header_array()
+                    is_before = headers["base_offset_delta"] <= offset - reader.base_offset
+                    if is_before.any():
+                        return int(headers["leader_epoch"][is_before][-1])
+                return int(headers["leader_epoch"][0])
             except NotFoundError:  # rewritten since
                 view = self.files.observe()
-                continue
-            delta = offset - reader.base_offset
-            epochs = headers["leader_epoch"][headers["base_offset_delta"] <= delta]
-            return int(epochs[-1])
 
 
 def _in_epoch(

@@ -6,6 +6,7 @@ from .cluster import open_cluster as open_cluster
 from .cluster_cleaner import CleanedPartition as CleanedPartition
 from .cluster_cleaner import ClusterCleaner as ClusterCleaner
 from .cluster_cleaner import check_clock as check_clock
+from .cluster_cleaner import clean_replicas as clean_replicas
 from .cluster_verifier import ClusterVerifier as ClusterVerifier
 from .configs import CONFIG_KINDS as CONFIG_KINDS
 from .configs import ConfigKind as ConfigKind
@@ -47,6 +48,7 @@ from .records import ConfigRecord as ConfigRecord
 from .records import MetadataRecord as MetadataRecord
 from .records import PartitionChangeRecord as PartitionChangeRecord
 from .records import PartitionRecord as PartitionRecord
+from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
@@ -56,6 +58,7 @@ from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica
 from .topics import finish_deletions as finish_deletions
 from .topics import mark_deleted as mark_deleted
+from .topics import next_directory_number as next_directory_number
 from .topics import partition_records as partition_records
 from .topics import remove_data as remove_data
 from .topics import remove_stray_replicas as remove_stray_replicas

@@ -50,7 +50,10 @@ class BrokerStores:
         self._cluster_id = cluster_id
         self._metadata = metadata
         self._options = checked_broker_options(options)
-        self._root_options = root_options
+        # Options of a quorum have those of each member under its root.
+        self._root_options = {
+            key: value for key, value in (root_options or {}).items() if "/" not in key
+        }
         self._request_timeout_ms = request_timeout_ms
         self._opened: dict[int, Store] = {}
         """By the epoch of the registration: a broker that is registered again is opened again."""
@@ -81,16 +84,33 @@ class BrokerStores:
         """
         if broker_id == ROOT_BROKER_ID:
             return self._root
-        try:
-            broker = self._metadata.known_image().broker(broker_id)
-        except BrokerIdNotRegisteredError:
-            broker = self._metadata.image().broker(broker_id)
+        broker = self._registration(broker_id)
         opened = self._opened.get(broker.broker_epoch)
         if opened is None:
             store = self.unchecked(broker_id, broker.root)
             self._check(store, broker)
             opened = self._opened.setdefault(broker.broker_epoch, store)
         return opened
+
+    def check(self, broker_id: int) -> None:
+        """Read ``meta.properties`` of a broker's root again.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: the root cannot be reached, or is empty.
+            InvalidRootError: the root is that of another cluster, broker or registration.
+        """
+        broker = self._registration(broker_id)
+        store = self._root
+        if broker_id != ROOT_BROKER_ID:
+            store = self._opened.get(broker.broker_epoch) or self.unchecked(broker_id, broker.root)
+        self._check(store, broker)
+
+    def _registration(self, broker_id: int) -> RegisterBrokerRecord:
+        try:
+            return self._metadata.known_image().broker(broker_id)
+        except BrokerIdNotRegisteredError:
+            return self._metadata.image().broker(broker_id)
 
     def _check(self, store: Store, broker: RegisterBrokerRecord) -> None:
         """Check that a root is that of a registration."""
@@ -103,7 +123,10 @@ class BrokerStores:
                 f"the broker and register it again: spark-log brokers fence {broker.broker_id}",
                 path=store.url,
             ) from None
-        expected = MetaProperties(self._cluster_id, broker.broker_id, broker.incarnation_id)
+        is_root = broker.broker_id == ROOT_BROKER_ID
+        expected = MetaProperties(
+            self._cluster_id, None if is_root else broker.broker_id, broker.incarnation_id
+        )
         if found == expected:
             return
         if str(found) != str(expected):

@@ -104,15 +104,18 @@ def check_is_outside_of_other_roots(
     Raises:
         InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
     """
-    for broker in image.brokers():
-        if broker.broker_id == broker_id:
-            continue
-        other = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
+    others = [(each.strip(), ROOT_BROKER_ID) for each in cluster_root.split(",")]  # a quorum's
+    others += [
+        (broker.root, broker.broker_id)
+        for broker in image.brokers()
+        if broker.broker_id not in (ROOT_BROKER_ID, broker_id)
+    ]
+    for other, other_id in others:
         if _is_in(root, other) or _is_in(other, root):
             where = "inside of" if _is_in(root, other) else "around"
             raise InvalidRootError(
-                f"{root} is {where} {other}, the root of broker {broker.broker_id}; give a root "
-                f"that has no files of another broker",
+                f"{root} is {where} {other}, the root of broker {other_id}; give a root that has "
+                f"no files of another broker",
                 path=root,
             )
 
@@ -135,21 +138,33 @@ def check_has_no_credentials(root: str) -> None:
 
 
 def fence_broker_records(
-    image: MetadataImage, broker_id: int, *, fenced: bool
+    image: MetadataImage, broker_id: int, *, fenced: bool, failed: bool = False
 ) -> list[MetadataRecord]:
     """Return the records that fence or unfence a broker; none if it is so already.
 
     A fenced broker leads no partition and is in sync with none, unless no other replica can lead.
 
+    Args:
+        image: the present metadata.
+        broker_id: the broker.
+        fenced: whether it shall be fenced.
+        failed: whether a controller fences it, because its root does not answer. A broker that a
+            user fenced stays so.
+
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
     """
     broker = image.broker(broker_id)
-    if broker.fenced == fenced:
+    if broker.fenced == fenced and (failed or not broker.failed):
         return []
     change = BrokerRegistrationChangeRecord(
-        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=1 if fenced else -1
+        broker_id=broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=1 if fenced else -1,
+        failed=failed,
     )
+    if broker.fenced == fenced:  # a user takes over the fence of a controller
+        return [change]
     on_change = on_broker_fenced if fenced else on_broker_unfenced
     return [change, *on_change(image, broker_id)]
 

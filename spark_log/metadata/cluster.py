@@ -222,6 +222,19 @@ class Cluster:
         """
         return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
+    def check_broker(self, broker_id: int) -> None:
+        """Check that the root of a broker is there now, and is that of its registration.
+
+        `broker_store` checks a root once. A path may lose its file system later, and then looks
+        like an empty root.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
+        self._broker_stores.check(broker_id)
+
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
         """Return the store at a root that a broker may get, with the broker's storage options.
 
@@ -234,7 +247,7 @@ class Cluster:
         """
         return self._broker_stores.unchecked(broker_id, root)
 
-    def partition_log(self, topic: TopicImage, partition: int) -> PartitionLog:
+    def partition_log(self, topic: TopicImage, partition: int) -> ReplicatedLog:
         """Return the log of a partition, with all of its replicas.
 
         Raises:
@@ -262,8 +275,16 @@ class Cluster:
             suppressed=suppressed,
         )
 
-    def replica_log(self, topic: TopicImage, partition: int, broker_id: int) -> PartitionLog:
+    def replica_log(
+        self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
+    ) -> PartitionLog:
         """Return the log of one replica, for what each replica does for itself, such as merges.
+
+        Args:
+            topic: that the partition is of.
+            partition: its number.
+            broker_id: of the replica.
+            number: of the replica's directory; None for the one that ``topic`` has.
 
         Raises:
             ValueError: the broker has no replica of the partition.
@@ -271,9 +292,11 @@ class Cluster:
             StorageUnavailableError: its root cannot be reached.
             InvalidRootError: its root is another one now.
         """
+        if number is None:
+            number = topic.partitions[partition].directory_of(broker_id)
         return PartitionLog(
             self.broker_store(broker_id),
-            topic.replica_directory(partition, broker_id),
+            topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
             partition=partition,
             config=topic.config(),

@@ -1,6 +1,9 @@
 """Cleans the partitions of a root, and removes the files of its deleted topics.
 
 Each partition is cleaned by the configs that its topic has at that moment, as in Kafka's cleaner.
+Each of its replicas is cleaned by itself, up to the high watermark: a record behind it may yet be
+lost, so it replaces no other one, and the other replicas still copy its segment.
+
 Only topics are cleaned here. Internal logs need no cleaner: the metadata log is small, a group's
 log moves its own start, and the offsets table has its own maintenance.
 """
@@ -10,16 +13,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from spark_log.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    ClockSkewError,
+    CorruptRecordError,
+    ReplicationError,
+    SparkLogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.log import (
     DEDUPE_BUFFER_BYTES,
     CleanReport,
     OnProgress,
     PartitionCleaner,
-    PartitionLog,
 )
 from spark_log.metadata.cluster import Cluster
+from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
+from spark_log.metadata.partition_states import state_of
+from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics import (
     DeletedTopic,
     StrayReplica,
@@ -28,6 +41,8 @@ from spark_log.metadata.topics import (
 )
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
+
+_FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)
 
 
 def check_clock(cluster: Cluster) -> None:
@@ -43,17 +58,89 @@ def check_clock(cluster: Cluster) -> None:
 
 
 class CleanedPartition(NamedTuple):
-    """The result of cleaning one partition.
+    """The result of cleaning one replica of a partition.
 
     Attributes:
         partition: the topic and partition.
         report: what was done; None if it failed.
         error: why it failed; None if it did not.
+        broker_id: of the replica; None if it failed before the replicas were known.
     """
 
     partition: TopicPartition
     report: CleanReport | None
-    error: StorageError | CorruptRecordError | None = None
+    error: SparkLogError | None = None
+    broker_id: int | None = ROOT_BROKER_ID
+
+
+def clean_replicas(
+    cluster: Cluster,
+    topic: TopicImage,
+    partition: int,
+    *,
+    dry_run: bool,
+    max_clock_skew_ms: int,
+    on_progress: OnProgress,
+    dedupe_buffer_bytes: int,
+) -> Iterator[CleanedPartition]:
+    """Clean the replicas of a partition one after the other; a failure of one stops no other.
+
+    Args:
+        cluster: the opened root.
+        topic: that the partition is of.
+        partition: its number.
+        dry_run: report what would be done, and do nothing.
+        max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+        on_progress: called with the number of bytes just processed; it may sleep to throttle.
+        dedupe_buffer_bytes: memory for the offset map of compaction.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic was deleted.
+        ClockSkewError: this process's clock is too far from the clock of the cluster's root.
+    """
+
+    def clean(broker_id: int, number: int, start_offset: int, limit_offset: int) -> CleanReport:
+        if broker_id != ROOT_BROKER_ID:
+            cluster.check_broker(broker_id)  # an empty mount point must not get files
+        cleaner = PartitionCleaner(
+            cluster.replica_log(topic, partition, broker_id, number),
+            on_progress=on_progress,
+            dedupe_buffer_bytes=dedupe_buffer_bytes,
+            max_clock_skew_ms=max_clock_skew_ms,
+            start_offset=start_offset,
+            limit_offset=limit_offset,
+        )
+        return cleaner.plan() if dry_run else cleaner.clean()
+
+    tp = TopicPartition(topic.name, partition)
+    known = topic.partitions[partition]
+    log = cluster.partition_log(topic, partition)
+    try:
+        view, state = log.observe_replicas()
+    except _FAILURES as error:
+        if len(known.replicas) > 1 or known.leader_epoch > 0:
+            yield CleanedPartition(tp, None, error, None)
+            return
+        # Only delete spent files: a cleaner does this in spite of damage, and reports the damage.
+        start_offset = high_watermark = 0
+        state = state_of(known)
+    else:
+        start_offset, high_watermark = view.log_start_offset, view.log_end_offset
+    for broker_id in dict.fromkeys((*state.chain, *state.replicas)):
+        try:
+            limit_offset = high_watermark
+            if broker_id not in state.isr:
+                limit_offset = log.committed_end(state, broker_id)
+            number = state.directory_number(broker_id)
+            report = clean(broker_id, number, start_offset, limit_offset)
+        except ClockSkewError as error:
+            if broker_id == ROOT_BROKER_ID:
+                raise
+            yield CleanedPartition(tp, None, error, broker_id)
+        except _FAILURES as error:
+            yield CleanedPartition(tp, None, error, broker_id)
+        else:
+            yield CleanedPartition(tp, report, broker_id=broker_id)
 
 
 class ClusterCleaner:
@@ -84,13 +171,15 @@ class ClusterCleaner:
         """
         image = cluster.image()
         chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
-        self._logs = {
-            TopicPartition(topic.name, number): cluster.partition_log(topic, number)
+        self._topics = {
+            TopicPartition(topic.name, number): topic
             for topic in chosen
             for number in (sorted(topic.partitions) if partitions is None else partitions)
             if topics is not None or number in topic.partitions
         }
-        if partitions is not None and not self._logs:
+        for tp, topic in self._topics.items():
+            cluster.partition_log(topic, tp.partition)  # raises if there is no such partition
+        if partitions is not None and not self._topics:
             raise UnknownTopicOrPartitionError(f"no topic has a partition {list(partitions)}")
         self._cluster = cluster
         self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
@@ -101,49 +190,50 @@ class ClusterCleaner:
 
     def __len__(self) -> int:
         """Return the number of partitions to clean."""
-        return len(self._logs)
+        return len(self._topics)
 
     def clean(self) -> Iterator[CleanedPartition]:
         """Clean one partition after the other; skip those of topics that were deleted meanwhile.
+
+        Yields:
+            The result for each replica.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; the remaining
                 partitions are not cleaned.
         """
-        for partition, opened in self._logs.items():
-            log = opened
+        for partition, opened in self._topics.items():
+            topic = opened
             # Use the present configs, if they can be read.
             with self._cluster.suppressed.suppress(
-                "reading of settings", log.directory, StorageError, CorruptRecordError
+                "reading of settings", str(partition), StorageError, CorruptRecordError
             ):
                 image = self._cluster.image()
                 self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
-                topic = image.find(partition.topic)
-                if topic is not None and topic.topic_id == opened.files.topic_id:
-                    log = self._cluster.partition_log(topic, partition.partition)
-            cleaner = PartitionCleaner(
-                log,
-                on_progress=self._on_progress,
-                dedupe_buffer_bytes=self._dedupe_buffer_bytes,
-                max_clock_skew_ms=self._max_clock_skew_ms,
-            )
+                topic = image.find_by_id(opened.topic_id) or opened
             try:
-                report = cleaner.plan() if self._dry_run else cleaner.clean()
-            except (StorageError, CorruptRecordError) as error:
-                if not self._is_deleted(log):
-                    yield CleanedPartition(partition, None, error)
-            else:
-                yield CleanedPartition(partition, report)
+                for cleaned in clean_replicas(
+                    self._cluster,
+                    topic,
+                    partition.partition,
+                    dry_run=self._dry_run,
+                    max_clock_skew_ms=self._max_clock_skew_ms,
+                    on_progress=self._on_progress,
+                    dedupe_buffer_bytes=self._dedupe_buffer_bytes,
+                ):
+                    if cleaned.error is None or not self._is_deleted(topic):
+                        yield cleaned
+            except UnknownTopicOrPartitionError:  # deleted
+                continue
         if not self._dry_run:
             self._cluster.keep_reserve()
 
-    def _is_deleted(self, log: PartitionLog) -> bool:
+    def _is_deleted(self, topic: TopicImage) -> bool:
         """Return whether the topic was deleted since this cleaner was created."""
         try:
-            topics = self._cluster.image().topics()
+            return self._cluster.image().find_by_id(topic.topic_id) is None
         except (StorageError, CorruptRecordError):
             return False
-        return all(topic.topic_id != log.files.topic_id for topic in topics)
 
     def deleted_topics(self) -> Iterator[DeletedTopic]:
         """Remove the files of deleted topics, if this cleaner is for all topics.

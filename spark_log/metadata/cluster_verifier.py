@@ -1,17 +1,41 @@
-"""Verifies the logs of a root, and finds directories that belong to no topic."""
+"""Verifies the logs of a root, and finds directories that belong to no topic.
+
+Each replica of a partition is verified by itself. Then the others are compared with the leader's.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from spark_log.config import INTERNAL_LOG_CONFIG
-from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_log.log import WITNESSES, Finding, FindingKind, PartitionLog, Severity, Verifier
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    SparkLogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import (
+    WITNESSES,
+    Finding,
+    FindingKind,
+    PartitionLog,
+    Severity,
+    Verifier,
+    first_difference,
+)
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID
-from spark_log.metadata.topics import DELETION_MARKERS
+from spark_log.metadata.records import PartitionRecord
+from spark_log.metadata.topic_image import TopicImage
+from spark_log.metadata.topics import (
+    DELETION_MARKERS,
+    STRAY_REPLICAS,
+    parse_replica_directory,
+)
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 _INTERNAL = (
@@ -20,10 +44,28 @@ _INTERNAL = (
     "__consumer_groups",
     "__transaction_state",
     DELETION_MARKERS,
+    STRAY_REPLICAS,
     WITNESSES,
 )
 
 OnProgress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """A log to be verified: that of a replica, or the metadata log.
+
+    Attributes:
+        broker_id: the broker that has it.
+        log: the log; None if the broker cannot be reached.
+        directory: of the log.
+        error: why the broker cannot be reached.
+    """
+
+    broker_id: int
+    log: PartitionLog | None
+    directory: str
+    error: SparkLogError | None = None
 
 
 class ClusterVerifier:
@@ -60,15 +102,17 @@ class ClusterVerifier:
         self._repair = repair
         self._is_whole = topics is None and partitions is None
         self._image, self._metadata_error = self._read_image(topics)
-        self._logs = list(self._choose(topics, partitions))
+        self._partitions = list(self._choose(topics, partitions))
         self.partitions = self.segments = self.records = self.size_bytes = 0
 
     def total_bytes(self) -> int:
         """Return the size of the files to verify; lists each partition."""
         return sum(
             file.size_bytes
-            for log in self._logs
-            for file in self._cluster.store.list(log.directory)
+            for _, _, replicas in self._partitions
+            for replica in replicas
+            if replica.log is not None
+            for file in replica.log.files.store.list(replica.directory)
         )
 
     def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
@@ -89,19 +133,88 @@ class ClusterVerifier:
                 Severity.ERROR,
                 f"the topics cannot be listed: {self._metadata_error}",
             )
-        for log in self._logs:
-            verifier = Verifier(
-                log,
-                repair=self._repair,
-                max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
-            )
-            yield from verifier.findings(on_progress)
+        for topic, number, replicas in self._partitions:
+            for each in replicas:
+                yield from self._verify(each, on_progress)
+            if topic is not None and len(replicas) > 1:
+                yield from self._compare(topic, number, replicas)
             self.partitions += 1
-            self.segments += verifier.segments
-            self.records += verifier.records
-            self.size_bytes += verifier.size_bytes
         if self._is_whole and self._metadata_error is None:
-            yield from self._orphaned_directories()
+            for broker in self._cluster.image().brokers():
+                yield from self._orphaned_directories(broker.broker_id)
+
+    def _verify(self, replica: _Replica, on_progress: OnProgress) -> Iterator[Finding]:
+        """Yield the problems of one replica, and count what was verified."""
+        if replica.log is None:
+            assert replica.error is not None
+            yield _unreadable(replica, replica.error)
+            return
+        verifier = Verifier(
+            replica.log,
+            repair=self._repair,
+            max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
+        )
+        try:
+            for finding in verifier.findings(on_progress):
+                yield replace(finding, broker_id=replica.broker_id)
+        except StorageError as error:
+            if replica.broker_id == ROOT_BROKER_ID:
+                raise
+            yield _unreadable(replica, error)
+        self.segments += verifier.segments
+        self.records += verifier.records
+        self.size_bytes += verifier.size_bytes
+
+    def _compare(
+        self, topic: TopicImage, partition: int, replicas: Sequence[_Replica]
+    ) -> Iterator[Finding]:
+        """Yield where the replicas that can be read differ from the first of them, the leader's."""
+        before = topic.partitions[partition]
+        first, *others = [each for each in replicas if each.log is not None] or [replicas[0]]
+        for each in others:
+            found = self._difference(first, each, before)
+            after = self._cluster.image().find_by_id(topic.topic_id)
+            if after is None:  # deleted
+                return
+            if (
+                found is not None
+                and after.partitions[partition].leader_epoch == before.leader_epoch
+            ):
+                yield found
+
+    def _difference(
+        self, leading: _Replica, replica: _Replica, state: PartitionRecord
+    ) -> Finding | None:
+        """Return where a replica begins to differ from the leader's; None if it does not."""
+        assert leading.log is not None
+        assert replica.log is not None
+        is_in_sync = replica.broker_id in state.isr
+        try:
+            # In this order: the leader gets each record first.
+            end_offset = replica.log.log_end_offset()
+            leading_end = leading.log.log_end_offset()
+            found = first_difference(leading.log, replica.log, min(end_offset, leading_end))
+        except (CorruptRecordError, StorageError):
+            return None  # another finding tells it, or the log was rewritten all the time
+        if found is not None:
+            offset, what = found.offset, found.what
+        elif end_offset > leading_end:
+            offset, what = leading_end, "it has records behind the end of the other"
+        else:
+            return None
+        remedy = (
+            "Find out which of the two has the right records"
+            if is_in_sync
+            else "It is not in sync: it gets a new directory when it comes back"
+        )
+        return Finding(
+            replica.directory,
+            FindingKind.DIFFERENT_REPLICA,
+            Severity.ERROR if is_in_sync else Severity.NOTE,
+            f"differs from the replica on broker {leading.broker_id} from offset {offset} on: "
+            f"{what}. {remedy}",
+            broker_id=replica.broker_id,
+        )
 
     def _read_image(
         self, topics: Collection[str] | None
@@ -115,9 +228,10 @@ class ClusterVerifier:
 
     def _choose(
         self, topics: Collection[str] | None, partitions: Collection[int] | None
-    ) -> Iterator[PartitionLog]:
+    ) -> Iterator[tuple[TopicImage | None, int, list[_Replica]]]:
+        """Yield topic, number and replicas of each partition; the metadata log has no topic."""
         if topics is None and partitions is None:
-            yield PartitionLog(
+            log = PartitionLog(
                 self._cluster.store,
                 METADATA_DIRECTORY,
                 topic_id=METADATA_TOPIC_ID,
@@ -127,6 +241,7 @@ class ClusterVerifier:
                 suppressed=self._cluster.suppressed,
                 has_witness=True,
             )
+            yield None, 0, [_Replica(ROOT_BROKER_ID, log, METADATA_DIRECTORY)]
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)
         is_there = partitions is None
         for topic in chosen:
@@ -134,13 +249,32 @@ class ClusterVerifier:
                 if topics is None and partition not in topic.partitions:
                     continue
                 is_there = True
-                yield self._cluster.partition_log(topic, partition)
+                self._cluster.partition_log(topic, partition)  # raises if there is none
+                state = topic.partitions[partition]
+                brokers = dict.fromkeys((*state.isr, *state.joining, *state.replicas))
+                yield topic, partition, [self._open(topic, partition, each) for each in brokers]
         if not is_there:
             raise UnknownTopicOrPartitionError(f"no topic has a partition {partitions}")
 
-    def _orphaned_directories(self) -> Iterator[Finding]:
-        store = self._cluster.store
-        found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
+    def _open(self, topic: TopicImage, partition: int, broker_id: int) -> _Replica:
+        directory = topic.replica_directory(partition, broker_id)
+        try:
+            if broker_id != ROOT_BROKER_ID:
+                self._cluster.check_broker(broker_id)
+            log = self._cluster.replica_log(topic, partition, broker_id)
+        except (BrokerIdNotRegisteredError, StorageError) as error:
+            return _Replica(broker_id, None, directory, error)
+        return _Replica(broker_id, log, directory)
+
+    def _orphaned_directories(self, broker_id: int) -> Iterator[Finding]:
+        """Yield directories of a broker that are no replica's; none if it cannot be reached."""
+        try:
+            store = self._cluster.broker_store(broker_id)
+            found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
+        except (BrokerIdNotRegisteredError, StorageError):
+            if broker_id == ROOT_BROKER_ID:
+                raise
+            return
         # Read the metadata after the listing, so that a topic created meanwhile is known.
         topics = {topic.directory: topic for topic in self._cluster.image().topics()}
         if not topics.keys() >= found.keys() - set(_INTERNAL):
@@ -148,18 +282,41 @@ class ClusterVerifier:
             found = {name: found[name] for name in store.list_directories("") if name in found}
         for name in sorted(found):
             if name in topics:
-                topic = topics[name]
-                expected = set(map(topic.partition_directory, topic.partitions))
-                for partition in sorted(found[name]):
-                    path = f"{name}/{partition}"
-                    if path not in expected:
-                        yield _orphan(path, f"topic {topic.name} has no such partition")
+                for directory in sorted(found[name]):
+                    yield from _orphaned_replica(topics[name], directory, broker_id)
             elif _TOPIC_DIRECTORY.fullmatch(name):
-                yield _orphan(name, "it belongs to no topic: left over from a deleted one")
+                reason = "it belongs to no topic: left over from a deleted one"
+                yield _orphan(name, reason, broker_id)
             elif name not in _INTERNAL:
-                yield _orphan(name, "it does not belong to spark-log")
+                yield _orphan(name, "it does not belong to spark-log", broker_id)
 
 
-def _orphan(path: str, reason: str) -> Finding:
+def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
+    return Finding(
+        replica.directory,
+        FindingKind.UNREADABLE,
+        Severity.WARNING,
+        f"the replica cannot be verified: {error}",
+        broker_id=replica.broker_id,
+    )
+
+
+def _orphaned_replica(topic: TopicImage, name: str, broker_id: int) -> Iterator[Finding]:
+    """Yield a finding if a directory of a topic is not that of a replica."""
+    path = f"{topic.directory}/{name}"
+    found = parse_replica_directory(name)
+    state = None if found is None else topic.partitions.get(found[0])
+    if found is None or state is None:
+        yield _orphan(path, f"topic {topic.name} has no such partition", broker_id)
+    elif broker_id not in state.replicas or found[1] != state.directory_of(broker_id):
+        message = "the directory of a former replica, or of one that comes back; clean deletes it"
+        yield Finding(
+            path, FindingKind.ORPHANED_DIRECTORY, Severity.NOTE, message, broker_id=broker_id
+        )
+
+
+def _orphan(path: str, reason: str, broker_id: int) -> Finding:
     message = f"{reason}. Check it, and remove it by hand"
-    return Finding(path, FindingKind.ORPHANED_DIRECTORY, Severity.WARNING, message)
+    return Finding(
+        path, FindingKind.ORPHANED_DIRECTORY, Severity.WARNING, message, broker_id=broker_id
+    )

@@ -22,6 +22,7 @@ from spark_log.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -63,6 +64,7 @@ class MetadataImage:
     Attributes:
         next_producer_id: the first producer id that has not been allocated.
         next_broker_epoch: the epoch of the next registration of a broker.
+        controller: the newest controller; None if there was none yet.
         cluster_overrides: config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; only those that have any.
     """
@@ -70,6 +72,7 @@ class MetadataImage:
     def __init__(self) -> None:
         self.next_producer_id = 0
         self.next_broker_epoch = 0
+        self.controller: RegisterControllerRecord | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.client_overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, TopicImage] = {}
@@ -89,6 +92,7 @@ class MetadataImage:
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         image.next_broker_epoch = self.next_broker_epoch
+        image.controller = self.controller
         image._brokers = dict(self._brokers)
         return image
 
@@ -140,6 +144,11 @@ class MetadataImage:
                 broker_id=broker_id,
             )
         return found
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the newest controller; 0 if there was none yet."""
+        return 0 if self.controller is None else self.controller.controller_epoch
 
     def find(self, name: str) -> TopicImage | None:
         """Return the topic with this name, or None."""
@@ -208,20 +217,29 @@ class MetadataImage:
                 del self._topics[topic_id]
             case ProducerIdsRecord(next_producer_id=next_producer_id):
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
+            case RegisterControllerRecord(controller_epoch=epoch):
+                self.controller = record if epoch > self.controller_epoch else self.controller
             case RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch):
                 self._brokers[broker_id] = record
                 self.next_broker_epoch = max(self.next_broker_epoch, epoch + 1)
-            case BrokerRegistrationChangeRecord():
-                broker = self._registered(record)
-                changes = {
-                    "fenced": record.fenced > 0 if record.fenced else broker.fenced,
-                    "in_controlled_shutdown": broker.in_controlled_shutdown
-                    or record.in_controlled_shutdown > 0,
-                }
-                self._brokers[broker.broker_id] = broker.model_copy(update=changes)
-            case UnregisterBrokerRecord():
-                del self._brokers[self._registered(record).broker_id]
-                self._brokers.setdefault(ROOT_BROKER_ID, _ROOT_BROKER)
+            case BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
+                self._replay_broker_change(record)
+
+    def _replay_broker_change(
+        self, record: BrokerRegistrationChangeRecord | UnregisterBrokerRecord
+    ) -> None:
+        broker = self._registered(record)
+        if isinstance(record, UnregisterBrokerRecord):
+            del self._brokers[broker.broker_id]
+            self._brokers.setdefault(ROOT_BROKER_ID, _ROOT_BROKER)
+            return
+        changes = {
+            "fenced": record.fenced > 0 if record.fenced else broker.fenced,
+            "failed": record.failed if record.fenced else broker.failed,
+            "in_controlled_shutdown": broker.in_controlled_shutdown
+            or record.in_controlled_shutdown > 0,
+        }
+        self._brokers[broker.broker_id] = broker.model_copy(update=changes)
 
     def _replay_change(self, record: PartitionChangeRecord) -> None:
         partitions = self._existing(record.topic_id).partitions

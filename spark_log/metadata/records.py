@@ -173,6 +173,8 @@ class RegisterBrokerRecord(MetadataRecord):
         rack: the rack that the root is in; None without one.
         fenced: whether the broker may not lead a partition.
         in_controlled_shutdown: whether the broker is being unregistered. It gets no new replica.
+        failed: whether a controller fenced the broker, because its root did not answer. Then a
+            controller also unfences it.
     """
 
     broker_id: int
@@ -182,6 +184,12 @@ class RegisterBrokerRecord(MetadataRecord):
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    failed: bool = False
+
+    @property
+    def omitted(self) -> set[str]:
+        """`failed`, unless it is true."""
+        return set() if self.failed else {"failed"}
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord):
@@ -191,12 +199,19 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
         broker_epoch: the epoch of the registration.
         fenced: 1 if the broker was fenced, -1 if it was unfenced, 0 without a change.
         in_controlled_shutdown: 1 if unregistering the broker began, 0 without a change.
+        failed: whether a controller fenced the broker, because its root did not answer.
     """
 
     broker_id: int
     broker_epoch: int
     fenced: int = 0
     in_controlled_shutdown: int = 0
+    failed: bool = False
+
+    @property
+    def omitted(self) -> set[str]:
+        """`failed`, unless it is true."""
+        return set() if self.failed else {"failed"}
 
 
 class UnregisterBrokerRecord(MetadataRecord):
@@ -210,12 +225,27 @@ class UnregisterBrokerRecord(MetadataRecord):
     broker_epoch: int
 
 
+class RegisterControllerRecord(MetadataRecord):
+    """A controller began to work. Those with a lower epoch stop.
+
+    Attributes:
+        controller_epoch: above that of every earlier controller.
+        incarnation_id: random id of the controller, by which it recognises its own record.
+        host: name of the machine that it runs on, for people.
+    """
+
+    controller_epoch: int
+    incarnation_id: str
+    host: str = ""
+
+
 _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
     for kind in (
         *(TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord),
         ProducerIdsRecord,
         *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
+        RegisterControllerRecord,
     )
 }
 

@@ -160,7 +160,7 @@ class PartitionAppender:
             raise TopicDeletedError
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition)
-        log.files.on_log_end(queue.acknowledged_offset)
+        log.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
             queue.log = None  # the topic's configs changed meanwhile

@@ -100,3 +100,11 @@ def test_options_of_its_file_system_are_in_the_properties_file(shell, root, fold
     assert outcome.status == 2
     assert "no_such_option" in outcome.err
     assert "abracadabra" not in outcome.err
+
+
+@pytest.mark.parametrize("command", ["list", "describe"])
+def test_a_rack_cannot_forge_lines_or_control_the_terminal(shell, root, tmp_path, command):
+    Admin(root).register_broker(1, tmp_path / "one", rack="a\nBroker: 7\x1b[2J")
+    outcome = shell("brokers", command)
+    assert "\x1b" not in outcome.out
+    assert not any(line.startswith("Broker: 7") for line in outcome.lines)

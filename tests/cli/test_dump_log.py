@@ -1,11 +1,13 @@
 """``spark-log dump-log``: what a file holds, and whether it is sound."""
 
 import re
+import shutil
 import struct
 
 import pytest
 
 from spark_log.log import EndTransactionMarker, SegmentWriter
+from spark_log.log.append import leader_change_records
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import open_store
@@ -154,6 +156,28 @@ class TestSegment:
         ]
         documents = shell("dump-log", path, "--json").document["batches"]
         assert [each["end_txn_marker"] for each in documents] == ["COMMIT", "ABORT"]
+
+    def test_shows_which_leader_epoch_a_barrier_begins(self, shell, tmp_path):
+        writer = SegmentWriter(
+            open_store(tmp_path), "any-3", topic_id="id", partition=3, leader_epoch=5
+        )
+        writer.write_barrier(leader_change_records(5, [2, 0], [1], START_US), START_US)
+        name = "00000000000000000042.log"
+        open_store(tmp_path).put_if_absent(f"any-3/{name}", writer.finish().staged)
+        path = tmp_path / "any-3" / name
+        line = shell("dump-log", path).lines[3]
+        assert line.endswith(
+            "LeaderChange: leader epoch 5 begins, leader 2, isr [2, 0], joining [1]"
+        )
+        (document,) = shell("dump-log", path, "--json").document["batches"]
+        expected = {"leader_epoch": 5, "isr": [2, 0], "joining": [1]}
+        assert document["leader_change"] == expected
+
+    def test_knows_the_partition_of_a_replica_in_a_later_directory(self, shell, segment):
+        later = shutil.copytree(segment.parent, f"{segment.parent}.2")
+        outcome = shell("dump-log", later / segment.name)
+        assert outcome.status == 0
+        assert outcome.lines[1].endswith("partition: 0")
 
     def test_may_be_named_from_where_it_lies(self, shell, segment, monkeypatch):
         monkeypatch.chdir(segment.parent)

@@ -17,6 +17,7 @@ COMMANDS = [
     "console-producer",
     "consume",
     "consumer-perf",
+    "controller",
     "delete-records",
     "dump-log",
     "groups",
@@ -27,6 +28,7 @@ COMMANDS = [
     "producer-perf",
     "quorum",
     "replay",
+    "replicate",
     "reprocess",
     "top",
     "topics",
@@ -38,6 +40,7 @@ COMMANDS = [
 GROUPS = {
     "brokers": "list",
     "configs": "describe",
+    "controller": "run",
     "groups": "list",
     "offsets": "list",
     "quorum": "describe",

@@ -76,11 +76,26 @@ class TestOptions:
         given = Cluster(cluster.root, broker_options=options, request_timeout_ms=700)
         given.broker_store(1)
         given.broker_store(2)
-        assert opened == [({"key": "SECRET"}, 700), (None, 700)]
+        assert opened == [({"key": "SECRET"}, 700), ({}, 700)]
         assert "SECRET" not in repr(given)
 
+    def test_a_broker_without_options_has_those_of_the_root_if_the_scheme_is_the_same(
+        self, cluster, monkeypatch
+    ):
+        opened = []
+
+        def opening(root, options, **_):
+            opened.append(options)
+            return open_store("memory://unused")
+
+        monkeypatch.setattr(broker_stores, "open_store", opening)
+        root_options = {"key": "K", "/quorum/member": {"key": "M"}}
+        given = Cluster(cluster.root, root_options, broker_options={2: {"key": "own"}})
+        for broker_id, root in ((1, "/mnt/disk"), (2, "/mnt/disk"), (1, "s3://bucket/log")):
+            given.unchecked_broker_store(broker_id, root)
+        assert opened == [{"key": "K"}, {"key": "own"}, None]
+
     def test_an_unknown_option_is_refused(self, cluster):
-        Cluster(cluster.root, broker_options={3: {"no_such_option": 1}})
         with pytest.raises(InvalidConfigurationError, match="no_such_option"):
             register_broker(
                 Cluster(cluster.root, broker_options={3: {"no_such_option": 1}}), 3, "s3://b/log"

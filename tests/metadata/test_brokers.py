@@ -99,6 +99,13 @@ class TestRegister:
     def test_paths_and_accounts_are_no_credentials(self, image, root):
         assert replay(image, register(image, 1, root)).broker(1).root == root
 
+    @pytest.mark.parametrize("root", ["/q/1", "/q/2/sub", "/q", "s3://c/log/sub"])
+    def test_a_root_that_shares_files_with_a_member_of_a_quorum_is_refused(self, image, root):
+        with pytest.raises(InvalidRootError, match="the root of broker 0"):
+            register_broker_records(
+                image, 1, root, cluster_root="/q/1,/q/2,s3://c/log", incarnation_id="i1"
+            )
+
 
 class TestRegisterAgain:
     """A broker whose data was lost is registered with an empty root."""

@@ -15,6 +15,7 @@ from spark_log.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -112,6 +113,16 @@ AT_REST = [
         '"data":{"brokerId":1,"brokerEpoch":4,"fenced":-1,"inControlledShutdown":0}}',
     ),
     (
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=4, fenced=1, failed=True),
+        '{"type":"BrokerRegistrationChangeRecord","version":0,"data":{"brokerId":1,'
+        '"brokerEpoch":4,"fenced":1,"inControlledShutdown":0,"failed":true}}',
+    ),
+    (
+        RegisterControllerRecord(controller_epoch=3, incarnation_id="id", host="node"),
+        '{"type":"RegisterControllerRecord","version":0,'
+        '"data":{"controllerEpoch":3,"incarnationId":"id","host":"node"}}',
+    ),
+    (
         UnregisterBrokerRecord(broker_id=1, broker_epoch=4),
         '{"type":"UnregisterBrokerRecord","version":0,"data":{"brokerId":1,"brokerEpoch":4}}',
     ),
@@ -176,6 +187,13 @@ records = st.one_of(
         broker_epoch=numbers,
         fenced=st.integers(-1, 1),
         in_controlled_shutdown=st.integers(0, 1),
+        failed=st.booleans(),
+    ),
+    st.builds(
+        RegisterControllerRecord,
+        controller_epoch=numbers,
+        incarnation_id=st.text(),
+        host=st.text(),
     ),
     st.builds(UnregisterBrokerRecord, broker_id=numbers, broker_epoch=numbers),
 )

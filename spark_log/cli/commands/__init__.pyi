@@ -7,6 +7,7 @@ from .dump_log import dump_log as dump_log
 from .init import init as init
 from .log_dirs import log_dirs as log_dirs
 from .producer_perf import producer_perf as producer_perf
+from .replicate import replicate as replicate
 from .top import top as top
 from .verify import verify as verify
 from .version import version as version

@@ -11,6 +11,7 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_table, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.printable import printable
 from spark_log.types import BrokerDescription
 
 app = typer.Typer(rich_markup_mode=None)
@@ -43,7 +44,8 @@ def register_broker(
     any, those of the cluster's root are used if the URLs have the same scheme.
     """
     broker = root.admin().register_broker(broker_id, os.path.expanduser(log_dir), rack=rack)
-    output.answer(f"Registered broker {broker_id} at {broker.log_dir}.", _document(broker))
+    text = f"Registered broker {broker_id} at {printable(broker.log_dir)}."
+    output.answer(text, _document(broker))
 
 
 @app.command("list")
@@ -84,10 +86,10 @@ def describe_brokers(
         return
     print_text(f"ClusterId: {cluster.cluster_id}")
     for broker in brokers:
-        rack = f"  Rack: {broker.rack}" if broker.rack else ""
+        rack = f"  Rack: {printable(broker.rack)}" if broker.rack else ""
         print_text("")
         print_text(f"Broker: {broker.broker_id}  State: {broker.state}{rack}")
-        print_text(f"Root: {broker.log_dir}")
+        print_text(f"Root: {printable(broker.log_dir)}")
         print_text(
             f"Replicas: {broker.replica_count}  InSync: {broker.in_sync_count}  "
             f"Leaders: {broker.leader_count}"

@@ -96,6 +96,7 @@ def clean(
 ) -> None:
     """Apply retention, merge segments and compact topics.
 
+    Each replica is cleaned by itself, up to the high watermark.
     Files that are no longer needed are deleted. With --all-topics, transactions without a change
     for their timeout are aborted, decided ones are finished, and old transactional ids are
     forgotten. Other processes may write, read and clean at the same time, and cleaning may be
@@ -132,8 +133,8 @@ def clean(
         _print_done(cleaned)
     for each in cleaned.partitions:
         if each.report is not None and each.report.future_us is not None:
-            print_note(f"{each.partition}: {_future(each.report)}")
-    failures = [f"{each.partition}: {each.error}" for each in cleaned.partitions if each.error]
+            print_note(f"{_where(each)}: {_future(each.report)}")
+    failures = [f"{_where(each)}: {each.error}" for each in cleaned.partitions if each.error]
     failures += [
         f"transactional id {printable(each.transactional_id)}: {each.error}"
         for each in cleaned.transactional_ids
@@ -167,7 +168,7 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
                 cleaned.transactional_ids.append(ended)
             for each in cleaner.clean():
                 cleaned.partitions.append(each)
-                show(len(cleaned.partitions))
+                show(len({each.partition for each in cleaned.partitions}))
             cleaned.topics += cleaner.deleted_topics()
             cleaned.stray_replicas += cleaner.stray_replicas()
         except ClockSkewError as error:
@@ -176,8 +177,10 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
 
 
 def _print_done(cleaned: _Cleaned) -> None:
-    rows = [_row(each) for each in cleaned.partitions if each.report is not None]
-    print_table(["Topic", "Partition", *_COLUMNS.values()], rows)
+    has_brokers = any(each.broker_id for each in cleaned.partitions)
+    rows = [_row(each, has_brokers) for each in cleaned.partitions if each.report is not None]
+    brokers = ["Broker"] if has_brokers else []
+    print_table(["Topic", "Partition", *brokers, *_COLUMNS.values()], rows)
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
         where = f" on broker {left.broker_id}" if left.broker_id else ""
@@ -224,7 +227,11 @@ def _documents(cleaned: _Cleaned) -> dict[str, object]:
 
 
 def _document(cleaned: CleanedPartition) -> dict[str, object]:
-    key = {"topic": cleaned.partition.topic, "partition": cleaned.partition.partition}
+    key = {
+        "topic": cleaned.partition.topic,
+        "partition": cleaned.partition.partition,
+        "broker": cleaned.broker_id,
+    }
     if cleaned.report is None:
         return {**key, "error": str(cleaned.error)}
     report = cleaned.report
@@ -239,9 +246,15 @@ def _document(cleaned: CleanedPartition) -> dict[str, object]:
     }
 
 
-def _row(cleaned: CleanedPartition) -> list[object]:
+def _row(cleaned: CleanedPartition, has_brokers: bool) -> list[object]:
     figures = [getattr(cleaned.report, name) for name in _COLUMNS]
-    return [cleaned.partition.topic, cleaned.partition.partition, *figures]
+    brokers = [cleaned.broker_id] if has_brokers else []
+    return [cleaned.partition.topic, cleaned.partition.partition, *brokers, *figures]
+
+
+def _where(cleaned: CleanedPartition) -> str:
+    is_told = not cleaned.broker_id
+    return str(cleaned.partition) + ("" if is_told else f" on broker {cleaned.broker_id}")
 
 
 def _future(report: CleanReport) -> str:

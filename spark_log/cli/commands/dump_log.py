@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +27,14 @@ from spark_log.cli.format import (
 )
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.errors import CorruptRecordError
-from spark_log.log import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentName
+from spark_log.log import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    LeaderChange,
+    SegmentName,
+    parse_leader_change,
+)
 from spark_log.printable import printable
 from spark_log.record import NO_SEQUENCE, BatchHeader
 
@@ -159,6 +168,17 @@ def _marker_fields(header: BatchHeader | None) -> dict[str, object]:
     return {"endTxnMarker": header.marker.name}
 
 
+def _leader_change(batch: BatchDump) -> LeaderChange | None:
+    """Return what a barrier says; None if the batch is none."""
+    header, records = batch.header, batch.records
+    if header is None or not header.is_control or header.marker or not records:
+        return None
+    key, value = (records.records.column(name)[0].as_py() for name in ("key", "value"))
+    with suppress(ValueError):
+        return parse_leader_change(key, value)
+    return None
+
+
 def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
     header = batch.header
     fields: dict[str, object] = {"position": batch.position}
@@ -170,6 +190,9 @@ def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
         fields |= {"magic": header.magic, "compresscodec": batch.compression, "crc": header.crc32c}
     fields["isvalid"] = batch.problem is None
     fields |= _marker_fields(header)
+    change = _leader_change(batch)
+    if change is not None:
+        fields["LeaderChange"] = change
     line = " ".join(f"{key}: {_text(value)}" for key, value in fields.items())
     return line if batch.problem is None else f"{line} ({batch.problem})"
 
@@ -196,6 +219,9 @@ def _batch_document(
     }
     if batch.problem is not None:
         document["problem"] = batch.problem
+    change = _leader_change(batch)
+    if change is not None:
+        document["leader_change"] = asdict(change)
     if with_records and batch.records is not None:
         document["records"] = record_documents(batch.records)
     return document

@@ -58,7 +58,8 @@ def verify(
     """Check logs, and repair derived files.
 
     Checks names of files, the chain of segments, every checksum, indexes, snapshots and leftover
-    files. Without names it checks the whole root, and compares the markers in partitions with what
+    files. Each replica of a partition is checked, and compared with the leader's by checksums.
+    Without names it checks the whole root, and compares the markers in partitions with what
     was decided. It may run while others write. An error means
     that records are damaged or missing. A warning means that a derived file is damaged, or that a
     file can be removed. Damaged or missing records cannot be repaired; a file with records of the
@@ -136,6 +137,7 @@ class _FindingCounts:
 
 def _document(finding: Finding) -> dict[str, object]:
     return {
+        "broker": finding.broker_id,
         "path": finding.path,
         "kind": str(finding.kind),
         "severity": str(finding.severity),
@@ -159,9 +161,10 @@ def _totals(verifier: ClusterVerifier, counts: _FindingCounts) -> dict[str, obje
 
 
 def _line(finding: Finding) -> str:
+    where = f"broker {finding.broker_id}: " if finding.broker_id else ""
     if finding.repaired:
-        return f"repaired: {finding.path}: {finding.message}: {finding.remedy}"
-    return f"{finding.severity}: {finding.path}: {finding.message}"
+        return f"repaired: {where}{finding.path}: {finding.message}: {finding.remedy}"
+    return f"{finding.severity}: {where}{finding.path}: {finding.message}"
 
 
 def _summary(verifier: ClusterVerifier, counts: _FindingCounts) -> str:

@@ -19,7 +19,7 @@ from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c
 from spark_log.storage import open_store
 
 _PARTITION_DIRECTORY: Final = re.compile(
-    r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)[^/]*-(?P<partition>\d+)"
+    r".*/(?P<topic>[^/]+)\.(?P<topic_id>[\w-]{22})/(?P=topic)[^/]*-(?P<partition>\d+)(\.\d+)?"
 )
 
 

@@ -88,6 +88,30 @@ class Appender:
         tail = self._state.tail
         return 0 if tail is None else tail.log_end_offset
 
+    def end_offset_in(self, leader_epoch: int) -> int:
+        """Return the last known log end offset; 0 if it is not known.
+
+        Raises:
+            FencedLeaderEpochError: the log has a newer leader epoch there.
+        """
+        tail = self._state.tail
+        if tail is None:
+            return 0
+        if tail.leader_epoch is not None and tail.leader_epoch > leader_epoch:
+            raise self._fenced(leader_epoch, tail.leader_epoch)
+        return tail.log_end_offset
+
+    def observe_end_offset_in(self, leader_epoch: int) -> int:
+        """List the log, and return its end offset.
+
+        Raises:
+            FencedLeaderEpochError: the log has a newer leader epoch.
+            CorruptRecordError: the end of the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        self._state.load_leader_epoch(self._state.observe())
+        return self.end_offset_in(leader_epoch)
+
     @property
     def derived(self) -> DerivedFiles:
         """Writes the partition's derived files."""
@@ -275,7 +299,7 @@ class Appender:
         """
         tail = self._state.load_producers(segment, tail)
         if self._has_leader_epochs:
-            tail = self._state.load_leader_epoch(segment, tail)
+            tail = self._state.load_leader_epoch(tail, segment)
             self._check_leader_epoch(segment, tail)
         if segment.markers:
             if len(self._state.missing_markers(segment.markers)) < len(segment.markers):
@@ -302,12 +326,7 @@ class Appender:
         """
         epoch, stands = segment.leader_epoch, tail.leader_epoch
         if stands is not None and stands > epoch:
-            raise FencedLeaderEpochError(
-                f"{self._directory.path}: leader epoch {epoch} is fenced; the log has epoch "
-                f"{stands}",
-                leader_epoch=epoch,
-                log_epoch=stands,
-            )
+            raise self._fenced(epoch, stands)
         if segment.is_barrier:
             if stands == epoch:
                 raise _BarrierInLogError
@@ -319,6 +338,13 @@ class Appender:
                 leader_epoch=epoch,
                 log_epoch=stands,
             )
+
+    def _fenced(self, epoch: int, stands: int) -> FencedLeaderEpochError:
+        return FencedLeaderEpochError(
+            f"{self._directory.path}: leader epoch {epoch} is fenced; the log has epoch {stands}",
+            leader_epoch=epoch,
+            log_epoch=stands,
+        )
 
     def _find_duplicate(self, segment: StagedSegment) -> LogAppendInfo | None:
         """Return the offsets of an idempotent append that is in the log already, else None."""

@@ -59,7 +59,7 @@ class AppenderState:
         """Whether no file observed then can have been deleted since (the late-success rule)."""
         return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
 
-    def observe(self, segment: StagedSegment) -> LogTail:
+    def observe(self, segment: StagedSegment | None = None) -> LogTail:
         """List the log; load its producer state too if the segment needs it.
 
         Raises:
@@ -68,7 +68,7 @@ class AppenderState:
             StorageError: the storage does not answer.
         """
         view = self._directory.observe()
-        if segment.needs_producers:
+        if segment is not None and segment.needs_producers:
             self._producers, view = self._snapshots.producers(view, self._producers)
         return self.update_tail(view)
 
@@ -131,14 +131,14 @@ class AppenderState:
         if self._producers is not None and self._producers.offset == base_offset:
             self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
 
-    def load_leader_epoch(self, segment: StagedSegment, tail: LogTail) -> LogTail:
+    def load_leader_epoch(self, tail: LogTail, segment: StagedSegment | None = None) -> LogTail:
         """Read the leader epoch of the log's last batch, if the tail lacks it.
 
         It is not known behind a rewritten segment. In a log that was emptied it stays unknown.
 
         Args:
-            segment: that is to be appended.
             tail: of the log.
+            segment: that is to be appended; None without one.
 
         Raises:
             CorruptRecordError: the last segment is damaged.

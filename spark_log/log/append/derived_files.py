@@ -91,13 +91,13 @@ class DerivedFiles:
         with suppressed.suppress("index", path, SparkLogError):
             for name, data in segment.derived_files(SegmentName(base_offset)):
                 self._directory.store.put(self._directory.file_path(name), data, sync=False)
-        self.maintain()
+        self._maintain(base_offset + segment.record_count)
 
-    def maintain(self) -> None:
-        """Merge the newest segments and write a snapshot, each if it is due."""
+    def _maintain(self, end_offset: int) -> None:
+        """Merge the newest segments up to an offset, and write a snapshot, each if it is due."""
         suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("tail merge", path, SparkLogError):
-            for merged in self.merger.merge_if_due():
+            for merged in self.merger.merge_if_due(end_offset):
                 self._snapshots.summaries.on_rewritten(merged)
         with (
             suppressed.suppress("snapshot", path, SparkLogError),

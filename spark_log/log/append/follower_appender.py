@@ -7,7 +7,7 @@ leader epoch put the same bytes under the same name.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,11 +40,13 @@ class DivergedReplicaError(SparkLogError):
 
     Attributes:
         offset: the first offset known to differ.
+        is_ahead: whether the follower's log ends behind the leader's.
     """
 
-    def __init__(self, message: str, *, offset: int = -1) -> None:
+    def __init__(self, message: str, *, offset: int = -1, is_ahead: bool = False) -> None:
         super().__init__(message)
         self.offset = offset
+        self.is_ahead = is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +58,23 @@ class CopiedSegment:
         end_offset: the offset after its last.
         append_id: random id of the file.
         leader_epoch: of its last batch.
-        data: the file, or a copy of it that is staged on the follower's root.
+        data: the file.
     """
 
     name: SegmentName
     end_offset: int
     append_id: str
     leader_epoch: int
-    data: pa.Buffer | StagedFile
+    data: pa.Buffer
 
 
 class FollowerAppender:
-    """Appends copies of the leader's segments to one follower, for one process."""
+    """Appends copies of the leader's segments to one follower, for one process.
+
+    Attributes:
+        check: called with each listing of the follower's log, before a segment is put behind it;
+            it raises an error if the log is not a prefix of the leader's.
+    """
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class FollowerAppender:
         self._config = config
         self._derived = derived
         self._tail: LogTail | None = None
+        self.check: Callable[[LogView], None] = lambda view: None
 
     def reset(self) -> None:
         """Forget the follower's log end offset: the next call lists its directory."""
@@ -93,13 +101,16 @@ class FollowerAppender:
         return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
 
     def observe(self) -> LogView:
-        """List the follower's log.
+        """List the follower's log, and check it.
 
         Raises:
+            DivergedReplicaError: it is not a prefix of the leader's.
             CorruptRecordError: it is damaged, or files are missing.
             StorageError: the storage does not answer.
         """
+        self.reset()
         view = self._directory.observe()
+        self.check(view)
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
@@ -122,16 +133,22 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
+        self._create_witness()
 
     def append(
-        self, segment: StagedSegment, base_offset: int, data: pa.Buffer | StagedFile
+        self,
+        segment: StagedSegment,
+        base_offset: int,
+        data: pa.Buffer,
+        staged: StagedFile | None = None,
     ) -> None:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
             segment: as it was put there.
             base_offset: its offset there; the follower's log has all offsets before it.
-            data: its file, or a copy of it that is staged on the follower's root.
+            data: its file.
+            staged: a copy of the file that is staged on the follower's root.
 
         Raises:
             DivergedReplicaError: the follower has something else at this offset.
@@ -148,18 +165,19 @@ class FollowerAppender:
         )
         before = self._tail
         tried_ms = self._directory.clock.monotonic_ms()
-        if self.copy(copied):
+        if self.copy(copied, staged):
             observed_ms = before.observed_ms if before is not None else tried_ms
             self._derived.on_own_append(segment, base_offset, observed_ms)
             summary = SegmentSummary.of_staged(segment, base_offset)
             self._snapshots.summaries.on_appended(summary, segment.headers)
             self._derived.write(segment, base_offset)
 
-    def copy(self, segment: CopiedSegment) -> bool:
+    def copy(self, segment: CopiedSegment, staged: StagedFile | None = None) -> bool:
         """Put a segment of the leader's log at the follower's log end.
 
         Args:
             segment: it contains the follower's log end offset, or lies before it.
+            staged: a copy of its file that is staged on the follower's root.
 
         Returns:
             Whether this call put it; False if the follower had it already.
@@ -195,12 +213,12 @@ class FollowerAppender:
             try:
                 self._directory.store.put_if_absent(
                     self._directory.file_path(segment.name.log),
-                    segment.data,
+                    staged or segment.data,
                     sync=self._config.flush_on_append,
                 )
             except AlreadyExistsError:
                 is_same = self._is_same(segment)
-                if is_same is None:  # rewritten and deleted meanwhile
+                if is_same is None:  # rewritten meanwhile
                     self.reset()
                     continue
                 if not is_same:
@@ -229,8 +247,13 @@ class FollowerAppender:
 
     def _on_copied(self, segment: CopiedSegment) -> None:
         self._directory.on_log_end(segment.end_offset)
-        if not segment.name.base_offset and self._directory.witness is not None:
-            with suppress(SparkLogError):  # then the log has none, as one of an older version
+        if not segment.name.base_offset:
+            self._create_witness()
+
+    def _create_witness(self) -> None:
+        if self._directory.witness is not None:
+            suppressed, path = self._directory.suppressed, self._directory.path
+            with suppressed.suppress("witness", path, SparkLogError):
                 self._directory.witness.create(self._directory.store)
 
     def _is_last_gone(self, tail: LogTail) -> bool:
@@ -259,11 +282,15 @@ class FollowerAppender:
             raise self._diverged(segment)
 
     def _is_same(self, segment: CopiedSegment) -> bool | None:
-        """Whether the file of this name is a copy of the segment; None if there is none."""
+        """Whether the file of this name is a copy of the segment.
+
+        None if there is none any more, or if the follower has rewritten its segments by itself.
+        """
         try:
-            return self._directory.open(segment.name).append_id == segment.append_id
+            is_same = self._directory.open(segment.name).append_id == segment.append_id
         except NotFoundError:
             return None
+        return is_same if is_same or segment.name.last_offset is None else None
 
     def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
         return DivergedReplicaError(

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,47 @@ from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestam
 
 LEADER_CHANGE_KEY: Final = struct.pack(">hh", 0, 2)
 """The key of the control record: version 0, type 2 (``ControlRecordType.LEADER_CHANGE``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """The content of a barrier (Kafka's ``LeaderChangeMessage``).
+
+    Attributes:
+        leader_epoch: the epoch that begins.
+        isr: ids of the in-sync replicas, the leader first.
+        joining: ids of the replicas that will join them.
+    """
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    joining: tuple[int, ...]
+
+    def __str__(self) -> str:
+        isr, joining = (", ".join(map(str, ids)) for ids in (self.isr, self.joining))
+        return (
+            f"leader epoch {self.leader_epoch} begins, leader {self.isr[0]}, isr [{isr}], joining "
+            f"[{joining}]"
+        )
+
+
+def parse_leader_change(key: bytes | None, value: bytes | None) -> LeaderChange | None:
+    """Return what the control record of a barrier says; None if it is another control record.
+
+    Raises:
+        ValueError: the value is not that of a barrier.
+    """
+    if key != LEADER_CHANGE_KEY:
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(value or b"")
+        isr, joining = (tuple(map(int, fields[name])) for name in ("isr", "joining"))
+        change = LeaderChange(int(fields["leaderEpoch"]), isr, joining)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"is not that of a leader change: {error}") from None
+    if not isr:
+        raise ValueError("has no in-sync replica")
+    return change
 
 
 def leader_change_records(

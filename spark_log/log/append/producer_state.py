@@ -370,6 +370,27 @@ class ProducerState:
         )
         return ProducerState(self.offset, kept, self.transactions.copy())
 
+    def before(self, offset: int) -> ProducerState:
+        """Return the state at an earlier offset, as far as a replay from there needs it.
+
+        A replay of the log from there on leads to this state again. What it shows by itself is left
+        out: the producers that have five runs behind the offset, say.
+        """
+        entries = {}
+        for producer_id, entry in self._entries.items():
+            runs = tuple(
+                replace(run, record_count=min(run.end_offset, offset) - run.base_offset)
+                for run in entry.runs
+                if run.base_offset < offset
+            )
+            if runs or not entry.runs:
+                entries[producer_id] = ProducerEntry(entry.epoch, runs, entry.appended_us)
+        open_ones = (each for each in self.transactions.open if each.first_offset < offset)
+        index = TransactionIndex(
+            offset, open_transactions=open_ones, is_complete=self.transactions.is_complete
+        )
+        return ProducerState(offset, entries.items(), index)
+
     def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
         """Set the times of appends that are `NOT_LISTED_US`, by a listing that began after them.
 

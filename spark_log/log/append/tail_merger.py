@@ -114,8 +114,11 @@ class TailMerger:
         """
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
-    def merge_if_due(self) -> list[SegmentSummary]:
+    def merge_if_due(self, end_offset: float = math.inf) -> list[SegmentSummary]:
         """Merge the newest segments if there are enough, and return the merged segments.
+
+        Args:
+            end_offset: segments that end behind it are not merged, nor those behind `limit_offset`.
 
         Raises:
             StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged, or
@@ -126,11 +129,12 @@ class TailMerger:
             return []
         view = self._remembered_view() or self._observe()
         candidates = candidates_of_view(view)
-        while candidates and candidates[-1].end_offset > self.limit_offset:
+        limit = min(self.limit_offset, end_offset)
+        while candidates and candidates[-1].end_offset > limit:
             candidates.pop()
         runs = self._policy.runs(candidates)
         if runs or len(candidates) >= self._fan_in:
-            self._tail = [each for each in self._tail if each.end_offset > self.limit_offset]
+            self._tail = [each for each in self._tail if each.end_offset > limit]
         made: list[SegmentSummary] = []
         with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
             made += (self._merge(view, run) for run in runs)

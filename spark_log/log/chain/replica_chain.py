@@ -12,35 +12,36 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from spark_log.errors import (
-    CorruptRecordError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
-    NotFoundError,
+    OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.file_names import StartMarker
-from spark_log.log.partition_directory import LogView
+from spark_log.log.chain.replica_fetcher import (
+    REPLICA_ERRORS,
+    LeaderFailedError,
+    ReplicaFetcher,
+)
+from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedSegment
-from spark_log.storage import Store
+from spark_log.storage import Store, with_reserve
 from spark_log.suppressed import SuppressedErrors
-
-REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
-"""What shows that a replica has failed: its root, or its files."""
 
 _MAX_CHANGES: Final = 100
 """Changes of the chain that one append follows before it gives up."""
@@ -69,14 +70,6 @@ class _Own:
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.segment.record_count
-
-
-class _LeaderFailedError(Exception):
-    """The leader's replica could not be read while another one was brought up to it."""
-
-    def __init__(self, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _FollowerFailedError(Exception):
@@ -130,7 +123,16 @@ class ReplicaChain:
             BrokerIdNotRegisteredError: the broker is not registered any more.
             StorageError: its root cannot be opened.
         """
-        key = broker_id, state.directory_number(broker_id)
+        return self.open_replica(broker_id, state.directory_number(broker_id))
+
+    def open_replica(self, broker_id: int, number: int) -> Replica:
+        """Return the replica in a numbered directory of a broker.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered any more.
+            StorageError: its root cannot be opened.
+        """
+        key = broker_id, number
         found = self._replicas.get(key)
         if found is None or found.files.store is not self._store_of(broker_id):
             found = self._replicas[key] = self._open_replica(*key)
@@ -176,14 +178,14 @@ class ReplicaChain:
             newer = state
             try:
                 leader = self.replica(state, state.leader)
+                _limit_merges(leader, state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 if is_new_leader and newer is state:
-                    _limit_merges(leader, state)
                     result = [put(leader, state, is_certain)]
                     appended_to = leader_key
                 if acks == ALL and newer is state:
-                    self._replicate(state, leader.appender.log_end_offset)
+                    self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError:
@@ -213,8 +215,11 @@ class ReplicaChain:
         """
         self.append(lambda _leader, _state, _is_certain: None, needs_enough=False)
 
-    def replicate(self) -> None:
+    def replicate(self) -> PartitionState:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -225,9 +230,10 @@ class ReplicaChain:
             state = self._available(state, needs_enough=False)
             try:
                 leader = self.replica(state, state.leader)
+                _limit_merges(leader, state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-                self._replicate(state, leader.files.observe().log_end_offset)
+                self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 state = self._newer(state)
             except _FollowerFailedError as failed:
@@ -235,7 +241,7 @@ class ReplicaChain:
             except REPLICA_ERRORS as error:
                 state = self._without(state, state.leader, error, has_put=False)
             else:
-                return
+                return state
         raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
 
     def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
@@ -281,6 +287,77 @@ class ReplicaChain:
         self._suppressed.add("replica", self._name, error)
         return True
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def move_start(self, offset: int) -> int:
+        """Move the log start offset of all in-sync and joining replicas, the leader first.
+
+        A replica that comes back later gets the leader's start before the barrier of its epoch.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: as before; or the start was moved nowhere.
+        """
+        state = self._available(self.states.current(), needs_enough=False)
+        for _ in range(_MAX_CHANGES):
+            newer, starts, lags = state, [], False
+            for broker_id in state.chain:
+                try:
+                    replica = self.replica(state, broker_id)
+                    move = partial(move_replica_start, replica, offset)
+                    starts.append(with_reserve(replica.files.store, move))
+                except OffsetOutOfRangeError:
+                    if broker_id in state.isr:
+                        raise
+                    lags = True
+                except REPLICA_ERRORS as error:
+                    newer = self._without(state, broker_id, error, has_put=bool(starts))
+                    break
+            if lags:
+                self.replicate()
+            if newer is state:
+                newer = self.states.refresh()
+                if newer.leader_epoch == state.leader_epoch and not lags:
+                    return min(starts)
+            state = self._available(newer, needs_enough=False)
+        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+
+    # --- what a replica has of the log -----------------------------------------------------------
+
+    def committed_end(self, state: PartitionState, broker_id: int, last: Replica) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
+
+        Args:
+            state: has the replica.
+            broker_id: of the replica, which is not in sync.
+            last: the last in-sync replica.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            REPLICA_ERRORS: one of the two replicas cannot be read.
+        """
+        committed = last.files.observe()
+        replica = self.replica(state, broker_id)
+        view = replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        here = replica.leader_epoch_at(end_offset - 1, view)
+        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+
     # --- one state -------------------------------------------------------------------------------
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -291,23 +368,19 @@ class ReplicaChain:
             REPLICA_ERRORS: the leader failed.
         """
         leader = self.replica(state, state.leader)
-        brought = 0
-        while brought < len(state.chain) - 1:
-            broker_id = state.chain[brought + 1]
+        for broker_id in state.chain[1:]:
             try:
                 replica = self.replica(state, broker_id)
-                reached = self._bring_up(
-                    replica, leader, state, broker_id, end_offset, is_next=not brought
-                )
-            except _LeaderFailedError as failed:
+                _limit_merges(replica, state)
+                self._bring_up(replica, leader, state, broker_id, end_offset)
+            except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
+                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
+                if is_ahead and broker_id in state.isr:
+                    raise  # the leader has lost what it had
                 raise _FollowerFailedError(broker_id, error) from error
-            # A merged segment of the leader ends behind the offset: those before get it first.
-            is_again = bool(brought) and reached > end_offset
-            brought = 0 if is_again else brought + 1
-            end_offset = max(end_offset, reached)
-        if len(state.chain) > 1:  # all have it: now it may be merged
+        if state.is_replicated:  # all have it: now it may be merged
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
@@ -319,109 +392,25 @@ class ReplicaChain:
         state: PartitionState,
         broker_id: int,
         end_offset: int,
-        *,
-        is_next: bool,
-    ) -> int:
-        """Bring a replica up to an offset of the leader's log.
-
-        Args:
-            replica: another one than the leader's.
-            leader: is copied from.
-            state: that is brought up.
-            broker_id: of the replica.
-            end_offset: up to which all replicas before it in the chain have the log.
-            is_next: whether it is the first one behind the leader: it may get whatever the leader
-                has, and the others only what all before them have.
-
-        Returns:
-            ``end_offset``; or the end of the leader's segment that contains it, which the replica
-            has now only if it is the next one.
-        """
+    ) -> None:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
-        if key not in self._compared:
-            view = follower.observe()
-            self._check_is_prefix(replica, view, leader)
-            self._compared.add(key)
-            known = follower.known_end_offset
-        if known is None:
+        fetcher = ReplicaFetcher(leader, replica)
+        if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
+            self._compared.add(key)
         is_own = own is not None and own.end_offset == end_offset
         if own is not None and is_own and known >= own.base_offset:
             staged = self._ahead.take(broker_id)
             try:
-                follower.append(own.segment, own.base_offset, staged or own.data)
+                follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()
-            return end_offset
-        return self._copy(replica, leader, known, end_offset, is_next=is_next)
-
-    def _copy(
-        self, replica: Replica, leader: Replica, offset: int, end_offset: int, *, is_next: bool
-    ) -> int:
-        """Copy the segments of the leader's log from an offset on, and return where they end."""
-        while offset < end_offset:
-            try:
-                view = leader.files.observe()
-                if offset < view.log_start_offset:
-                    offset = self._skip_to_start(replica, view)
-                segment = view.live.segments[view.live.index_of(offset)]
-                reader = leader.files.open_listed(segment, view.observed_ms)
-                copied = CopiedSegment(
-                    segment.name,
-                    reader.end_offset,
-                    reader.append_id,
-                    reader.leader_epoch,
-                    leader.files.store.open_buffer(reader.path),
-                )
-            except NotFoundError:
-                continue  # rewritten since
-            except REPLICA_ERRORS as error:
-                raise _LeaderFailedError(error) from error
-            if is_next or copied.end_offset <= end_offset:
-                replica.follower.copy(copied)
-            offset = copied.end_offset
-        return max(offset, end_offset)
-
-    def _skip_to_start(self, replica: Replica, leading: LogView) -> int:
-        """Begin a follower's log where the leader's log begins, and return this offset."""
-        start = leading.log_start_offset
-        base = leading.live.segments[0].name.base_offset if leading.live.segments else start
-        replica.follower.start_at(StartMarker(start, min(base, start)))
-        return start
-
-    def _check_is_prefix(self, replica: Replica, view: LogView, leader: Replica) -> None:
-        """Check that a follower's log is a prefix of the leader's (the rule *Prefix*).
-
-        The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once.
-
-        Raises:
-            DivergedReplicaError: it is not.
-            REPLICA_ERRORS: the follower failed.
-            _LeaderFailedError: the leader failed.
-        """
-        end_offset = view.log_end_offset
-        if not end_offset:
             return
-        here = replica.leader_epoch(view)
-        try:
-            leading = leader.files.observe()
-            there = None
-            if leading.log_start_offset < end_offset <= leading.log_end_offset:
-                there = leader.leader_epoch_at(end_offset - 1, leading)
-        except REPLICA_ERRORS as error:
-            raise _LeaderFailedError(error) from error
-        is_behind_start = end_offset <= leading.log_start_offset
-        if is_behind_start or here is None or here == there:
-            return
-        raise DivergedReplicaError(
-            f"{replica.files.url} ends at offset {end_offset} in leader epoch {here}; the leader's "
-            f"log has epoch {there} there, and ends at {leading.log_end_offset}",
-            offset=end_offset - 1,
-        )
+        if known < end_offset:
+            fetcher.fetch(known, end_offset)
 
     # --- changes of the state --------------------------------------------------------------------
 
@@ -520,10 +509,14 @@ class ReplicaChain:
         )
 
 
-def _limit_merges(leader: Replica, state: PartitionState) -> None:
-    """Let the leader merge nothing yet that others may lack: they get its segments as they are."""
-    merger = leader.appender.derived.merger
-    if len(state.chain) == 1:
+def _limit_merges(replica: Replica, state: PartitionState) -> None:
+    """Let a replica merge nothing yet that others may lack.
+
+    A merged segment is copied under its own name, which fences nobody: a writer that does not know
+    the newest leader would put other records in the place of the new leader's.
+    """
+    merger = replica.appender.derived.merger
+    if not state.is_replicated:
         merger.limit_offset = math.inf
     elif merger.limit_offset == math.inf:
         merger.limit_offset = 0

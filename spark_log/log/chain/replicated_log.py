@@ -23,7 +23,8 @@ from spark_log.log.append import (
     TransactionIndex,
 )
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import REPLICA_ERRORS, ReplicaChain
+from spark_log.log.chain.replica_chain import ReplicaChain
+from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import ALL, PartitionLog
@@ -80,13 +81,37 @@ class ReplicatedLog(PartitionLog):
         self._looked_ms = 0.0
 
     def __repr__(self) -> str:
-        return f"<ReplicatedLog directory={self.directory!r} state={self._states.current()}>"
+        replicas = list(self._states.current().replicas)
+        return f"<ReplicatedLog directory={self.directory!r} replicas={replicas}>"
 
     @property
     def _replica(self) -> Replica:  # type: ignore[override]
         """The replica that is read."""
         state = self._read or self._states.current()
         return self._chain.replica(state, state.chain[-1])
+
+    @property
+    def states(self) -> PartitionStates:
+        """Where this log learns of the state of its partition."""
+        return self._states
+
+    @property
+    def read_state(self) -> PartitionState:
+        """The state by which the log was read last: its high watermark is of this state."""
+        return self._read or self._states.current()
+
+    def replica_of(self, broker_id: int, number: int) -> Replica:
+        """Return a replica of the partition, or what may become one.
+
+        Args:
+            broker_id: the broker that has it.
+            number: of its directory.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageError: its root cannot be opened.
+        """
+        return self._chain.open_replica(broker_id, number)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -110,8 +135,9 @@ class ReplicatedLog(PartitionLog):
                     validator=LogValidator(self.config, self.clock),
                     on_failure=partial(self._on_staging_error, state),
                 )
-            except StorageError:
-                if self._states.current().leader_epoch == state.leader_epoch:
+            except StorageError as error:
+                is_same = self._states.current().leader_epoch == state.leader_epoch
+                if is_same and not self._chain.leave_out(state, state.leader, error):
                     raise
 
     def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
@@ -199,14 +225,36 @@ class ReplicatedLog(PartitionLog):
         finally:
             self._chain.forget_put()
 
-    def replicate(self) -> None:
-        """Bring the in-sync replicas up to the leader's end, and put a missing barrier first.
+    def replicate(self) -> PartitionState:
+        """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier stands on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        self._chain.replicate()
+        return self._chain.replicate()
+
+    def move_start(self, offset: int) -> int:
+        """Delete the records before an offset: move the log start of all in-sync replicas.
+
+        The call may be repeated, also after an error.
+
+        Args:
+            offset: of the first record that is kept, up to the high watermark.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        return self._chain.move_start(offset)
 
     def _leader(self, state: PartitionState) -> Replica:
         if state.leader == NO_LEADER:
@@ -215,7 +263,44 @@ class ReplicatedLog(PartitionLog):
             raise LeaderNotAvailableError(f"{self.directory} has no leader", topic=self.directory)
         return self._chain.replica(state, state.leader)
 
+    def on_log_end(self, end_offset: int) -> None:
+        """Record an offset that the log has reached, if it has one replica: all of it is there."""
+        if not self._states.current().is_replicated:
+            super().on_log_end(end_offset)
+
     # --- which replica is read -------------------------------------------------------------------
+
+    def observe_replicas(self) -> tuple[LogView, PartitionState]:
+        """Return the log up to the high watermark, and the replicas as they were then or later.
+
+        The metadata are read after the log, also of a partition that had one replica so far. So
+        all in-sync replicas of the state have what the view shows.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            SparkLogError: as of `observe`.
+        """
+        while True:
+            view, read = self.observe(), self._read
+            state = self._states.refresh()
+            if read is not None and read.leader_epoch == state.leader_epoch:
+                return view, state
+
+    def committed_end(self, state: PartitionState, broker_id: int) -> int:
+        """Return an offset up to which a replica has only what all in-sync replicas have.
+
+        Args:
+            state: from `observe_replicas`.
+            broker_id: of a replica that is not in sync. It may have records that were never
+                acknowledged.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            StorageError, CorruptRecordError: the replica cannot be read.
+        """
+        return self._chain.committed_end(state, broker_id, self._replica)
 
     def _look(self, *, is_fresh: bool) -> None:
         """Choose the replica to be read.
@@ -233,20 +318,33 @@ class ReplicatedLog(PartitionLog):
         if self._read == state:
             return
         for _ in range(_MAX_READ_TRIES):
-            if state.leader_epoch <= 0 or self._has_barrier(state):
-                self._read = state
-                # In later epochs the chain may not end with this replica.
-                self._replica.reader.max_leader_epoch = state.leader_epoch
-                return
-            self._chain.replicate()  # whoever changed the chain did not put the barrier everywhere
+            try:
+                if self._can_read(state):
+                    return
+            except REPLICA_ERRORS as error:
+                if not self._chain.leave_out(state, state.chain[-1], error):
+                    raise
+            else:
+                # Whoever changed the chain did not bring its barrier to all replicas.
+                self._chain.replicate()
             state = self._states.refresh()
         raise StorageUnavailableError(
             f"{self.directory}: its replicas change all the time", path=self.directory
         )
 
-    def _has_barrier(self, state: PartitionState) -> bool:
-        """Whether the barrier of a state stands on the last replica of its chain."""
+    def _can_read(self, state: PartitionState) -> bool:
+        """Read by a state from now on, if its barrier stands on the last replica of its chain."""
         replica = self._chain.replica(state, state.chain[-1])
+        if state.leader_epoch > 0 and not self._has_barrier(state, replica):
+            return False
+        self._read = state
+        # In later epochs the chain may not end with this replica.
+        replica.reader.max_leader_epoch = state.leader_epoch
+        return True
+
+    @staticmethod
+    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
+        """Whether the barrier of a state stands on the last replica of its chain."""
         while True:
             try:
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch

@@ -15,6 +15,7 @@ clock differs too much from it does nothing at all (`storage.storage_time`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -120,6 +121,8 @@ class PartitionCleaner:
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
         fan_in: int = FAN_IN,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
+        start_offset: int = 0,
+        limit_offset: float = math.inf,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -130,6 +133,9 @@ class PartitionCleaner:
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
             fan_in: number of segments that a merge needs, at least.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
+            start_offset: of the partition; the log of a replica is moved up to it.
+            limit_offset: segments that end behind it are neither rewritten nor removed. For a
+                replica: the high watermark.
         """
         self._is_compacted = "compact" in log.config.cleanup_policy
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
@@ -137,6 +143,8 @@ class PartitionCleaner:
         self._config = log.config
         self._on_progress = on_progress
         self._max_clock_skew_ms = max_clock_skew_ms
+        self._start_offset = int(min(start_offset, limit_offset))
+        self._limit_offset = limit_offset
         self._now_us = 0
         self.report = CleanReport(log.directory)
         self._policy = MergePolicy(
@@ -209,12 +217,12 @@ class PartitionCleaner:
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
         if self._is_compacted:
-            found, _ = log_to_clean(self._log, view, now_us=self._now_us)
+            found, _ = self._log_to_clean(view)
             if self._is_filthy(found):
                 size_bytes = found.clean_bytes + found.dirty_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
         else:
-            for run in self._policy.runs(candidates_of_summaries(kept)):
+            for run in self._runs(kept):
                 self._count_merged([kept[index] for index in run])
         self._count_segments(kept, view)
         self._count_deleted(self._deletable())
@@ -236,19 +244,22 @@ class PartitionCleaner:
         """Move the log start offset past the segments that retention deletes."""
         segments, view = self._log.segments(self._log.observe())
         breach = self._breach(segments)
-        if breach.log_start_offset is not None:
-            move_log_start(self._log, breach.log_start_offset)
+        start_offset = max(self._start_offset, breach.log_start_offset or 0)
+        if start_offset > view.log_start_offset:
+            move_log_start(self._log, start_offset)
         self._count_expired(segments, breach, view)
 
     def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
             return RetentionBreach()
-        return find_retention_breach(segments, self._config, self._now_us)
+        return find_retention_breach(
+            segments, self._config, self._now_us, limit_offset=self._limit_offset
+        )
 
     def _compact(self) -> None:
         """Compact if the log is dirty enough, unless another cleaner compacts it at this time."""
         log, now_us = self._log, self._now_us
-        found, view = log_to_clean(log, log.observe(), now_us=now_us)
+        found, view = self._log_to_clean(log.observe())
         if self._is_filthy(found):
             with suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
@@ -256,6 +267,7 @@ class PartitionCleaner:
                     now_us=now_us,
                     memory_bytes=self._dedupe_buffer_bytes,
                     on_progress=self._on_progress,
+                    limit_offset=self._limit_offset,
                 )
                 self.report = replace(
                     self.report,
@@ -269,6 +281,9 @@ class PartitionCleaner:
             view = log.observe()
         self._count_segments(*log.segments(view))
 
+    def _log_to_clean(self, view: LogView) -> tuple[LogToClean, LogView]:
+        return log_to_clean(self._log, view, now_us=self._now_us, limit_offset=self._limit_offset)
+
     def _is_filthy(self, found: LogToClean) -> bool:
         """Return whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""
         is_dirty = found.ratio > self._config.min_cleanable_dirty_ratio
@@ -279,7 +294,7 @@ class PartitionCleaner:
         log = self._log
         segments, view = log.segments(log.observe())
         for _ in range(_MAX_ROUNDS):
-            runs = self._policy.runs(candidates_of_summaries(segments))
+            runs = self._runs(segments)
             if not runs:
                 break
             for run in runs:
@@ -292,6 +307,11 @@ class PartitionCleaner:
         if self.report.merged_into:
             log.write_snapshot()
         self._count_segments(segments, view)
+
+    def _runs(self, segments: Sequence[SegmentSummary]) -> list[range]:
+        """Return the runs of segments to merge next."""
+        below = [each for each in segments if each.end_offset <= self._limit_offset]
+        return self._policy.runs(candidates_of_summaries(below))
 
     def _merge_run(self, view: LogView, run: range) -> SegmentSummary:
         chosen = self._config.compression_type

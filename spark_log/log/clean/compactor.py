@@ -21,6 +21,7 @@ the log. A crash leaves the segments that were written, and those that were not 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -90,6 +91,7 @@ def compact(
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
     on_progress: OnProgress = lambda done_bytes: None,
+    limit_offset: float = math.inf,
 ) -> Compaction:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
@@ -104,6 +106,7 @@ def compact(
         now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: memory for the keys of the log (``log.cleaner.dedupe.buffer.size``).
         on_progress: called with numbers of bytes as they are read and written; may block.
+        limit_offset: nothing behind it is compacted, or counts.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -111,7 +114,7 @@ def compact(
         OffsetOutOfRangeError: the log start offset has moved meanwhile; compact again.
         StorageError: the storage does not answer; finished segments stay; compact again.
     """
-    found, view = log_to_clean(log, log.observe(), now_us=now_us)
+    found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
     done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
     if found.first_dirty_offset == found.end_offset or is_recently_compacted(
         log, view, found, now_us

@@ -6,6 +6,7 @@ of the segments.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spark_log.log.partition_directory import LogView
@@ -38,7 +39,9 @@ class LogToClean:
         return self.dirty_bytes / total if total else 0.0
 
 
-def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogToClean, LogView]:
+def log_to_clean(
+    log: PartitionLog, view: LogView, *, now_us: int, limit_offset: float = math.inf
+) -> tuple[LogToClean, LogView]:
     """Return the cleanable range of a log, and the view of the log that it is valid for.
 
     The range ends before the last segment (Kafka's active segment), and before the first dirty
@@ -48,6 +51,8 @@ def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogT
         log: the partition's log.
         view: a view of it.
         now_us: the storage's time, or earlier, microseconds since the epoch.
+        limit_offset: the range ends there at the latest: a record behind it may yet be lost, so it
+            replaces no other record.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing.
@@ -60,6 +65,8 @@ def log_to_clean(log: PartitionLog, view: LogView, *, now_us: int) -> tuple[LogT
     clean_bytes = dirty_bytes = 0
     end_offset, is_overdue = view.log_start_offset, False
     for summary in summaries[:-1]:
+        if summary.end_offset > limit_offset:
+            break
         if summary.end_offset > first_dirty and (
             log.config.min_compaction_lag_ms and summary.max_timestamp_us > young_us
         ):

@@ -7,6 +7,7 @@ first segment that is retained.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,11 @@ class RetentionBreach:
 
 
 def find_retention_breach(
-    segments: Sequence[SegmentSummary], config: TopicConfig, now_us: int
+    segments: Sequence[SegmentSummary],
+    config: TopicConfig,
+    now_us: int,
+    *,
+    limit_offset: float = math.inf,
 ) -> RetentionBreach:
     """Return the segments that retention deletes.
 
@@ -49,12 +54,15 @@ def find_retention_breach(
         config: the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch. The timestamps of
             records are compared with it.
+        limit_offset: segments that end behind it are retained: their records may not be on all
+            in-sync replicas.
     """
-    by_size = _beyond_size(segments, config.retention_bytes)
+    expirable = sum(segment.end_offset <= limit_offset for segment in segments)
+    by_size = min(_beyond_size(segments, config.retention_bytes), expirable)
     by_time = 0
     future_us = None
     if config.retention_ms >= 0:
-        for segment in segments[by_size:]:
+        for segment in segments[by_size:expirable]:
             age_us = now_us - segment.max_timestamp_us
             if age_us <= config.retention_ms * 1000:
                 future_us = segment.max_timestamp_us if age_us < 0 else None

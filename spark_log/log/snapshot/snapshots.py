@@ -251,6 +251,20 @@ class Snapshots:
         summaries, view = self.segments(view)
         return self._write(state, summaries, view)
 
+    def begin_log(self, state: ProducerState) -> None:
+        """Write the snapshot of a log that begins with the state's offset, and has no segments yet.
+
+        It has the producers whose records this log will not have.
+
+        Raises:
+            StorageError: the snapshot was not written.
+        """
+        directory = self._directory
+        data = Snapshot(state.offset, (), state).to_buffer(
+            topic_id=directory.topic_id, partition=directory.partition
+        )
+        directory.store.put(self._path(state.offset), data)
+
     def _up_to_first_gap(
         self, view: LogView
     ) -> tuple[ProducerState, list[SegmentSummary], LogView]:

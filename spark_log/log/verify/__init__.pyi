@@ -1,4 +1,6 @@
 from .finding import Finding as Finding
 from .finding import FindingKind as FindingKind
 from .finding import Severity as Severity
+from .replicas import ReplicaDifference as ReplicaDifference
+from .replicas import first_difference as first_difference
 from .verifier import Verifier as Verifier

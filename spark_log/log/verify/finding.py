@@ -45,6 +45,8 @@ class FindingKind(StrEnum):
     UNKNOWN_FILE = "unknown-file"
     ORPHANED_DIRECTORY = "orphaned-directory"
     UNREADABLE = "unreadable"
+    WRONG_LEADER_EPOCH = "wrong-leader-epoch"
+    DIFFERENT_REPLICA = "different-replica"
 
 
 _REMEDIES: Final = {
@@ -64,11 +66,12 @@ class Finding:
     """One problem, or a note.
 
     Attributes:
-        path: the file or directory, relative to the root.
+        path: the file or directory, relative to the broker's root.
         kind: what kind of problem it is.
         severity: how serious it is.
         message: what is wrong, and what to do.
         repaired: whether this run has repaired it.
+        broker_id: the broker that has the file.
     """
 
     path: str
@@ -76,6 +79,7 @@ class Finding:
     severity: Severity
     message: str
     repaired: bool = False
+    broker_id: int = 0
 
     @property
     def remedy(self) -> str | None:
@@ -91,7 +95,8 @@ class Finding:
 def findings_table(findings: Iterable[Finding]) -> pa.Table:
     """Return findings as an Arrow table.
 
-    Columns: ``path``, ``kind``, ``severity``, ``message``: string; ``repaired``: bool.
+    Columns: ``path``, ``kind``, ``severity``, ``message``: string; ``repaired``: bool;
+    ``broker_id``: int32.
     """
     rows = list(findings)
     return pa.table(
@@ -101,5 +106,6 @@ def findings_table(findings: Iterable[Finding]) -> pa.Table:
             "severity": pa.array([str(finding.severity) for finding in rows], pa.string()),
             "message": pa.array([finding.message for finding in rows], pa.string()),
             "repaired": pa.array([finding.repaired for finding in rows], pa.bool_()),
+            "broker_id": pa.array([finding.broker_id for finding in rows], pa.int32()),
         }
     )

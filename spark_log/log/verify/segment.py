@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
+from spark_log.log.append import parse_leader_change
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import (
@@ -164,7 +165,7 @@ class SegmentCheck:
                 self._record_batch(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
                 previous = headers[-1]
-                problem = _marker_problem(headers, records)
+                problem = _marker_problem(headers, records) or _barrier_problem(headers, records)
                 finding = None if problem is None else self._damaged(problem)
             except CorruptRecordError as error:
                 finding, previous = self._damaged(error.message), None
@@ -308,6 +309,31 @@ def _marker_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -
                     f"the header of the control batch {header.base_offset_delta} offsets into the "
                     f"segment says {header.marker.name}, its record says {names}. Restore the file "
                     f"from a copy"
+                )
+        row += header.record_count
+    return None
+
+
+def _barrier_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -> str | None:
+    """Return what is wrong with the barriers of an Arrow batch; None if all are right."""
+    row = 0
+    for header in headers:
+        if header.is_control and header.marker is None and header.record_count:
+            record = records.slice(row, 1)
+            problem = None
+            try:
+                change = parse_leader_change(
+                    record.column("key")[0].as_py(), record.column("value")[0].as_py()
+                )
+                if change is not None and change.leader_epoch != header.leader_epoch:
+                    problem = f"is for leader epoch {change.leader_epoch}"
+            except ValueError as error:
+                problem = str(error)
+            if problem is not None:
+                return (
+                    f"the barrier {header.base_offset_delta} offsets into the segment is of leader "
+                    f"epoch {header.leader_epoch}, and its record {problem}. Restore the file from "
+                    f"a copy"
                 )
         row += header.record_count
     return None

@@ -20,6 +20,7 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.leader_epochs import LeaderEpochs
 from spark_log.log.verify.segment import SegmentCheck
 from spark_log.log.verify.snapshot import SnapshotCheck
 from spark_log.log.verify.stray_files import StrayFiles
@@ -62,6 +63,8 @@ class Verifier:
         self._owners: dict[str, SegmentName] = {}
         self._late = LateBatches()
         self._late_problems: list[str] = []
+        self._leader_epochs = LeaderEpochs()
+        self._epoch_problems: list[str] = []
         self.segments = 0
         self.records = 0
         self.size_bytes = 0
@@ -151,6 +154,10 @@ class Verifier:
                 self._directory.file_path(name.log), FindingKind.LATE_BATCH, Severity.ERROR, problem
             )
         self._late_problems = []
+        path = self._directory.file_path(name.log)
+        for problem in self._epoch_problems:
+            yield Finding(path, FindingKind.WRONG_LEADER_EPOCH, Severity.ERROR, problem)
+        self._epoch_problems = []
         self._ends[name] = check.end_offset
         summary = check.summary()
         if summary is not None:
@@ -181,6 +188,7 @@ class Verifier:
         segment = self._live.get(name)
         if segment is not None:
             self._late_problems += self._late.replay(name.base_offset, headers)
+            self._epoch_problems += self._leader_epochs.replay(name.base_offset, headers)
             for snapshot in self._snapshots:
                 snapshot.replay(segment, name.base_offset, headers)
 

@@ -11,5 +11,8 @@ from .names import validate_topic_name as validate_topic_name
 from .placement import UsableBroker as UsableBroker
 from .placement import place_replicas as place_replicas
 from .replica_assignment import validate_replica_assignment as validate_replica_assignment
+from .stray_replicas import STRAY_REPLICAS as STRAY_REPLICAS
 from .stray_replicas import StrayReplica as StrayReplica
+from .stray_replicas import next_directory_number as next_directory_number
+from .stray_replicas import parse_replica_directory as parse_replica_directory
 from .stray_replicas import remove_stray_replicas as remove_stray_replicas

@@ -21,6 +21,7 @@ from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
+from spark_log.metadata.topics.stray_replicas import STRAY_REPLICAS
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
 
 DELETION_MARKERS: Final = "__deleted_topics"
@@ -140,6 +141,7 @@ def _finish(store: Store, directory: str, dry_run: bool) -> DeletedTopic | None:
 
 def _remove(store: Store, directory: str) -> None:
     store.delete_directory(directory)
+    store.delete_directory(f"{STRAY_REPLICAS}/{directory}")
     delete_witnesses(store, directory)
 
 

@@ -1,28 +1,38 @@
 """Removes directories of replicas that no partition has any more: stray replicas, as in Kafka.
 
 A reassignment leaves the replicas that it moved away, and a replica that diverged comes back in a
-new directory, which leaves the old one. Such a directory is removed when it got no file for a day,
-by the time of its storage. Directories of topics that are not in the metadata stay: only the marker
-of a deletion removes those (`finish_deletions`).
+new directory, which leaves the old one. Directories of topics that are not in the metadata stay:
+only the marker of a deletion removes those (`finish_deletions`).
+
+On storage: a marker ``__stray_replicas/<the replica's directory>``, an empty file in the root of
+the replica's broker, dated by this root's clock. A cleaner creates it after it read metadata in
+which the directory is no replica's. When the marker is ``file.delete.delay.ms`` old, a cleaner
+reads the metadata again, and removes the directory if it is still no replica's.
+
+The marker stays until the topic is deleted: the number of a directory with a marker is never used
+again, or a cleaner that was paused could delete files of a new replica. So whoever chooses a
+directory for a replica reads the markers after the metadata that have this replica
+(`next_directory_number`): either it sees the marker, or the cleaner sees the replica.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.errors import BrokerIdNotRegisteredError, StorageError
+from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
 from spark_log.log import Witness
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.storage import Store, check_clock_skew, newest_modified_us, storage_time_us
+from spark_log.storage import Store, check_clock_skew, storage_time_us
 
-_KEPT_US: Final = 86_400_000_000
-"""How long a directory is kept after its newest file: a copy that goes on writes more often."""
+STRAY_REPLICAS: Final = "__stray_replicas"
+"""The directory of the markers, relative to a broker's root."""
 
 _REPLICA: Final = re.compile(r".+-(\d+)(?:\.(\d+))?")
 
@@ -46,6 +56,24 @@ class StrayReplica:
     size_bytes: int
 
 
+def next_directory_number(store: Store, topic: TopicImage, partition: int) -> int:
+    """Return the lowest number that the directory of a replica may still get.
+
+    Call this after reading the metadata by which the partition has the replica.
+
+    Args:
+        store: of the replica's broker.
+        topic: that the partition is of.
+        partition: its number.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    markers = store.list(f"{STRAY_REPLICAS}/{topic.directory}")
+    marked = (parse_replica_directory(file.name) for file in markers)
+    return max((each[1] + 1 for each in marked if each and each[0] == partition), default=0)
+
+
 def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterator[StrayReplica]:
     """Remove stray replicas of all brokers, and yield them.
 
@@ -61,38 +89,56 @@ def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterato
         StorageError: the metadata cannot be read.
     """
     image = cluster.image()
-    brokers = [broker.broker_id for broker in image.brokers()]
-    if brokers == [ROOT_BROKER_ID]:
-        return  # nothing was ever moved
-    for broker_id in brokers:
+    topics = [topic for topic in image.topics() if _was_changed(topic)]
+    for broker in image.brokers() if topics else ():
         try:
-            store = cluster.broker_store(broker_id)
-            strays = list(_strays(store, image, broker_id))
-            if strays:
-                now_us = storage_time_us(store, strays[0][0].directory)
-                skew_ms = image.cluster_config().max_clock_skew_ms
-                check_clock_skew(cluster.clock, now_us, skew_ms)
-            for topic, name in strays:
-                files = list(store.list(f"{topic.directory}/{name}"))
-                if now_us - newest_modified_us(files) < _KEPT_US:
-                    continue
-                # It may have become a replica again since.
-                if not dry_run and not _remove(cluster, store, topic, name, broker_id):
-                    continue
-                size_bytes = sum(file.size_bytes for file in files)
-                yield StrayReplica(broker_id, f"{topic.directory}/{name}", len(files), size_bytes)
+            store = cluster.broker_store(broker.broker_id)
+            for topic in topics:
+                yield from _remove_of_topic(cluster, store, topic, broker.broker_id, dry_run)
         except (BrokerIdNotRegisteredError, StorageError) as error:
-            if broker_id == ROOT_BROKER_ID:
+            if broker.broker_id == ROOT_BROKER_ID:
                 raise
-            _log.warning("broker %d: stray replicas are left: %s", broker_id, error)
+            _log.warning("broker %d: stray replicas are left: %s", broker.broker_id, error)
 
 
-def _strays(store: Store, image: MetadataImage, broker_id: int) -> Iterator[tuple[TopicImage, str]]:
-    """Yield the directories of a broker that are no replica, by topic and name."""
-    for topic in image.topics():
-        for name in store.list_directories(topic.directory):
-            if _is_stray(topic, name, broker_id):
-                yield topic, name
+def _was_changed(topic: TopicImage) -> bool:
+    """Whether the replicas of a partition were ever changed."""
+    return any(state.partition_epoch > 0 for state in topic.partitions.values())
+
+
+def _remove_of_topic(
+    cluster: Cluster, store: Store, known: TopicImage, broker_id: int, dry_run: bool
+) -> Iterator[StrayReplica]:
+    names = set(store.list_directories(known.directory))
+    # Read the metadata after the listing: a new directory may be that of a new replica.
+    strays = _strays(cluster, known, broker_id, names)
+    if not strays:
+        return
+    markers = f"{STRAY_REPLICAS}/{known.directory}"
+    for name in () if dry_run else strays:
+        with suppress(AlreadyExistsError):
+            store.put_if_absent(f"{markers}/{name}", b"")
+    now_us = storage_time_us(store, markers)
+    skew_ms = cluster.image().cluster_config().max_clock_skew_ms
+    check_clock_skew(cluster.clock, now_us, skew_ms)
+    old_us = now_us - known.config().file_delete_delay_ms * 1000 - store.time_resolution_us
+    old = {file.name for file in store.list(markers) if file.modified_us <= old_us}
+    # Read the metadata after the markers: whoever uses a directory from now on reads its marker.
+    for name in _strays(cluster, known, broker_id, old & set(strays)):
+        directory = f"{known.directory}/{name}"
+        sizes = [file.size_bytes for file in store.list(directory)]
+        if not dry_run:
+            store.delete_directory(directory)
+            store.delete(Witness(directory).path)
+        yield StrayReplica(broker_id, directory, len(sizes), sum(sizes))
+
+
+def _strays(
+    cluster: Cluster, known: TopicImage, broker_id: int, names: Collection[str]
+) -> list[str]:
+    """Return those of the names that are no directory of a replica, by the present metadata."""
+    topic = cluster.image().find_by_id(known.topic_id)
+    return [] if topic is None else [each for each in names if _is_stray(topic, each, broker_id)]
 
 
 def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
@@ -101,21 +147,14 @@ def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
     Numbers of a replica's directories only grow, and the copy that a replica joins with is made
     before the metadata have its number.
     """
-    found = _REPLICA.fullmatch(name)
-    partition = topic.partitions.get(int(found[1])) if found else None
+    found = parse_replica_directory(name)
+    partition = topic.partitions.get(found[0]) if found else None
     if found is None or partition is None:
         return False
-    if broker_id not in partition.replicas:
-        return True
-    return int(found[2] or 0) < partition.directory_of(broker_id)
+    return broker_id not in partition.replicas or found[1] < partition.directory_of(broker_id)
 
 
-def _remove(cluster: Cluster, store: Store, topic: TopicImage, name: str, broker_id: int) -> bool:
-    """Remove a directory; return False if it is no stray replica any more."""
-    present = cluster.image().find_by_id(topic.topic_id)
-    if present is None or not _is_stray(present, name, broker_id):
-        return False
-    directory = f"{topic.directory}/{name}"
-    store.delete_directory(directory)
-    store.delete(Witness(directory).path)
-    return True
+def parse_replica_directory(name: str) -> tuple[int, int] | None:
+    """Return the partition and the number of a replica's directory; None for another name."""
+    found = _REPLICA.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2] or 0))

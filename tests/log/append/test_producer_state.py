@@ -187,3 +187,40 @@ class TestReplay:
                 pieces = ProducerState(pieces.offset, pieces.entries())
         assert list(whole.entries()) == list(pieces.entries())
         assert whole.offset == pieces.offset
+
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from([-1, 7, 8, 9]), st.integers(1, 4), st.integers(0, 4)),
+            min_size=1,
+            max_size=40,
+        ),
+        st.data(),
+    )
+    def test_from_the_state_before_an_offset_leads_to_the_same_state(self, batches, data):
+        """A copy of a log that begins at this offset has the producers of the records before."""
+        epochs: dict[int, int] = {}
+        sequences: dict[int, int] = {}
+        headers, at = [], 0
+        for producer_id, count, kind in batches:
+            epoch, sequence = epochs.get(producer_id, 0), sequences.get(producer_id, 0)
+            attributes = 0
+            if producer_id < 0:
+                epoch, sequence = -1, -1
+            elif kind == 0:  # a marker ends a transaction in a new epoch
+                epochs[producer_id], sequences[producer_id] = epoch + 1, 0
+                epoch, sequence = epoch + 1, -1
+                attributes = BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT
+            else:
+                sequences[producer_id] = sequence + count
+                attributes = BatchHeader.TRANSACTIONAL_BIT if kind > 2 else 0
+            headers.append(header(at, count, producer_id, epoch, sequence, attributes))
+            at = headers[-1].last_offset_delta + 1
+        whole = state_of(*headers)
+        cut = data.draw(st.sampled_from([each.base_offset_delta for each in headers] + [at]))
+        again = whole.before(cut)
+        again.replay(0, headers, 0)
+        entries = [(producer_id, entry.epoch, entry.runs) for producer_id, entry in whole.entries()]
+        assert [(each, entry.epoch, entry.runs) for each, entry in again.entries()] == entries
+        assert {each.producer_id for each in again.transactions.open} == {
+            each.producer_id for each in whole.transactions.open
+        }

@@ -218,7 +218,8 @@ def test_temporary_files_of_crashed_writers_are_removed(store, clock, verify):
 def test_findings_are_a_table(store, verify):
     store.put(path_of("notes.txt"), b"x")
     table = findings_table(verify())
-    assert table.column_names == ["path", "kind", "severity", "message", "repaired"]
+    columns = ["path", "kind", "severity", "message", "repaired", "broker_id"]
+    assert table.column_names == columns
     assert table.column("kind").to_pylist() == [str(FindingKind.UNKNOWN_FILE)]
 
 

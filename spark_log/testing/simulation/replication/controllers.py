@@ -7,20 +7,14 @@ from functools import partial
 from spark_log.errors import (
     ClockSkewError,
     CorruptRecordError,
-    LogTruncatedError,
     ReplicationError,
     SparkLogError,
     StorageError,
 )
-from spark_log.log import PartitionCleaner, PartitionState, Replica, ReplicatedLog
-from spark_log.log.append import DivergedReplicaError
-from spark_log.log.chain import FixedState, ReplicaChain
-from spark_log.log.chain.replica_chain import _LeaderFailedError
+from spark_log.log import DivergedReplicaError, PartitionCleaner
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.brokers import fence_broker_records
-from spark_log.metadata.partitions import begin_joining, complete_joining
-from spark_log.suppressed import SuppressedErrors
-from spark_log.testing.simulation.replication.true_replicas import TOPIC_ID
+from spark_log.replication import Replicator
 from spark_log.testing.simulation.replication.world import OpenPartition, ReplicationWorld
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
@@ -43,10 +37,14 @@ class Controller:
         while True:
             world.rest(world.profile.round_ms)
             try:
-                if self._do_round(opened) and world.is_ending:
+                if self._do_round(opened) and self._are_others_done():
                     return
             except _FAILURES as error:
                 world.scheduler.note(f"round: {type(error).__name__}: {error}")
+
+    def _are_others_done(self) -> bool:
+        actors = self._world.scheduler.actors
+        return all(actor.is_done or actor.name.startswith("controller") for actor in actors)
 
     def _do_round(self, opened: OpenPartition) -> bool:
         """Do what is due; return whether all replicas are in sync."""
@@ -85,78 +83,9 @@ class Controller:
                 self._world.scheduler.note(f"unfences {broker.broker_id}")
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
-        """Bring a replica back: copy, join, bring the barrier through, and complete."""
-        state = opened.states.refresh()
-        if state.leader < 0 or broker in state.isr:
-            return
-        metadata, note = opened.cluster.metadata, self._world.scheduler.note
-        if broker not in state.joining:
-            number = self._copy(opened, state, broker)
-            metadata.commit(
-                partial(
-                    begin_joining,
-                    topic_id=TOPIC_ID,
-                    partition=0,
-                    broker_id=broker,
-                    leader_epoch=state.leader_epoch,
-                    directory=number,
-                )
-            )
-            note(f"{broker} joins: {opened.states.current()}")
-        state = opened.states.refresh()
-        if broker not in state.joining:
-            return
-        self._bring_barrier_through(opened.log)
-        metadata.commit(
-            partial(
-                complete_joining,
-                topic_id=TOPIC_ID,
-                partition=0,
-                broker_id=broker,
-                leader_epoch=state.leader_epoch,
-            )
-        )
-        note(f"{broker} has joined: {opened.states.current()}")
-
-    def _bring_barrier_through(self, log: ReplicatedLog) -> None:
-        log.replicate()
-
-    def _copy(self, opened: OpenPartition, state: PartitionState, broker: int) -> int:
-        """Copy the leader's log; return the number of the directory that has it now."""
-        number = state.directory_number(broker)
-        while True:
-            try:
-                self._copy_to(opened, state, broker, number)
-                return number
-            except (DivergedReplicaError, CorruptRecordError, LogTruncatedError) as error:
-                self._world.scheduler.note(f"{broker} gets directory {number + 1}: {error}")
-                number += 1
-
-    def _copy_to(
-        self, opened: OpenPartition, state: PartitionState, broker: int, number: int
-    ) -> None:
-        leader = opened.replica(state.leader, state.directory_number(state.leader))
-        follower = opened.replica(broker, number)
-        replicas = {state.leader: leader, broker: follower}
-        chain = ReplicaChain(
-            FixedState(state),
-            lambda broker_id, _: replicas[broker_id],
-            name="copy",
-            suppressed=SuppressedErrors(),
-        )
-        end = self._copied_end(opened, leader)
-        try:
-            chain._bring_up(follower, leader, state, broker, end, is_next=False)
-        except _LeaderFailedError as error:
-            raise StorageError(str(error)) from error
-
-    def _copied_end(self, opened: OpenPartition, leader: Replica) -> int:
-        """Return up to which offset a replica outside of the chain may have the log.
-
-        Readers that do not know yet that it has left may read it. So it gets only what all in-sync
-        replicas have.
-        """
-        return opened.log.log_end_offset()
+        """Do the work of the replicate job for one replica."""
+        done = Replicator(opened.cluster, opened.topic, 0, broker).catch_up()
+        self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 
 class Outages:
@@ -203,6 +132,8 @@ class Outages:
         world, store, truth = self._world, self._world.stores[broker], self._world.truth
         if world.lost or store.is_down or truth.are_all_lost(broker):
             return
+        if world.profile.empties and broker == truth.state.leader:
+            return  # a leader without its files would give their offsets to others
         world.lost.add(broker)
         if world.profile.empties:
             self._wipe(broker)
@@ -245,7 +176,7 @@ class Outages:
 
 
 class ReplicaCleaner:
-    """Does the work of the clean job on the replicas, each by itself."""
+    """Does the work of the clean job on the replica that readers read."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -257,14 +188,12 @@ class ReplicaCleaner:
         opened = OpenPartition(world)
         while not world.is_ending:
             world.rest(world.profile.round_ms)
-            broker = world.scheduler.random.choice(world.brokers)
             try:
-                log = opened.cluster.replica_log(opened.topic, 0, broker)
                 PartitionCleaner(
-                    log,
+                    opened.log,
                     fan_in=world.profile.faults.fan_in,
                     max_clock_skew_ms=world.clock.max_skew_ms,
                 ).clean()
-                world.scheduler.note(f"cleans broker {broker}")
+                world.scheduler.note("has cleaned")
             except (ClockSkewError, *_FAILURES) as error:
-                world.scheduler.note(f"cleaning {broker}: {type(error).__name__}: {error}")
+                world.scheduler.note(f"cleaning: {type(error).__name__}: {error}")

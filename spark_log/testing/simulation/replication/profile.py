@@ -30,7 +30,8 @@ class ReplicationProfile:
         outages: number of actors that make roots unavailable, slow, or lost.
         outage_ms: mean time between two outages of an actor, and of their duration.
         destroys: probability that a root that fails is lost, and replaced by an empty one.
-        empties: whether a lost root looks empty, as a path does on which no disk is mounted.
+        empties: whether a lost root, not that of the leader, looks empty, as a path does on which
+            no disk is mounted.
         think_ms: mean time between two appends of a writer.
         round_ms: mean time between two rounds of a controller.
         steps: number of steps before the faults end.

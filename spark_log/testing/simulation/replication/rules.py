@@ -2,10 +2,257 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
+from spark_log.log import (
+    DivergedReplicaError,
+    LogView,
+    PartitionState,
+    Replica,
+    ReplicaFetcher,
+    ReplicatedLog,
+)
+from spark_log.log.append.appender import Appender
+from spark_log.log.chain import ReplicaChain, replica_chain
+from spark_log.log.log_reader import LogReader
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
+from spark_log.metadata.records import MetadataRecord
+from spark_log.replication import Replicator, catching_up
 from spark_log.testing.simulation.patches import PatchVariant
 
 REPLICATION_SOUND = PatchVariant()
 """The shipped code."""
 
-REPLICATION_RULES: dict[str, PatchVariant] = {}
+
+# --- barriers ------------------------------------------------------------------------------------
+
+_shipped_check_epoch = Appender._check_leader_epoch
+_shipped_newer = ReplicaChain._newer
+
+
+def _does_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _is_true(*_: object) -> bool:
+    return True
+
+
+def _needs_no_barrier(self: Appender, *what: Any) -> None:
+    with suppress(UnknownLeaderEpochError):
+        _shipped_check_epoch(self, *what)
+
+
+def _is_not_fenced(self: Appender, *what: Any) -> None:
+    with suppress(FencedLeaderEpochError):
+        _shipped_check_epoch(self, *what)
+
+
+def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
+    """Go on with the replicas that it knows."""
+    return replace(state, leader_epoch=_shipped_newer(self, state).leader_epoch)
+
+
+# --- the order of the chain ----------------------------------------------------------------------
+
+_shipped_replicate = ReplicaChain._replicate
+_shipped_elect = PartitionChangeBuilder._elect
+
+
+def _elects_the_last(self: PartitionChangeBuilder, *what: Any) -> tuple[tuple[int, ...], bool]:
+    isr, is_clean = _shipped_elect(self, *what)
+    is_elected = bool(isr) and isr[0] != self.partition.leader
+    return (isr[::-1] if is_elected else isr), is_clean
+
+
+def _keeps_all_in_sync(
+    self: PartitionChangeBuilder, target: Any, election: Any
+) -> tuple[tuple[int, ...], bool]:
+    """Put those before the new leader behind it, as if they were prefixes of its log."""
+    isr, is_clean = _shipped_elect(self, target, election)
+    before = tuple(each for each in target.isr if each not in isr)
+    return (isr + before if isr else isr), is_clean
+
+
+def _puts_on_the_last_first(self: ReplicaChain, state: PartitionState, end_offset: int) -> None:
+    followers = state.isr[1:][::-1]
+    _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
+
+
+# --- prefixes and directories --------------------------------------------------------------------
+
+_shipped_fetcher = ReplicaFetcher.__init__
+_shipped_prefix = ReplicaFetcher.check_is_prefix
+_shipped_copy = Replicator._copy
+
+
+def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any) -> None:
+    """Compare a follower with a leader only at the first listing in this process."""
+    before = follower.follower.check
+    _shipped_fetcher(self, leader, follower, *how)
+    compared = follower.__dict__.setdefault("compared", set())
+
+    def check(view: LogView) -> None:
+        if leader.files.url not in compared:
+            _shipped_prefix(self, view)
+            compared.add(leader.files.url)
+
+    del before
+    follower.follower.check = check
+
+
+def _truncates_in_place(self: Replicator, state: PartitionState, follower: Replica) -> int | None:
+    """Delete what a diverged replica has, and copy the leader's log into the same directory."""
+    try:
+        return _shipped_copy(self, state, follower)
+    except DivergedReplicaError:
+        files = follower.files
+        for file in sorted(files.store.list(files.path), key=lambda each: each.path):
+            files.store.delete(file.path)
+        number = state.directory_number(self._broker_id)
+        empty = self._log._chain._open_replica(self._broker_id, number)
+        empty.files.witness = None
+        return _shipped_copy(self, state, empty)
+
+
+# --- joining -------------------------------------------------------------------------------------
+
+_shipped_complete = catching_up.complete_joining  # type: ignore[attr-defined] # of metadata
+
+
+def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
+    return self.isr
+
+
+def _completes_at_once(self: Replicator) -> None:
+    """Put the joining replica into the in-sync replicas before the barrier stands on it."""
+    state = self._log.states.refresh()
+    self._cluster.metadata.commit(
+        lambda image: _shipped_complete(
+            image,
+            self._topic.topic_id,
+            self._partition,
+            self._broker_id,
+            leader_epoch=state.leader_epoch,
+        )
+    )
+
+
+def _in_any_epoch(
+    decide: Callable[..., list[MetadataRecord]],
+) -> Callable[..., list[MetadataRecord]]:
+    """Return a decision that is made however old the state is that led to it."""
+
+    def decided(
+        image: MetadataImage, topic_id: str, partition: int, *what: Any, **how: Any
+    ) -> list[MetadataRecord]:
+        topic = image.find_by_id(topic_id)
+        assert topic is not None
+        how["leader_epoch"] = topic.partitions[partition].leader_epoch
+        return decide(image, topic_id, partition, *what, **how)
+
+    return decided
+
+
+def _copies_to_the_leaders_end(self: Replicator) -> int:
+    state = self._log.states.current()
+    self._log.observe()
+    leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
+    return leader.files.observe().log_end_offset
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+_shipped_replica: Any = ReplicatedLog._replica.fget  # type: ignore[attr-defined]
+_shipped_leave_out = ReplicaChain.leave_out
+
+
+def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
+    state = self._read or self._states.current()
+    return self._chain.replica(state, state.isr[-1])
+
+
+def _reads_the_leader(self: ReplicatedLog) -> Replica:
+    state = self._read or self._states.current()
+    return self._chain.replica(state, state.isr[0])
+
+
+def _has_no_limit(self: LogReader, value: int | None) -> None:
+    pass
+
+
+REPLICATION_RULES: dict[str, PatchVariant] = {
+    "an epoch begins with a barrier": PatchVariant(
+        (
+            (Appender, "_check_leader_epoch", _does_nothing),
+            (Replica, "append_barrier", _does_nothing),
+            (ReplicatedLog, "_has_barrier", _is_true),
+        )
+    ),
+    "nobody appends before the barrier": PatchVariant(
+        ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+    ),
+    "a newer epoch in the log fences a writer": PatchVariant(
+        ((Appender, "_check_leader_epoch", _is_not_fenced),)
+    ),
+    "a writer that finds the log newer reads the metadata": PatchVariant(
+        ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
+    ),
+    "all in-sync replicas have what is acknowledged": PatchVariant(
+        ((ReplicaChain, "_replicate", _does_nothing),)
+    ),
+    "the first one that is left leads": PatchVariant(
+        ((PartitionChangeBuilder, "_elect", _elects_the_last),)
+    ),
+    "those before the new leader leave": PatchVariant(
+        ((PartitionChangeBuilder, "_elect", _keeps_all_in_sync),)
+    ),
+    "puts follow the order of the chain": PatchVariant(
+        ((ReplicaChain, "_replicate", _puts_on_the_last_first),)
+    ),
+    "a replica is a prefix of the leader before a put": PatchVariant(
+        ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
+    ),
+    "a replica is compared again when it is listed again": PatchVariant(
+        ((ReplicaFetcher, "__init__", _compares_once),)
+    ),
+    "a diverged replica gets a new directory": PatchVariant(
+        ((Replicator, "_copy", _truncates_in_place),)
+    ),
+    "nothing is acknowledged without the joining replicas": PatchVariant(
+        ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
+    ),
+    "a replica is in sync when the barrier stands on it": PatchVariant(
+        ((Replicator, "_complete", _completes_at_once),)
+    ),
+    "joining is completed in the epoch of its barrier": PatchVariant(
+        ((catching_up, "complete_joining", _in_any_epoch(_shipped_complete)),)
+    ),
+    "a replica outside of the chain gets what all have": PatchVariant(
+        ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
+    ),
+    "only what all have is merged": PatchVariant(
+        ((replica_chain, "_limit_merges", _does_nothing),)
+    ),
+    "a reader reads the last replica": PatchVariant(
+        ((ReplicatedLog, "_replica", property(_reads_the_leader)),)
+    ),
+    "a reader reads the last replica, also a joining one": PatchVariant(
+        ((ReplicatedLog, "_replica", property(_reads_the_last_in_sync)),)
+    ),
+    "a reader waits for the barrier on the last replica": PatchVariant(
+        ((ReplicatedLog, "_has_barrier", _is_true),)
+    ),
+    "a reader shows nothing of a newer epoch": PatchVariant(
+        (
+            (LogReader, "max_leader_epoch", property(lambda _: None, _has_no_limit)),
+            (ReplicatedLog, "_is_newer", lambda *_: False),
+        )
+    ),
+}
 """The name of each safety rule, and the variant without it."""

@@ -7,8 +7,9 @@ is fixed from then on: each in-sync replica has it, at this offset, for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName
@@ -44,11 +45,13 @@ class TrueReplica:
         entries: by offset.
         epochs: the leader epochs whose barriers it has.
         is_damaged: whether files of it were lost.
+        behind_gap: segments that were created behind the end of a damaged log, by base offset.
     """
 
     entries: list[Entry] = field(default_factory=list)
     epochs: set[int] = field(default_factory=set)
     is_damaged: bool = False
+    behind_gap: dict[int, SegmentName] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -82,7 +85,7 @@ class TrueReplicas:
         appended: number of records that were acknowledged.
     """
 
-    def __init__(self, disks: dict[int, Store]) -> None:
+    def __init__(self, disks: Mapping[int, Store]) -> None:
         """Begin with empty disks.
 
         Args:
@@ -120,6 +123,7 @@ class TrueReplicas:
             if broker == broker_id:
                 replica.entries.clear()
                 replica.epochs.clear()
+                replica.behind_gap.clear()
                 replica.is_damaged = True
         self._damaged.add(broker_id)
         self.check_in_sync()
@@ -154,6 +158,7 @@ class TrueReplicas:
             return  # void: the name was used before
         if base > replica.end:
             if replica.is_damaged:
+                replica.behind_gap[base] = name
                 return
             raise ViolationError(
                 f"broker {broker_id}: {name.log} was created after the log's end, {replica.end}"
@@ -162,6 +167,11 @@ class TrueReplicas:
         for at, entry in enumerate(found, base):
             if at < replica.end:
                 if replica.entries[at] != entry:
+                    if self._is_outside(broker_id, replica):
+                        # A late put was covered by a copy of what is acknowledged.
+                        del replica.entries[at:]
+                        replica.entries.append(entry)
+                        continue
                     raise ViolationError(
                         f"broker {broker_id}: {name.log} has {entry} at {at}, which was "
                         f"{replica.entries[at]}"
@@ -179,6 +189,13 @@ class TrueReplicas:
                     f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
                 )
             replica.entries.append(entry)
+        if replica.end in replica.behind_gap:
+            self._on_segment(broker_id, directory, replica.behind_gap.pop(replica.end))
+
+    def _is_outside(self, broker_id: int, replica: TrueReplica) -> bool:
+        """Whether a replica is neither in sync nor joining."""
+        is_present = replica is self.replica(broker_id)
+        return not is_present or broker_id not in (*self.state.isr, *self.state.joining)
 
     def _entries_of(self, broker_id: int, directory: str, name: SegmentName) -> list[Entry]:
         reader = SegmentReader(
@@ -227,7 +244,7 @@ class TrueReplicas:
         in_sync = self.in_sync()
         if not in_sync and self._damaged:
             raise ViolationError(f"all replicas with records have left: {self.state}")
-        for (broker, longer), (other, shorter) in zip(in_sync, in_sync[1:], strict=False):
+        for (broker, longer), (other, shorter) in pairwise(in_sync):
             if shorter.entries != longer.entries[: shorter.end]:
                 at = next(
                     at

@@ -1,0 +1,97 @@
+"""``spark-log replicate``: brings replicas that are not in sync back, without Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format import (
+    Output,
+    count_progress,
+    print_json,
+    print_note,
+    print_table,
+)
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.cli.topic_options import Topics
+from spark_log.errors import InvalidConfigurationError
+from spark_log.replication import (
+    CatchUp,
+    ClusterReplicator,
+    ReplicatedPartition,
+    out_of_sync_replicas,
+    replication_throttle,
+)
+
+_FAILED = 1
+"""Exit status: a replica did not come back."""
+
+
+@with_examples("spark-log replicate --dry-run", "spark-log replicate flights --throttle 50000000")
+@with_option_groups
+def replicate(
+    topics: Topics,
+    root: Root,
+    output: Output,
+    broker: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--broker",
+            metavar="ID",
+            help="Only replicas on this broker. Repeatable. [default: all]",
+        ),
+    ] = None,
+    throttle: Annotated[
+        float | None,
+        typer.Option(
+            "--throttle",
+            metavar="N",
+            help="Maximum bytes per second to copy. [default: the cluster's "
+            "replication.throttled.rate]",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which replicas are not in sync, and do nothing.")
+    ] = False,
+) -> None:
+    """Bring replicas that are not in sync back.
+
+    They are copied, and enter the in-sync replicas. Without topics, those of all topics. Other
+    processes may write, read and replicate at the same time, and replicating may be stopped at any
+    time: the next run continues. A replica with records that were never acknowledged comes back in
+    a new directory. Exit status: 0 all are in sync, 1 a replica did not come back.
+    """
+    if throttle is not None and throttle <= 0:
+        raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
+    cluster = root.cluster()
+    image = cluster.image()
+    replicas = out_of_sync_replicas(image, topics.names if topics.given else None, broker)
+    done = [ReplicatedPartition(each, None) for each in replicas if dry_run]
+    replicator = ClusterReplicator(cluster, replication_throttle(image, throttle))
+    with count_progress("Replicating", len(replicas)) as show:
+        for each in replicator.catch_up(() if dry_run else replicas):
+            done.append(each)
+            show(len(done))
+    if output.is_json:
+        print_json({"dry_run": dry_run, "replicas": [each.document() for each in done]})
+    else:
+        print_table(
+            ["Topic", "Partition", "Broker", "State", "Directory", "Segments", "Bytes"],
+            [_row(each) for each in done],
+        )
+    failures = [each for each in done if each.error is not None]
+    for failed in failures:
+        print_note(f"error: {failed.replica}: {failed.error}")
+    if failures:
+        raise typer.Exit(_FAILED)
+
+
+def _row(done: ReplicatedPartition) -> list[object]:
+    is_in_sync = done.report is not None and done.report.is_in_sync
+    report = done.report or CatchUp(done.replica.broker_id, is_in_sync=False)
+    state = "in sync" if is_in_sync else "not in sync"
+    figures = [report.directory, report.copied_segments, report.copied_bytes]
+    return [*done.replica, state, *figures]

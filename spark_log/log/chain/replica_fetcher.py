@@ -1,0 +1,189 @@
+"""Copies segments of the leader's log to another replica, which has a prefix of it.
+
+The replica gets the files as they are, under the same names: byte-identical, rewritten segments as
+well. A crash at any point leaves a shorter prefix, and the next copy continues there. What another
+process copies at the same time is found to be there, and skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError, StorageError
+from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.file_names import StartMarker
+from spark_log.log.log_start import move_replica_start
+from spark_log.log.partition_directory import LogView
+from spark_log.log.replica import Replica
+
+REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
+"""What shows that a replica has failed: its root, or its files."""
+
+
+class LeaderFailedError(Exception):
+    """The leader's replica could not be read while another one was brought up to it.
+
+    Attributes:
+        error: what was raised.
+    """
+
+    def __init__(self, error: SparkLogError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class ReplicaFetcher:
+    """Copies segments from the leader to one follower (Kafka's ``ReplicaFetcherThread``)."""
+
+    def __init__(
+        self,
+        leader: Replica,
+        follower: Replica,
+        on_progress: Callable[[int], None] = lambda done_bytes: None,
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            leader: is read.
+            follower: gets the segments.
+            on_progress: called with the number of bytes of each segment after it was copied; it may
+                sleep to throttle.
+        """
+        self._leader = leader
+        self._follower = follower
+        self._on_progress = on_progress
+        follower.follower.check = self.check_is_prefix
+
+    def check_is_prefix(self, view: LogView) -> None:
+        """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
+
+        Its start is moved to the leader's, if records were deleted while it was not in sync: then
+        deleted records do not come back when it leads.
+
+        The batch before its end must have the leader epoch that it has in the leader's log: within
+        one leader epoch each offset was given once.
+
+        Args:
+            view: of the follower's log.
+
+        Raises:
+            DivergedReplicaError: it is not.
+            REPLICA_ERRORS: the follower failed.
+            LeaderFailedError: the leader failed.
+        """
+        end_offset = view.log_end_offset
+        if not end_offset:
+            return
+        here = self._follower.leader_epoch(view)
+        leading = self._leading_view()
+        there = None
+        try:
+            if leading.log_start_offset < end_offset <= leading.log_end_offset:
+                there = self._leader.leader_epoch_at(end_offset - 1, leading)
+        except REPLICA_ERRORS as error:
+            raise LeaderFailedError(error) from error
+        is_behind_start = end_offset <= leading.log_start_offset
+        if is_behind_start or here is None or here == there:
+            if view.log_start_offset < leading.log_start_offset <= end_offset:
+                move_replica_start(self._follower, leading.log_start_offset)
+            return
+        raise DivergedReplicaError(
+            f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
+            f"leader's log has epoch {there} there, and ends at {leading.log_end_offset}",
+            offset=end_offset - 1,
+            is_ahead=end_offset > leading.log_end_offset,
+        )
+
+    def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
+        """Copy the segments of the leader's log from an offset on.
+
+        If the leader's log starts behind the offset, the follower's log starts there, too.
+
+        Args:
+            offset: the follower's log end offset.
+            end_offset: up to which to copy.
+            whole: whether a segment that contains this offset is copied, which then ends behind it.
+                If not, the copy stops before it.
+
+        Returns:
+            The offset up to which the follower has the leader's log now. It is before
+            ``end_offset`` only if the leader's log ends there, or not ``whole``.
+
+        Raises:
+            REPLICA_ERRORS: the follower failed, or has diverged.
+            LeaderFailedError: the leader failed.
+        """
+        view: LogView | None = None
+        start = 0
+        while offset < end_offset:
+            if view is None or offset >= view.log_end_offset:
+                view = self._leading_view()
+                if offset >= view.log_end_offset:
+                    break
+            if offset < view.log_start_offset:
+                start = view.log_start_offset
+                offset = self._skip_to(offset, view)
+            found = self._read(offset, view)
+            if found is None:
+                view = None
+                continue
+            copied, data = found
+            if copied.end_offset > end_offset and not whole:
+                break
+            self._follower.follower.copy(copied)
+            offset = copied.end_offset
+            self._leader.files.store.release_memory(data)
+            self._on_progress(data.size)
+        if start:
+            move_replica_start(self._follower, min(start, offset))
+        return offset
+
+    def _leading_view(self) -> LogView:
+        try:
+            return self._leader.files.observe()
+        except REPLICA_ERRORS as error:
+            raise LeaderFailedError(error) from error
+
+    def _read(self, offset: int, view: LogView) -> tuple[CopiedSegment, pa.Buffer] | None:
+        """Return the leader's segment with an offset, and its file.
+
+        None is returned if it may have been rewritten since it was listed.
+        """
+        files = self._leader.files
+        segment = view.live.segments[max(0, view.live.index_of(offset))]
+        try:
+            reader = files.open_listed(segment, view.observed_ms)
+            data = files.store.open_buffer(reader.path)
+            copied = CopiedSegment(
+                segment.name, reader.end_offset, reader.append_id, reader.leader_epoch, data
+            )
+        except NotFoundError:
+            return None
+        except REPLICA_ERRORS as error:
+            raise LeaderFailedError(error) from error
+        return None if files.is_outdated(view.observed_ms) else (copied, data)
+
+    def _skip_to(self, offset: int, view: LogView) -> int:
+        """Begin the follower's log at the first segment of the leader's log, if it ends before it.
+
+        The start is moved into this segment after it was copied. The state of the producers whose
+        records were deleted is put first, as in `move_log_start`. A crash after this leaves a log
+        without segments that it needs; then the replica gets another directory.
+
+        Returns:
+            The offset that is copied next.
+        """
+        segments = view.live.segments
+        start = segments[0].name.base_offset if segments else view.log_start_offset
+        if offset >= start:
+            return offset
+        try:
+            state, _ = self._leader.snapshots.transactions(view)
+        except REPLICA_ERRORS as error:
+            raise LeaderFailedError(error) from error
+        self._follower.snapshots.begin_log(state.before(start))
+        self._follower.follower.start_at(StartMarker(start, start))
+        return start

@@ -1,0 +1,82 @@
+"""`BrokerProbes`: whether the roots of the brokers answer, and for how long one has not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+from spark_log.errors import BrokerIdNotRegisteredError, SparkLogError
+from spark_log.metadata import Cluster
+from spark_log.storage import LimitedCall
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFailure:
+    """A broker whose root does not answer.
+
+    Attributes:
+        failing_ms: for how long, at least.
+        reason: what the last probe found.
+    """
+
+    failing_ms: float
+    reason: str
+
+
+class BrokerProbes:
+    """Reads ``meta.properties`` of the brokers' roots, of all at the same time.
+
+    A root that hangs holds up one thread, and no other broker's probe.
+    """
+
+    def __init__(self, cluster: Cluster, timeout_ms: float) -> None:
+        """Access no storage yet.
+
+        Args:
+            cluster: the opened root.
+            timeout_ms: how long one probe may take.
+        """
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+        self._calls: dict[int, LimitedCall] = {}
+        self._failing_since_ms: dict[int, float] = {}
+
+    def probe(self, brokers: Collection[int]) -> dict[int, BrokerFailure]:
+        """Probe brokers, and return those that fail.
+
+        Args:
+            brokers: their ids.
+        """
+        clock = self._cluster.clock
+        began_ms = clock.monotonic_ms()
+        for broker_id in brokers:
+            if broker_id not in self._calls:
+                call = partial(self._cluster.check_broker, broker_id)
+                self._calls[broker_id] = LimitedCall(call)
+        failures = {}
+        for broker_id in brokers:
+            left_ms = self._timeout_ms - (clock.monotonic_ms() - began_ms)
+            reason = self._result(broker_id, left_ms)
+            if reason is None:
+                self._failing_since_ms.pop(broker_id, None)
+                continue
+            since_ms = self._failing_since_ms.setdefault(broker_id, began_ms)
+            failures[broker_id] = BrokerFailure(clock.monotonic_ms() - since_ms, reason)
+        for broker_id in self._failing_since_ms.keys() - set(brokers):
+            del self._failing_since_ms[broker_id]
+        return failures
+
+    def _result(self, broker_id: int, left_ms: float) -> str | None:
+        """Return why a broker fails; None if it does not."""
+        call = self._calls[broker_id]
+        if not call.wait(max(0.0, left_ms) / 1000):
+            return f"its root does not answer within {self._timeout_ms:.0f} ms"
+        del self._calls[broker_id]
+        try:
+            call.result()
+        except BrokerIdNotRegisteredError:
+            return None  # unregistered meanwhile
+        except SparkLogError as error:
+            return str(error)
+        return None

@@ -1,0 +1,266 @@
+"""`Replicator`: brings a replica that is not in sync back into the in-sync replicas.
+
+1. It chooses the directory. The present one, if its log is a prefix of the leader's. If the replica
+   has records that the leader lacks (an old leader's, which were never acknowledged), or is
+   damaged, then the next number: logs only grow, and are never truncated in place.
+2. It copies the leader's segments up to the high watermark, without a change of the metadata.
+3. The replica joins: a record in the metadata log, and a barrier in the logs. From this barrier on
+   writers put their segments into the joining replica, too.
+4. When the barrier stands on all in-sync replicas and on the joining one, this one enters the
+   in-sync replicas, at their end: one more record, and one more barrier.
+
+A crash at any point loses nothing but time: what was copied stays, and the next run continues. Any
+number of processes may do this for the same replica at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.errors import (
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    SparkLogError,
+    StorageUnavailableError,
+)
+from spark_log.log import (
+    NO_LEADER,
+    DivergedReplicaError,
+    LeaderFailedError,
+    PartitionState,
+    Replica,
+    ReplicaFetcher,
+    move_replica_start,
+)
+from spark_log.metadata import (
+    Cluster,
+    TopicImage,
+    begin_joining,
+    complete_joining,
+    next_directory_number,
+)
+
+_MAX_TRIES: Final = 20
+"""Changes of the partition that one call follows before it gives up."""
+
+_MAX_DIRECTORIES: Final = 10
+"""Directories that are tried after the present one: crashes may have left unfinished copies."""
+
+_CLOSE_BYTES: Final = 4_194_304
+"""A replica joins when the last pass copied no more than this: writers copy the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """What was done for one replica.
+
+    Attributes:
+        broker_id: the broker that has the replica.
+        is_in_sync: whether the replica is in sync now. It is not if the partition has no such
+            replica any more, or its broker is fenced.
+        directory: number of the replica's directory.
+        copied_segments: number of segments that were copied.
+        copied_bytes: their size.
+    """
+
+    broker_id: int
+    is_in_sync: bool
+    directory: int = 0
+    copied_segments: int = 0
+    copied_bytes: int = 0
+
+
+class Replicator:
+    """Brings one replica of one partition back. For one thread at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: TopicImage,
+        partition: int,
+        broker_id: int,
+        *,
+        on_progress: Callable[[int], None] = lambda done_bytes: None,
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            cluster: the opened root.
+            topic: the partition's topic.
+            partition: number of the partition.
+            broker_id: the broker that has the replica.
+            on_progress: called with the number of bytes of each segment after it was copied; it may
+                sleep to throttle.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic has no such partition.
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._partition = partition
+        self._broker_id = broker_id
+        self._on_progress = on_progress
+        self._log = cluster.partition_log(topic, partition)
+        self._copied_segments = 0
+        self._copied_bytes = 0
+
+    def catch_up(self) -> CatchUp:
+        """Copy what the replica lacks, and put it into the in-sync replicas.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: a root cannot be reached. What was copied stays.
+            UnknownTopicOrPartitionError: the topic was deleted.
+            CorruptRecordError: the leader's log is damaged.
+        """
+        for _ in range(_MAX_TRIES):
+            state = self._log.states.refresh()
+            broker_id = self._broker_id
+            if broker_id in state.isr:
+                return self._report(state, is_in_sync=True)
+            if broker_id not in state.replicas or self._is_fenced():
+                return self._report(state, is_in_sync=False)
+            if state.leader == NO_LEADER:
+                raise LeaderNotAvailableError(
+                    f"{self._log.directory} has no leader: nothing can be copied",
+                    topic=self._topic.name,
+                    partition=self._partition,
+                )
+            try:
+                if broker_id in state.joining:
+                    self._complete()
+                else:
+                    self._copy_and_join(state)
+            except LeaderFailedError as failed:
+                raise failed.error from failed
+        raise StorageUnavailableError(
+            f"{self._log.directory}: the replica on broker {broker_id} did not come back: its "
+            f"partition changed {_MAX_TRIES} times meanwhile",
+            path=self._log.directory,
+        )
+
+    def _report(self, state: PartitionState, *, is_in_sync: bool) -> CatchUp:
+        return CatchUp(
+            self._broker_id,
+            is_in_sync,
+            state.directory_number(self._broker_id),
+            self._copied_segments,
+            self._copied_bytes,
+        )
+
+    def _is_fenced(self) -> bool:
+        return self._cluster.metadata.known_image().broker(self._broker_id).fenced
+
+    # --- joining ---------------------------------------------------------------------------------
+
+    def _complete(self) -> None:
+        """Put the barrier through the chain, and then the joining replica into the isr."""
+        state = self._log.replicate()
+        if self._broker_id not in state.joining:
+            return
+        self._cluster.check_broker(self._broker_id)
+        self._cluster.metadata.commit(
+            lambda image: complete_joining(
+                image,
+                self._topic.topic_id,
+                self._partition,
+                self._broker_id,
+                leader_epoch=state.leader_epoch,
+            )
+        )
+        self._log.replicate()
+
+    def _copy_and_join(self, state: PartitionState) -> None:
+        """Copy the log, and let the replica join if the leader epoch is still the same."""
+        # The lower ones were given up, and may be deleted at any time.
+        store = self._cluster.broker_store(self._broker_id)
+        lowest = next_directory_number(store, self._topic, self._partition)
+        number = max(state.directory_number(self._broker_id), lowest)
+        last = number + _MAX_DIRECTORIES
+        while True:
+            # An empty root may be a mount point without its file system.
+            self._cluster.check_broker(self._broker_id)
+            follower = self._log.replica_of(self._broker_id, number)
+            try:
+                epoch = self._copy(state, follower)
+                break
+            except (DivergedReplicaError, CorruptRecordError) as error:
+                if number == last:
+                    raise
+                self._cluster.suppressed.add("replica", follower.files.url, error)
+                number += 1
+        if epoch is None:
+            return
+        self._cluster.check_broker(self._broker_id)
+        self._cluster.metadata.commit(
+            lambda image: begin_joining(
+                image,
+                self._topic.topic_id,
+                self._partition,
+                self._broker_id,
+                leader_epoch=epoch,
+                directory=number,
+            )
+        )
+
+    # --- copying ---------------------------------------------------------------------------------
+
+    def _copy(self, state: PartitionState, follower: Replica) -> int | None:
+        """Copy the leader's log up to the high watermark, more than once if it takes long.
+
+        Returns:
+            The leader epoch in which the follower was found to be a prefix of the leader; None if
+            the leader changed meanwhile.
+
+        Raises:
+            DivergedReplicaError, CorruptRecordError: the follower cannot be continued.
+            LeaderFailedError: the leader failed.
+            StorageError: a root cannot be reached.
+        """
+        leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
+        fetcher = ReplicaFetcher(leader, follower, self._count)
+        offset = follower.follower.observe().log_end_offset
+        while True:
+            high_watermark = self._high_watermark()
+            if self._log.read_state.leader_epoch != state.leader_epoch:
+                return None
+            copied_bytes = self._copied_bytes
+            offset = fetcher.fetch(offset, high_watermark, whole=False)
+            if self._copied_bytes - copied_bytes <= _CLOSE_BYTES:
+                break
+        self._finish(leader, follower, offset)
+        return state.leader_epoch
+
+    def _high_watermark(self) -> int:
+        """Return the offset before which all in-sync replicas have everything.
+
+        Raises:
+            LeaderFailedError: it cannot be read.
+        """
+        try:
+            return self._log.observe().log_end_offset
+        except SparkLogError as error:
+            raise LeaderFailedError(error) from error
+
+    def _finish(self, leader: Replica, follower: Replica, offset: int) -> None:
+        """Move the start of the copied log to the leader's, and write a snapshot if it is due.
+
+        The first writer of a new leader then finds the state of producers without opening all
+        segments.
+        """
+        try:
+            start = leader.files.observe().log_start_offset
+        except SparkLogError as error:
+            raise LeaderFailedError(error) from error
+        move_replica_start(follower, min(start, offset))
+        view = follower.follower.observe()
+        with self._cluster.suppressed.suppress("snapshot", follower.files.path, SparkLogError):
+            if follower.snapshots.segments_until_due(view) <= 0:
+                follower.snapshots.write(view)
+
+    def _count(self, done_bytes: int) -> None:
+        self._copied_segments += 1
+        self._copied_bytes += done_bytes
+        self._on_progress(done_bytes)

@@ -1,0 +1,134 @@
+"""`ChainChecks`: replicas that nobody brings up to the leader are brought up now and then.
+
+Writers bring the replicas up when they append. What a writer with ``acks=1`` appended last may lie
+on the leader alone, if the writer ended before; and a change of the replicas may lack its barrier.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    NotFoundError,
+    ReplicationError,
+    SparkLogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import NO_LEADER, ReplicatedLog
+from spark_log.metadata import Cluster, MetadataImage
+from spark_log.replication.decision import Decision
+from spark_log.storage import LimitedCall
+from spark_log.types import TopicPartition
+
+_INTERVAL_MS: Final = 300_000
+"""Each partition is checked this often."""
+
+_FAILURES = (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    ReplicationError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class ChainChecks:
+    """Checks all partitions on another thread, one after the other."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Access no storage yet.
+
+        Args:
+            cluster: the opened root.
+        """
+        self._cluster = cluster
+        self._call: LimitedCall | None = None
+        self._began_ms: float | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being checked, and nothing is due."""
+        return self._call is None and not self._is_due()
+
+    def continue_(self, image: MetadataImage, tell: Callable[[Decision], None]) -> None:
+        """Begin to check if it is due; tell what was done since the last call.
+
+        Args:
+            image: the present metadata.
+            tell: gets the decisions.
+        """
+        if self._call is not None and self._call.wait(0):
+            decisions = self._call.result()
+            self._call = None
+            assert isinstance(decisions, list)
+            for each in decisions:
+                tell(each)
+        if self._call is None and self._is_due():
+            self._began_ms = self._cluster.clock.monotonic_ms()
+            partitions = list(_replicated_partitions(image))
+            self._call = LimitedCall(lambda: self._check_all(partitions))
+
+    def _is_due(self) -> bool:
+        if self._began_ms is None:
+            return True
+        return self._cluster.clock.monotonic_ms() - self._began_ms >= _INTERVAL_MS
+
+    def _check_all(self, partitions: Sequence[TopicPartition]) -> list[Decision]:
+        decisions = []
+        for tp in partitions:
+            try:
+                decision = self._check(tp)
+            except _FAILURES as error:
+                _log.warning("%s: its replicas could not be compared: %s", tp, error)
+                continue
+            if decision is not None:
+                decisions.append(decision)
+        return decisions
+
+    def _check(self, tp: TopicPartition) -> Decision | None:
+        topic = self._cluster.topic(tp.topic)
+        log = self._cluster.partition_log(topic, tp.partition)
+        reason = _why_behind(log)
+        if reason is None:
+            return None
+        log.replicate()
+        return Decision("bring up the replicas", reason, tp.topic, tp.partition)
+
+
+def _why_behind(log: ReplicatedLog) -> str | None:
+    """Return why the replicas have to be brought up; None if they are up to the leader."""
+    state = log.states.refresh()
+    if state.leader == NO_LEADER:
+        return None
+    leader = log.replica_of(state.leader, state.directory_number(state.leader))
+    leading = leader.files.observe()
+    try:
+        epoch = leader.leader_epoch(leading)
+    except NotFoundError:  # rewritten since: somebody works on it
+        return None
+    if state.leader_epoch and epoch is not None and epoch < state.leader_epoch:
+        return f"the barrier of leader epoch {state.leader_epoch} is missing"
+    for broker_id in state.chain[1:]:
+        follower = log.replica_of(broker_id, state.directory_number(broker_id))
+        try:
+            behind = leading.log_end_offset - follower.files.observe().log_end_offset
+        except SparkLogError as error:
+            return f"the replica on broker {broker_id} cannot be read: {error}"
+        if behind > 0:
+            return f"the replica on broker {broker_id} is {behind} records behind the leader"
+    return None
+
+
+def _replicated_partitions(image: MetadataImage) -> Iterator[TopicPartition]:
+    """Yield the partitions whose replicas may differ."""
+    for topic in image.topics():
+        for number, partition in sorted(topic.partitions.items()):
+            if partition.leader_epoch or len(partition.isr) > 1:
+                yield TopicPartition(topic.name, number)

@@ -1,0 +1,181 @@
+"""Brings the replicas of a root that are not in sync back, one partition after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spark_log.errors import (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import Throttle
+from spark_log.metadata import Cluster, MetadataImage
+from spark_log.replication.catching_up import CatchUp, Replicator
+
+_REPLICA_FAILURES = (
+    BrokerIdNotRegisteredError,
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    StorageError,
+)
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A replica of a partition, as Kafka's class of this name."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+
+class ReplicatedPartition(NamedTuple):
+    """The result for one replica.
+
+    Attributes:
+        replica: the replica.
+        report: what was done; None if it failed.
+        error: why it failed; None if it did not.
+    """
+
+    replica: TopicPartitionReplica
+    report: CatchUp | None
+    error: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        topic, partition, broker_id = self.replica
+        document: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker_id}
+        if self.report is not None:
+            document["in_sync"] = self.report.is_in_sync
+            document["directory"] = self.report.directory
+            document["copied_segments"] = self.report.copied_segments
+            document["copied_bytes"] = self.report.copied_bytes
+        return document | ({"error": self.error} if self.error is not None else {})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ReplicatedPartition:
+        """Return the result with this `document`."""
+        broker_id = document["broker"]
+        report = None
+        if "in_sync" in document:
+            report = CatchUp(
+                broker_id,
+                document["in_sync"],
+                document["directory"],
+                document["copied_segments"],
+                document["copied_bytes"],
+            )
+        replica = TopicPartitionReplica(document["topic"], document["partition"], broker_id)
+        return cls(replica, report, document.get("error"))
+
+
+def out_of_sync_replicas(
+    image: MetadataImage,
+    topics: Collection[str] | None = None,
+    brokers: Collection[int] | None = None,
+) -> list[TopicPartitionReplica]:
+    """Return the replicas that are not in sync.
+
+    Args:
+        image: the metadata.
+        topics: names of topics; None for all.
+        brokers: only replicas on these; None for all.
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic does not exist.
+        BrokerIdNotRegisteredError: a broker is not registered.
+    """
+    chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
+    ids = None if brokers is None else {image.broker(each).broker_id for each in brokers}
+    return [
+        TopicPartitionReplica(topic.name, number, broker_id)
+        for topic in chosen
+        for number, partition in sorted(topic.partitions.items())
+        for broker_id in partition.replicas
+        if broker_id not in partition.isr and (ids is None or broker_id in ids)
+    ]
+
+
+def replication_throttle(image: MetadataImage, bytes_per_second: float | None = None) -> Throttle:
+    """Return the throttle of a replicator.
+
+    Args:
+        image: the metadata.
+        bytes_per_second: None for ``replication.throttled.rate``.
+    """
+    if bytes_per_second is None:
+        bytes_per_second = image.cluster_config().replication_throttled_rate
+    return Throttle(bytes_per_second)
+
+
+class ClusterReplicator:
+    """Brings replicas back one after the other; a failure of one does not stop the others."""
+
+    def __init__(
+        self, cluster: Cluster, on_progress: Callable[[int], None] = lambda done_bytes: None
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            cluster: the opened root.
+            on_progress: called with the number of bytes of each segment after it was copied; it may
+                sleep to throttle.
+        """
+        self._cluster = cluster
+        self._on_progress = on_progress
+
+    def catch_up(
+        self, replicas: Collection[TopicPartitionReplica]
+    ) -> Iterator[ReplicatedPartition]:
+        """Bring replicas back; skip those of topics that were deleted meanwhile.
+
+        Raises:
+            StorageError: the metadata cannot be read.
+        """
+        for replica in replicas:
+            result = self.catch_up_one(replica)
+            if result is not None:
+                yield result
+
+    def catch_up_one(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
+        """Bring one replica back; None if its topic was deleted.
+
+        Raises:
+            StorageError: the metadata cannot be read.
+        """
+        topic = self._cluster.image().find(replica.topic)
+        if topic is None or replica.partition not in topic.partitions:
+            return None
+        try:
+            with self._cluster.detecting_deletion(topic):
+                report = Replicator(
+                    self._cluster,
+                    topic,
+                    replica.partition,
+                    replica.broker_id,
+                    on_progress=self._on_progress,
+                ).catch_up()
+        except UnknownTopicOrPartitionError:
+            return None
+        except _REPLICA_FAILURES as error:
+            return ReplicatedPartition(replica, None, str(error))
+        if report.is_in_sync:
+            return ReplicatedPartition(replica, report)
+        return ReplicatedPartition(replica, report, self._why_not(replica))
+
+    def _why_not(self, replica: TopicPartitionReplica) -> str | None:
+        image = self._cluster.metadata.known_image()
+        topic = image.find(replica.topic)
+        if topic is None or replica.broker_id not in topic.partitions[replica.partition].replicas:
+            return None  # moved away meanwhile
+        return (
+            f"broker {replica.broker_id} is fenced; unfence it when its root works: "
+            f"spark-log brokers unfence {replica.broker_id}"
+        )

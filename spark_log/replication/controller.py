@@ -1,0 +1,411 @@
+"""`Controller`: watches the brokers of a cluster and the replicas of its partitions.
+
+Nobody waits for it. A writer that meets a failed root leaves it out by itself, and a reader puts a
+missing barrier. The controller does what nobody else is there for: it fences brokers whose roots do
+not answer, elects leaders, brings replicas back, balances leaders, and carries reassignments on.
+
+Each of its changes is decided on the newest metadata and appended to them conditionally, so any
+number of controllers are safe at the same time. To save work the newest one works alone: it
+registers with an epoch in the metadata log, and one that sees a newer epoch stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import platform
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Final
+
+from spark_log.errors import CorruptRecordError, StorageError
+from spark_log.log import Throttle
+from spark_log.metadata import (
+    NO_LEADER,
+    ROOT_BROKER_ID,
+    Cluster,
+    Decide,
+    MetadataImage,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RegisterControllerRecord,
+    advance_reassignment,
+    elect_online_leader,
+    fence_broker_records,
+    imbalanced_partitions,
+    leave_isr,
+    list_reassignments,
+    rebalance_leader,
+)
+from spark_log.replication.background_copies import BackgroundCopies, CopyPartition
+from spark_log.replication.broker_probes import BrokerFailure, BrokerProbes
+from spark_log.replication.chain_checks import ChainChecks
+from spark_log.replication.cluster_replicator import (
+    ClusterReplicator,
+    ReplicatedPartition,
+    TopicPartitionReplica,
+    out_of_sync_replicas,
+)
+from spark_log.replication.decision import Decision
+from spark_log.types import TopicPartition, random_id
+
+_PROBE_TIMEOUT_MS: Final = 5_000
+"""A root that does not answer for so long counts as failing."""
+
+_log = logging.getLogger(__name__)
+
+
+class NewerControllerError(Exception):
+    """A newer controller has registered: this one stops."""
+
+
+class Controller:
+    """Watches the brokers and partitions of a cluster. For one thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        copy: CopyPartition | None = None,
+        threads: int = 1,
+        on_decision: Callable[[Decision], None] = lambda decision: None,
+        random: Random | None = None,
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            cluster: the opened root.
+            copy: brings replicas of one partition back; None to copy in this process, throttled by
+                ``replication.throttled.rate``.
+            threads: how many partitions are copied at the same time.
+            on_decision: called with each decision after it was made.
+            random: varies the pauses between tries.
+        """
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._on_decision = on_decision
+        self._epoch = 0
+        self._probes = BrokerProbes(cluster, _PROBE_TIMEOUT_MS)
+        self._reached: set[int] = set()
+        self._checks = ChainChecks(cluster)
+        self._copies = BackgroundCopies(
+            copy or self._copy_here,
+            threads=threads,
+            clock=self._clock,
+            random=random or Random(),
+        )
+        self._balanced_ms = -math.inf
+        self._moving: list[tuple[str, int]] = []
+        self._rate: int | None = None
+        self._throttle = Throttle()
+        self._decided = 0
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def run(self, wait: Callable[[], bool]) -> None:
+        """Register, and work until a newer controller registers.
+
+        A round that fails is repeated by the next one.
+
+        Args:
+            wait: called after each round; it waits, and returns whether to stop.
+
+        Raises:
+            StorageError: the controller could not be registered.
+        """
+        self.register()
+        while True:
+            try:
+                self.do_round()
+            except NewerControllerError as newer:
+                self._tell(Decision("stop", str(newer)))
+                return
+            except (StorageError, CorruptRecordError) as error:
+                _log.warning("a round was not finished: %s", error)
+            if wait():
+                return
+
+    def run_once(self, wait: Callable[[], bool]) -> list[TopicPartitionReplica]:
+        """Work without registering until nothing is left to do.
+
+        Args:
+            wait: called after each round; it waits, and returns whether to stop.
+
+        Returns:
+            The replicas that did not come back.
+
+        Raises:
+            StorageError: the metadata cannot be read or changed.
+        """
+        while self.do_round() and not wait():
+            pass
+        replicas = out_of_sync_replicas(self._cluster.image())
+        return [replica for replica in replicas if self._copies.has_failed(replica)]
+
+    def register(self) -> int:
+        """Register as the newest controller, and return the epoch.
+
+        Raises:
+            StorageError: it is not known whether it is registered.
+        """
+        own_id = random_id()
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            epoch = image.controller_epoch + 1
+            record = RegisterControllerRecord(
+                controller_epoch=epoch, incarnation_id=own_id, host=platform.node()
+            )
+            return [record]
+
+        self._cluster.metadata.commit(decide)
+        controller = self._cluster.image().controller
+        if controller is not None and controller.incarnation_id == own_id:
+            self._epoch = controller.controller_epoch
+        else:
+            self._epoch = 1  # a newer one has come already: the first round finds it
+        self._tell(Decision("register", f"controller epoch {self._epoch}"))
+        return self._epoch
+
+    def do_round(self) -> bool:
+        """Look at all brokers and partitions once, and do what is due.
+
+        Returns:
+            Whether anything was done, or is going on.
+
+        Raises:
+            NewerControllerError: this controller is registered, and a newer one is.
+            StorageError: the metadata cannot be read or changed.
+        """
+        decided = self._decided
+        for done in self._copies.finished():
+            self._tell_result(done)
+        image = self._cluster.image()
+        self._check_epoch(image)
+        rate = image.cluster_config().replication_throttled_rate
+        if rate != self._rate:
+            self._rate, self._throttle = rate, Throttle(rate)
+        failures = self._probe(image)
+        self._fence(image, failures)
+        self._unfence(image, failures)
+        self._shrink(failures)
+        self._elect(failures)
+        self._advance_reassignments()
+        self._balance()
+        image = self._cluster.image()
+        self._checks.continue_(image, self._tell)
+        replicas = self._replicas_to_copy(image, failures)
+        self._copies.begin(replicas)
+        is_waiting = any(
+            self._may_fence(each, failures) for each in self._unfenced(image, failures)
+        )
+        untried = [each for each in replicas if not self._copies.has_failed(each)]
+        is_busy = not self._copies.is_idle or not self._checks.is_idle or bool(untried)
+        return self._decided > decided or is_waiting or is_busy
+
+    # --- brokers ---------------------------------------------------------------------------------
+
+    def _probe(self, image: MetadataImage) -> dict[int, BrokerFailure]:
+        """Return the brokers whose roots fail. Broker 0 has the metadata, which were just read."""
+        others = [each.broker_id for each in image.brokers() if each.broker_id != ROOT_BROKER_ID]
+        failures = self._probes.probe(others)
+        self._reached |= set(others) - failures.keys()
+        return failures
+
+    def _may_fence(self, broker_id: int, failures: Mapping[int, BrokerFailure]) -> bool:
+        """Whether a failure is the broker's rather than this process's.
+
+        A process without the mounts or the credentials of the brokers reaches none of them.
+        """
+        return broker_id in self._reached or bool(self._reached - failures.keys())
+
+    def _unfenced(
+        self, image: MetadataImage, failures: Mapping[int, BrokerFailure]
+    ) -> dict[int, BrokerFailure]:
+        return {
+            broker.broker_id: failures[broker.broker_id]
+            for broker in image.brokers()
+            if broker.broker_id in failures and not broker.fenced
+        }
+
+    def _fence(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
+        lag_ms = image.cluster_config().replica_lag_time_max_ms
+        for broker_id, failure in self._unfenced(image, failures).items():
+            if failure.failing_ms >= lag_ms and self._may_fence(broker_id, failures):
+                self._commit(
+                    partial(fence_broker_records, broker_id=broker_id, fenced=True, failed=True),
+                    Decision("fence broker", _since(failure), broker=broker_id),
+                )
+
+    def _unfence(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
+        for broker in image.brokers():
+            if broker.failed and broker.broker_id not in failures:
+                self._commit(
+                    partial(fence_broker_records, broker_id=broker.broker_id, fenced=False),
+                    Decision("unfence broker", "its root answers again", broker=broker.broker_id),
+                )
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    def _shrink(self, failures: Mapping[int, BrokerFailure]) -> None:
+        """Take failing brokers out of the partitions of topics that allow a shorter lag."""
+        for topic in self._cluster.image().topics() if failures else ():
+            lag_ms = topic.config().replica_lag_time_max_ms
+            for number, state in topic.partitions.items():
+                for broker_id in {*state.isr, *state.joining}.intersection(failures):
+                    failure = failures[broker_id]
+                    if failure.failing_ms < lag_ms or not self._may_fence(broker_id, failures):
+                        continue
+                    self._commit(
+                        partial(
+                            leave_isr,
+                            topic_id=topic.topic_id,
+                            partition=number,
+                            brokers=(broker_id,),
+                            leader_epoch=state.leader_epoch,
+                        ),
+                        Decision("shrink the isr", _since(failure), topic.name, number, broker_id),
+                    )
+
+    def _elect(self, failures: Mapping[int, BrokerFailure]) -> None:
+        image = self._cluster.image()
+        working = [each.broker_id for each in image.brokers() if each.broker_id not in failures]
+        for topic in image.topics():
+            for number, state in topic.partitions.items():
+                if state.leader == NO_LEADER:
+                    self._commit(
+                        partial(
+                            elect_online_leader,
+                            topic_id=topic.topic_id,
+                            partition=number,
+                            brokers=working,
+                            leader_epoch=state.leader_epoch,
+                        ),
+                        Decision("elect a leader", "it has none", topic.name, number),
+                    )
+
+    def _advance_reassignments(self) -> None:
+        image = self._cluster.image()
+        for tp in list_reassignments(image):
+            topic_id = image.topic(tp.topic).topic_id
+            self._commit(
+                partial(advance_reassignment, topic_id=topic_id, partition=tp.partition),
+                Decision(
+                    "complete the reassignment",
+                    "all replicas of the target are in sync",
+                    tp.topic,
+                    tp.partition,
+                ),
+            )
+
+    def _balance(self) -> None:
+        """Move leaderships towards the preferred replicas, one replica in each round."""
+        image = self._cluster.image()
+        config = image.cluster_config()
+        if not config.auto_leader_rebalance_enable:
+            self._moving = []
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._balanced_ms >= config.leader_imbalance_check_interval_seconds * 1000:
+            self._balanced_ms = now_ms
+            self._moving = list(imbalanced_partitions(image))
+        moving = []
+        for topic_id, number in self._moving:
+            topic = image.find_by_id(topic_id)
+            state = None if topic is None else topic.partitions[number]
+            if topic is None or state is None or state.leader == state.replicas[0]:
+                continue
+            moving.append((topic_id, number))
+            preferred = state.replicas[0]
+            self._commit(
+                partial(rebalance_leader, topic_id=topic_id, partition=number),
+                Decision(
+                    "move the leadership",
+                    f"broker {preferred} is the preferred leader",
+                    topic.name,
+                    number,
+                ),
+            )
+        self._moving = moving
+
+    # --- replicas --------------------------------------------------------------------------------
+
+    def _replicas_to_copy(
+        self, image: MetadataImage, failures: Mapping[int, BrokerFailure]
+    ) -> list[TopicPartitionReplica]:
+        fenced = {broker.broker_id for broker in image.brokers() if broker.fenced}
+        return [
+            replica
+            for replica in out_of_sync_replicas(image)
+            if replica.broker_id not in fenced
+            and replica.broker_id not in failures
+            and image.topic(replica.topic).partitions[replica.partition].leader != NO_LEADER
+        ]
+
+    def _copy_here(
+        self, partition: TopicPartition, replicas: Collection[TopicPartitionReplica]
+    ) -> Iterator[ReplicatedPartition]:
+        return ClusterReplicator(self._cluster, self._throttle).catch_up(replicas)
+
+    def _tell_result(self, done: ReplicatedPartition) -> None:
+        topic, number, broker_id = done.replica
+        if done.error is not None:
+            self._tell(Decision("replicate failed", done.error, topic, number, broker_id))
+        elif done.report is not None and done.report.is_in_sync:
+            report = done.report
+            reason = (
+                f"{report.copied_bytes} bytes in {report.copied_segments} segments were copied to "
+                f"directory {report.directory}"
+            )
+            self._tell(Decision("expand the isr", reason, topic, number, broker_id))
+
+    # --- changes of the metadata -----------------------------------------------------------------
+
+    def _check_epoch(self, image: MetadataImage) -> None:
+        newest = image.controller
+        if self._epoch and newest is not None and newest.controller_epoch > self._epoch:
+            raise NewerControllerError(
+                f"a controller with epoch {newest.controller_epoch} has registered on "
+                f"{newest.host}; this one has epoch {self._epoch}"
+            )
+
+    def _commit(self, decide: Decide, decision: Decision) -> None:
+        """Make a change of the metadata if there is still anything to change, and tell of it."""
+        records: list[MetadataRecord] = []
+
+        def decide_alone(image: MetadataImage) -> list[MetadataRecord]:
+            self._check_epoch(image)
+            records[:] = decide(image)
+            return records
+
+        self._cluster.metadata.commit(decide_alone)
+        if records:
+            self._tell(replace(decision, reason=decision.reason + _outcome(decision, records)))
+
+    def _tell(self, decision: Decision) -> None:
+        self._decided += 1
+        _log.info("%s", decision)
+        self._on_decision(decision)
+
+
+def _outcome(decision: Decision, records: Sequence[MetadataRecord]) -> str:
+    """Return what records change, to be appended to a reason."""
+    changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
+    if decision.topic is None:
+        return f"; this changes {len(changes)} partitions" if changes else ""
+    text = ""
+    for change in changes:
+        if change.leader == NO_LEADER:
+            text += "; now it has no leader"
+        elif change.leader is not None:
+            text += f"; now broker {change.leader} leads"
+        if change.isr is not None:
+            text += f"; in sync are {list(change.isr)}"
+        if change.replicas is not None:
+            text += f"; replicas are {list(change.replicas)}"
+    return text
+
+
+def _since(failure: BrokerFailure) -> str:
+    return f"its root has failed for {failure.failing_ms / 1000:.1f} s: {failure.reason}"

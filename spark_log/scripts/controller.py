@@ -1,0 +1,1 @@
+../../jobs/controller.py
