@@ -197,6 +197,7 @@ class Proposal:
                     return is_own
             except MembershipChangedError:
                 self.ballot += 1  # with other members it might adopt another proposal
+                self._may_be_chosen |= self._content != CLOSED
                 raise
             except StorageError as error:
                 if not self._may_be_chosen or isinstance(error, UnknownOutcomeError):

@@ -33,7 +33,7 @@ def test_a_bucket_may_be_emptied(s3_server, roots):
 
 def test_a_member_has_options_of_its_own(s3_server, roots):
     wrong = {**s3_server.storage_options, "secret": "wrong"}
-    own = {root: s3_server.storage_options for root in roots}
+    own = dict.fromkeys(roots, s3_server.storage_options)
     store = open_quorum(roots, {**wrong, **own})
     store.create_root()
     store.put_if_absent("topic/0", b"first")

@@ -56,8 +56,7 @@ class DeadMemberMachine(StoreStateMachine):
         return open_quorum(roots, dead=roots[:1])
 
 
-TestQuorumStateful = QuorumMachine.TestCase
-TestQuorumStateful.pytestmark = [pytest.mark.long]
+TestQuorumStateful = pytest.mark.long(QuorumMachine.TestCase)
 TestQuorumStateful.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 TestDeadMemberStateful = DeadMemberMachine.TestCase
 TestDeadMemberStateful.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
