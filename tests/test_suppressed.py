@@ -134,6 +134,7 @@ SILENT = {
     ("log/chain/ahead.py", "SparkLogError"): "it was not staged, which the put has raised",
     ("log/chain/replica_chain.py", "SparkLogError"): "it is not staged ahead: the put raises",
     ("metadata/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
+    ("metadata/cluster_verifier.py", "StorageError"): "another finding tells of the replica",
     ("metadata/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
     ("metadata/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "StorageError"): "the append that follows raises",
