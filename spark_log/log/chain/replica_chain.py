@@ -457,8 +457,10 @@ class ReplicaChain:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
             SparkLogError: the replica is the last one, so the error stands.
         """
-        if state.chain == (broker_id,):
-            raise error  # nobody is left who could go on
+        if state.chain == (broker_id,):  # nobody is left who could go on
+            if has_put and not isinstance(error, UnknownOutcomeError):
+                raise self._unknown(str(error)) from error
+            raise error
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:
