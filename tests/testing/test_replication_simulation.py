@@ -8,7 +8,7 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from spark_log.testing.simulation.replication.simulation import simulate_replication
 
-SEEDS = (1, 12, 17, 39)
+SEEDS = (5, 21, 24)
 """Seeds that together have every kind of event. `test_simulation_replay` runs others."""
 
 SEEDS_PER_RULE = 60
@@ -24,6 +24,7 @@ FIRST_SEEDS = {
     "a diverged replica gets a new directory": 2,
     "a reader shows nothing of a newer epoch": 9,
     "a reader waits for the barrier on the last replica": 4,
+    "a replica is compared again when it is listed again": 2,
     "a replica is a prefix of the leader before a put": 2,
     "a writer that finds the log newer reads the metadata": 9,
     "nobody appends before the barrier": 4,
