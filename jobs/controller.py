@@ -33,6 +33,9 @@ from spark_log.types import TopicPartition
 _FAILED = 1
 """Exit status of a single run: a replica did not come back."""
 
+_INTERVAL_MS = 2_000
+_ONCE_INTERVAL_MS = 100
+
 
 @with_option_groups
 def main(
@@ -45,8 +48,11 @@ def main(
         ),
     ] = False,
     interval_ms: Annotated[
-        int, typer.Option(min=10, help="Time between two looks at the brokers.")
-    ] = 2_000,
+        int | None,
+        typer.Option(
+            min=10, help="Time between two looks at the brokers. [default: 2000; with --once 100]"
+        ),
+    ] = None,
 ) -> None:
     """Watch the brokers and the replicas of all partitions; replicas are copied by Spark tasks."""
     cluster = root.cluster()
@@ -74,10 +80,11 @@ def main(
 
     controller = Controller(cluster, copy=copy, threads=at_once, on_decision=show)
     pause = threading.Event()
+    pause_ms = interval_ms or (_ONCE_INTERVAL_MS if once else _INTERVAL_MS)
     with StopSignals() as stop:
 
         def wait() -> bool:
-            pause.wait(interval_ms / 1000)
+            pause.wait(pause_ms / 1000)
             return stop.is_set()
 
         if not once:

@@ -14,6 +14,7 @@ from spark_log.admin.offsets import OffsetOperations
 from spark_log.admin.producers import ProducerOperations
 from spark_log.admin.quotas import QuotaOperations
 from spark_log.admin.records import RecordOperations
+from spark_log.admin.replication import ReplicationOperations
 from spark_log.admin.topics import TopicOperations
 from spark_log.admin.transactions import TransactionOperations
 from spark_log.clock import SYSTEM_CLOCK, Clock
@@ -28,6 +29,7 @@ _CREDENTIALS = re.compile(r"(?<=//)[^/@]*:[^/@]*@")
 
 class Admin(
     BrokerOperations,
+    ReplicationOperations,
     TopicOperations,
     QuotaOperations,
     ConfigOperations,

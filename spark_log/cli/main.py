@@ -18,12 +18,14 @@ from spark_log.cli.commands import (
     controller,
     delete_records,
     dump_log,
+    elect_leaders,
     groups,
     init,
     log_dirs,
     offsets,
     producer_perf,
     quorum,
+    reassign_partitions,
     replicate,
     submit,
     top,
@@ -136,9 +138,11 @@ app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)
 app.command("delete-records")(delete_records)
 app.command("dump-log")(dump_log)
+app.command("elect-leaders")(elect_leaders)
 app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)
+app.command("reassign-partitions")(reassign_partitions)
 app.command("replicate")(replicate)
 app.command("top")(top)
 app.command("verify")(verify)

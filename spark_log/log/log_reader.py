@@ -39,6 +39,8 @@ class LogReader:
             newer leader epoch; None for no limit.
     """
 
+    max_leader_epoch: int | None = None
+
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
         self._directory = directory
         self._snapshots = snapshots
@@ -46,7 +48,6 @@ class LogReader:
         self._times: SegmentTimes | None = None
         self._committed = CommittedTail(directory, snapshots)
         self.blocking_transaction: OpenTransaction | None = None
-        self.max_leader_epoch: int | None = None
 
     def read_on(
         self,

@@ -103,7 +103,7 @@ class Replica:
             segment.compression, segment.producer, leader_epoch=leader_epoch
         )
         try:
-            with ipc.open_file(segment.staged.read_back()) as file:
+            with ipc.open_file(segment.data) as file:
                 for number in range(file.num_record_batches):
                     records, metadata = file.get_batch_with_custom_metadata(number)
                     writer.write_rewritten(

@@ -220,7 +220,7 @@ class Replicator:
             StorageError: a root cannot be reached.
         """
         leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
-        fetcher = ReplicaFetcher(leader, follower, self._count)
+        fetcher = ReplicaFetcher(leader, follower, self._count, check_crcs=True)
         offset = follower.follower.observe().log_end_offset
         while True:
             high_watermark = self._high_watermark()

@@ -13,7 +13,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import Throttle
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import Cluster, MetadataImage, advance_reassignment
 from spark_log.replication.catching_up import CatchUp, Replicator
 
 _REPLICA_FAILURES = (
@@ -147,6 +147,8 @@ class ClusterReplicator:
     def catch_up_one(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
         """Bring one replica back; None if its topic was deleted.
 
+        If the replica was the last one that a reassignment waited for, this is completed.
+
         Raises:
             StorageError: the metadata cannot be read.
         """
@@ -167,6 +169,9 @@ class ClusterReplicator:
         except _REPLICA_FAILURES as error:
             return ReplicatedPartition(replica, None, str(error))
         if report.is_in_sync:
+            self._cluster.metadata.commit(
+                lambda image: advance_reassignment(image, topic.topic_id, replica.partition)
+            )
             return ReplicatedPartition(replica, report)
         return ReplicatedPartition(replica, report, self._why_not(replica))
 

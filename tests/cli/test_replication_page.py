@@ -1,5 +1,6 @@
 """docs/replication.md: every command and program of the page runs, in its order."""
 
+import json
 import shlex
 import subprocess
 
@@ -11,6 +12,9 @@ def test_the_page_can_be_followed_from_its_beginning(shell, folder, tmp_path, ca
         code = block.code.replace("/mnt/", f"{tmp_path}/")
         if block.language == "properties":
             (folder / "spark-log.properties").write_text(code)
+        elif block.language == "json":
+            name = "topics.json" if "topics" in json.loads(code) else "plan.json"
+            (folder / name).write_text(code)
         elif block.language == "python":
             exec(compile(code, str(block), "exec"), {})
             assert len(capsys.readouterr().out.splitlines()) == 3

@@ -24,6 +24,7 @@ _PROCESSES.set_forkserver_preload(
         "tests.faults.group_member_process",
         "tests.faults.group_producer_process",
         "tests.faults.reader_process",
+        "tests.faults.replica_process",
         "tests.faults.rewriter",
         "tests.faults.transactional_process",
         "tests.faults.transform_process",

@@ -14,7 +14,7 @@ import pytest
 
 from spark_log import Producer
 from spark_log.clock import ManualClock
-from spark_log.errors import LeaderNotAvailableError, StorageUnavailableError
+from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics import STRAY_REPLICAS
@@ -307,6 +307,22 @@ class TestRewritten:
         assert result.report.is_in_sync
         assert result.report.copied_segments < 15
         assert values_of(disks.replica(2)) == NUMBERS[:30]
+
+
+class TestDamaged:
+    def test_segments_of_the_leader_are_not_copied(self, disks):
+        disks.create()
+        disks.send(b"alpha", b"beta", b"gamma")
+        disks.wipe(2)
+        log = disks.replica(1)
+        path = disks.path(1) / log.files.file_path(f"{1:020d}.log")
+        damaged = path.read_bytes().replace(b"beta", b"bEta")
+        path.unlink()
+        path.write_bytes(damaged)
+        cluster = disks.cluster()
+        with pytest.raises(CorruptRecordError, match=r"0001\.log"):
+            replicator(cluster, 2).catch_up()
+        assert values_of(disks.replica(2)) == [b"alpha"]
 
 
 class TestKilled:

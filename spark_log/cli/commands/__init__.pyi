@@ -4,9 +4,11 @@ from .console_producer import console_producer as console_producer
 from .consumer_perf import consumer_perf as consumer_perf
 from .delete_records import delete_records as delete_records
 from .dump_log import dump_log as dump_log
+from .elect_leaders import elect_leaders as elect_leaders
 from .init import init as init
 from .log_dirs import log_dirs as log_dirs
 from .producer_perf import producer_perf as producer_perf
+from .reassign_partitions import reassign_partitions as reassign_partitions
 from .replicate import replicate as replicate
 from .top import top as top
 from .verify import verify as verify

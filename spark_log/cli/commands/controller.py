@@ -17,6 +17,9 @@ from spark_log.replication import Controller, Decision
 _FAILED = 1
 """Exit status of a single run: a replica did not come back."""
 
+_INTERVAL_MS = 2_000
+_ONCE_INTERVAL_MS = 100
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -33,8 +36,13 @@ def run_controller(
         ),
     ] = False,
     interval_ms: Annotated[
-        int, typer.Option("--interval-ms", min=10, help="Time between two looks at the brokers.")
-    ] = 2_000,
+        int | None,
+        typer.Option(
+            "--interval-ms",
+            min=10,
+            help="Time between two looks at the brokers. [default: 2000; with --once 100]",
+        ),
+    ] = None,
     threads: Annotated[
         int,
         typer.Option(
@@ -61,9 +69,10 @@ def run_controller(
 
     controller = Controller(root.cluster(), threads=threads, on_decision=show)
     pause = threading.Event()
+    pause_ms = interval_ms or (_ONCE_INTERVAL_MS if once else _INTERVAL_MS)
 
     def wait() -> bool:
-        return pause.wait(interval_ms / 1000)
+        return pause.wait(pause_ms / 1000)
 
     with exit_on_sigterm():
         if not once:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from spark_log.cli.confirmation import is_confirmed
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.partition_json import check_named_once, whole_number
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topic
 from spark_log.errors import InvalidConfigurationError
@@ -92,7 +92,10 @@ def _read_offsets(path: Path) -> dict[TopicPartition, int]:
         document = json.loads(path.read_bytes())
         version = document.get("version", 1)
         listed = [
-            (TopicPartition(str(each["topic"]), _whole(each["partition"])), _whole(each["offset"]))
+            (
+                TopicPartition(str(each["topic"]), whole_number(each["partition"])),
+                whole_number(each["offset"]),
+            )
             for each in document["partitions"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -101,12 +104,5 @@ def _read_offsets(path: Path) -> dict[TopicPartition, int]:
         ) from None
     if version != 1:
         raise InvalidConfigurationError(f"{path} is of version {version!r}, expected 1")
-    if twice := [key for key, count in Counter(key for key, _ in listed).items() if count > 1]:
-        raise InvalidConfigurationError(f"{path} names {', '.join(map(str, twice))} twice")
+    check_named_once(path, [key for key, _ in listed])
     return dict(listed)
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not a whole number")
-    return value

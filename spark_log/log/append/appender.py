@@ -258,7 +258,7 @@ class Appender:
                     raise
                 put = None
             is_recent = self._state.is_recent(tail)
-            if put is not None and put.is_ours and is_recent:
+            if put is not None and put.is_ours and is_recent and not self._is_last_gone(tail):
                 self._state.on_own_append(segment, base_offset, tail, tried_ms)
                 return self._acknowledge(segment, base_offset)
             if put is not None and put.winner is not None and not put.is_ours and is_recent:

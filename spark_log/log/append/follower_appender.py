@@ -19,6 +19,7 @@ from spark_log.errors import (
     NotFoundError,
     SparkLogError,
     StorageTimeoutError,
+    StorageUnavailableError,
     UnknownOutcomeError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
@@ -232,6 +233,7 @@ class FollowerAppender:
             except BaseException:
                 self.reset()
                 raise
+            self._check_is_not_gone(tail)
             if not self._is_recent(tail):
                 self.reset()  # the name may have been freed: list the log to see whether it counts
                 continue
@@ -261,6 +263,18 @@ class FollowerAppender:
         if tail.last is None:
             return False
         return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
+
+    def _check_is_not_gone(self, tail: LogTail) -> None:
+        """Check after a put that it was not into a directory that it has made again itself.
+
+        Raises:
+            StorageUnavailableError: the root was removed.
+        """
+        if self._is_last_gone(tail):
+            self.reset()
+            raise StorageUnavailableError(
+                f"{self._directory.url} was removed during a put", path=self._directory.path
+            )
 
     def _check_holds(self, segment: CopiedSegment) -> None:
         """Check that the follower has this segment, where its log goes on behind it.

@@ -256,7 +256,7 @@ class ReplicaChain:
         for broker_id in state.chain[1:]:
             with suppress(SparkLogError):  # the put will tell
                 replica = self.replica(state, broker_id)
-                self._ahead.begin(broker_id, replica, segment.staged.read_back(), sync=sync)
+                self._ahead.begin(broker_id, replica, segment.data, sync=sync)
 
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
         """Remember the segment that was just put into the leader's log, to be copied from memory.
@@ -265,7 +265,7 @@ class ReplicaChain:
             segment: that was put.
             base_offset: its offset.
         """
-        self._own = _Own(segment, base_offset, segment.staged.read_back())
+        self._own = _Own(segment, base_offset, segment.data)
 
     def forget_put(self) -> None:
         """Forget that segment: it is not needed any more."""

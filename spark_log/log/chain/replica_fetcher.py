@@ -43,6 +43,8 @@ class ReplicaFetcher:
         leader: Replica,
         follower: Replica,
         on_progress: Callable[[int], None] = lambda done_bytes: None,
+        *,
+        check_crcs: bool = False,
     ) -> None:
         """Access no storage yet.
 
@@ -51,10 +53,14 @@ class ReplicaFetcher:
             follower: gets the segments.
             on_progress: called with the number of bytes of each segment after it was copied; it may
                 sleep to throttle.
+            check_crcs: whether to check the checksums of batches before a segment is copied, where
+                files are mapped: others would be transferred twice. A damaged segment is an error
+                of the leader then, and does not spread.
         """
         self._leader = leader
         self._follower = follower
         self._on_progress = on_progress
+        self._check_crcs = check_crcs and leader.files.store.is_mapped
         follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:
@@ -126,6 +132,8 @@ class ReplicaFetcher:
             if offset < view.log_start_offset:
                 start = view.log_start_offset
                 offset = self._skip_to(offset, view)
+                if offset >= view.log_end_offset:
+                    continue  # the leader's log was emptied
             found = self._read(offset, view)
             if found is None:
                 view = None
@@ -156,6 +164,9 @@ class ReplicaFetcher:
         segment = view.live.segments[max(0, view.live.index_of(offset))]
         try:
             reader = files.open_listed(segment, view.observed_ms)
+            if self._check_crcs:
+                for ordinal in reader.in_order():
+                    reader.read_batch(ordinal)
             data = files.store.open_buffer(reader.path)
             copied = CopiedSegment(
                 segment.name, reader.end_offset, reader.append_id, reader.leader_epoch, data

@@ -15,6 +15,7 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
     StorageUnavailableError,
+    UnknownOutcomeError,
 )
 from spark_log.log.append import (
     EndTransactionMarker,
@@ -39,6 +40,10 @@ _LOOK_MS: Final = 500
 """A reader at the end of a replicated log looks this often whether the chain has changed."""
 
 _MAX_READ_TRIES: Final = 10
+
+
+class _StagedFileLostError(Exception):
+    """The staged file of a segment cannot be read, which is not the new leader's fault."""
 
 
 class ReplicatedLog(PartitionLog):
@@ -171,16 +176,20 @@ class ReplicatedLog(PartitionLog):
             SparkLogError: as of `PartitionLog.append_segment`.
         """
         staged = [segment]
+        is_tried = False
 
         def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
+            nonlocal is_tried
             self._chain.forget_put()
             latest = staged[-1]
             is_here = latest.staged_for == leader.files.url
             if latest.leader_epoch != state.leader_epoch or not is_here:
+                _check_is_there(latest)
                 latest = leader.stage_again(latest, state.leader_epoch)
                 staged.append(latest)
             if len(state.chain) > 1:
                 self._chain.stage_ahead(state, latest, sync=self.config.flush_on_append)
+            is_tried = True
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
             if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
                 self._chain.on_put(latest, info.base_offset)
@@ -188,6 +197,13 @@ class ReplicatedLog(PartitionLog):
 
         try:
             return self._chain.append(put, acks=acks, repeatable=segment.producer is not None)
+        except _StagedFileLostError as lost:
+            kind = UnknownOutcomeError if is_tried else StorageUnavailableError
+            raise kind(
+                f"{self.directory}: a segment was staged on a root that is lost; send its records "
+                f"again ({lost})",
+                path=self.directory,
+            ) from lost
         finally:
             if acks == ALL:
                 self._chain.forget_put()
@@ -554,3 +570,11 @@ class ReplicatedLog(PartitionLog):
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
+
+
+def _check_is_there(segment: StagedSegment) -> None:
+    """Check that the file of a segment can be read: it lies on the root of an earlier leader."""
+    try:
+        segment.data  # noqa: B018 - read now, and kept
+    except StorageError as error:
+        raise _StagedFileLostError(str(error)) from error

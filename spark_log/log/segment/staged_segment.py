@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
+
+import pyarrow as pa
 
 from spark_log.log.append import EndTransactionMarker, ProducerAppend
 from spark_log.log.file_names import SegmentName
@@ -58,6 +61,15 @@ class StagedSegment:
         markers = map(EndTransactionMarker.of_header, control_headers)
         self.markers = tuple(marker for marker in markers if marker is not None)
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
+
+    @cached_property
+    def data(self) -> pa.Buffer:
+        """The file. Once it was asked for, it stays valid when the staged file is gone.
+
+        Raises:
+            StorageError: the staged file cannot be read.
+        """
+        return self.staged.read_back()
 
     @property
     def headers(self) -> tuple[BatchHeader, ...]:

@@ -8,6 +8,7 @@ from spark_log.errors import (
     CorruptRecordError,
     LogEndOffsetMismatchError,
     NotEnoughReplicasAfterAppendError,
+    OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     ReplicationError,
     SparkLogError,
@@ -72,7 +73,8 @@ class _Client:
         return info
 
     def _note(self, what: str, error: Exception) -> None:
-        self._world.scheduler.note(f"{what}: {type(error).__name__}: {error}")
+        # The text of an error may have random ids, which are not from the seed.
+        self._world.scheduler.note(f"{what}: {type(error).__name__}")
 
 
 class IdempotentWriter(_Client):
@@ -160,6 +162,10 @@ class Follower(_Client):
                     rows = [] if batch is None else rows_of(batch)
                     world.truth.check_read(position, next_offset, rows)
                     position = next_offset
+            except OffsetOutOfRangeError as error:
+                world.truth.check_out_of_range(position, error.log_start_offset)
+                world.scheduler.note(f"read {position}: begins again at {error.log_start_offset}")
+                begin = position = error.log_start_offset
             except _FAILURES as error:
                 self._note(f"read {position}", error)
             world.scheduler.note(f"has read {begin} to {position}")
@@ -176,13 +182,15 @@ class Scanner(_Client):
             view = opened.log.observe()
             world.scheduler.note(f"observe: {view.log_end_offset}")
             world.truth.check_extent(view.log_start_offset, view.log_end_offset, acknowledged)
-            begin = random.randint(0, view.log_end_offset)
+            begin = random.randint(view.log_start_offset, view.log_end_offset)
             if world.chance(0.3):
                 world.rest(DELETE_DELAY_MS)
             rows = []
             for batch in opened.log.scan(begin, view.log_end_offset):
                 rows += rows_of(batch)
             world.truth.check_read(begin, view.log_end_offset, rows)
+        except OffsetOutOfRangeError as error:
+            world.truth.check_out_of_range(begin, error.log_start_offset)
         except _FAILURES as error:
             self._note("scan", error)
 
@@ -190,8 +198,9 @@ class Scanner(_Client):
 def read_all(world: ReplicationWorld) -> None:
     """Read the whole log with a new handle."""
     opened = OpenPartition(world)
-    end = opened.log.log_end_offset()
+    view = opened.log.observe()
+    start, end = view.log_start_offset, view.log_end_offset
     if end != world.truth.leader_end():
         raise SparkLogError(f"the log is read up to {end} of {world.truth.leader_end()}")
-    rows = [row for batch in opened.log.scan(0) for row in rows_of(batch)]
-    world.truth.check_read(0, end, rows)
+    rows = [row for batch in opened.log.scan(start) for row in rows_of(batch)]
+    world.truth.check_read(start, end, rows)

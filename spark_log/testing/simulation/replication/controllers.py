@@ -7,11 +7,13 @@ from functools import partial
 from spark_log.errors import (
     ClockSkewError,
     CorruptRecordError,
+    OffsetOutOfRangeError,
     ReplicationError,
     SparkLogError,
     StorageError,
 )
-from spark_log.log import DivergedReplicaError, PartitionCleaner
+from spark_log.log import MIN_DEDUPE_BUFFER_BYTES, DivergedReplicaError
+from spark_log.metadata import clean_replicas
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.brokers import fence_broker_records
 from spark_log.replication import Replicator
@@ -40,7 +42,7 @@ class Controller:
                 if self._do_round(opened) and self._are_others_done():
                     return
             except _FAILURES as error:
-                world.scheduler.note(f"round: {type(error).__name__}: {error}")
+                world.scheduler.note(f"round: {type(error).__name__}")
 
     def _are_others_done(self) -> bool:
         actors = self._world.scheduler.actors
@@ -63,7 +65,7 @@ class Controller:
             try:
                 self._bring_back(opened, broker)
             except _FAILURES as error:
-                world.scheduler.note(f"{broker} stays out: {type(error).__name__}: {error}")
+                world.scheduler.note(f"{broker} stays out: {type(error).__name__}")
         opened.log.replicate()
         state = opened.states.refresh()
         return set(state.isr) == set(state.replicas) and not state.joining
@@ -159,7 +161,7 @@ class Outages:
             try:
                 register_broker(opened.cluster, broker, store.url)
             except SparkLogError as error:
-                world.scheduler.note(f"registering {broker}: {type(error).__name__}: {error}")
+                world.scheduler.note(f"registering {broker}: {type(error).__name__}")
                 if not opened.cluster.image().broker(broker).fenced:
                     break  # the answer was lost
                 world.rest(world.profile.outage_ms)
@@ -176,7 +178,7 @@ class Outages:
 
 
 class ReplicaCleaner:
-    """Does the work of the clean job on the replica that readers read."""
+    """Does the work of the clean job: each replica is cleaned by itself."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -189,11 +191,39 @@ class ReplicaCleaner:
         while not world.is_ending:
             world.rest(world.profile.round_ms)
             try:
-                PartitionCleaner(
-                    opened.log,
-                    fan_in=world.profile.faults.fan_in,
+                for cleaned in clean_replicas(
+                    opened.cluster,
+                    opened.topic,
+                    0,
+                    dry_run=False,
                     max_clock_skew_ms=world.clock.max_skew_ms,
-                ).clean()
-                world.scheduler.note("has cleaned")
+                    on_progress=lambda done_bytes: None,
+                    dedupe_buffer_bytes=MIN_DEDUPE_BUFFER_BYTES,
+                ):
+                    done = "has cleaned" if cleaned.error is None else "has not cleaned"
+                    world.scheduler.note(f"{done} the replica of {cleaned.broker_id}")
             except (ClockSkewError, *_FAILURES) as error:
-                world.scheduler.note(f"cleaning: {type(error).__name__}: {error}")
+                world.scheduler.note(f"cleaning: {type(error).__name__}")
+
+
+class Retention:
+    """Deletes the records before random offsets, at times all of them."""
+
+    def __init__(self, world: ReplicationWorld) -> None:
+        """Return an actor of a world."""
+        self._world = world
+
+    def run(self) -> None:
+        """Delete until the simulation ends."""
+        world, random = self._world, self._world.scheduler.random
+        opened = OpenPartition(world)
+        while not world.is_ending:
+            world.rest(world.profile.retention_ms)
+            try:
+                view = opened.log.observe()
+                start = random.choice((view.log_end_offset, random.randint(0, view.log_end_offset)))
+                world.truth.start = max(world.truth.start, start)
+                opened.log.move_start(start)
+                world.scheduler.note(f"deletes the records before {start}")
+            except (OffsetOutOfRangeError, *_FAILURES) as error:
+                world.scheduler.note(f"deleting: {type(error).__name__}")

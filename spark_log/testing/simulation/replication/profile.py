@@ -32,6 +32,8 @@ class ReplicationProfile:
         destroys: probability that a root that fails is lost, and replaced by an empty one.
         empties: whether a lost root, not that of the leader, looks empty, as a path does on which
             no disk is mounted.
+        retentions: number of actors that delete records.
+        retention_ms: mean time between two deletions of one of them.
         think_ms: mean time between two appends of a writer.
         round_ms: mean time between two rounds of a controller.
         steps: number of steps before the faults end.
@@ -52,6 +54,8 @@ class ReplicationProfile:
     outage_ms: float
     destroys: float
     empties: bool
+    retentions: int
+    retention_ms: float
     think_ms: float
     round_ms: float
     steps: int
@@ -104,6 +108,8 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
         outage_ms=DELETE_DELAY_MS * random.choice((0.1, 0.5, 2.0)),
         destroys=destroys,
         empties=empties,
+        retentions=random.choice((0, 0, 1)),
+        retention_ms=DELETE_DELAY_MS * random.choice((0.1, 0.5)),
         think_ms=DELETE_DELAY_MS * random.choice((0.005, 0.02, 0.1)),
         round_ms=DELETE_DELAY_MS * random.choice((0.02, 0.1, 0.4)),
         steps=random.choice((400, 800, 1600)),

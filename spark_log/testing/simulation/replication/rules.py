@@ -19,6 +19,7 @@ from spark_log.log import (
 from spark_log.log.append.appender import Appender
 from spark_log.log.chain import ReplicaChain, replica_chain
 from spark_log.log.log_reader import LogReader
+from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
@@ -75,8 +76,9 @@ def _keeps_all_in_sync(
 ) -> tuple[tuple[int, ...], bool]:
     """Put those before the new leader behind it, as if they were prefixes of its log."""
     isr, is_clean = _shipped_elect(self, target, election)
-    before = tuple(each for each in target.isr if each not in isr)
-    return (isr + before if isr else isr), is_clean
+    present = self.partition.isr
+    before = present[: present.index(isr[0])] if isr and isr[0] in present else ()
+    return isr + before, is_clean
 
 
 def _puts_on_the_last_first(self: ReplicaChain, state: PartitionState, end_offset: int) -> None:
@@ -93,7 +95,6 @@ _shipped_copy = Replicator._copy
 
 def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
-    before = follower.follower.check
     _shipped_fetcher(self, leader, follower, *how)
     compared = follower.__dict__.setdefault("compared", set())
 
@@ -102,7 +103,6 @@ def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *ho
             _shipped_prefix(self, view)
             compared.add(leader.files.url)
 
-    del before
     follower.follower.check = check
 
 
@@ -122,8 +122,6 @@ def _truncates_in_place(self: Replicator, state: PartitionState, follower: Repli
 
 # --- joining -------------------------------------------------------------------------------------
 
-_shipped_complete = catching_up.complete_joining  # type: ignore[attr-defined] # of metadata
-
 
 def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
@@ -133,7 +131,7 @@ def _completes_at_once(self: Replicator) -> None:
     """Put the joining replica into the in-sync replicas before the barrier stands on it."""
     state = self._log.states.refresh()
     self._cluster.metadata.commit(
-        lambda image: _shipped_complete(
+        lambda image: complete_joining(
             image,
             self._topic.topic_id,
             self._partition,
@@ -167,9 +165,6 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-_shipped_replica: Any = ReplicatedLog._replica.fget  # type: ignore[attr-defined]
-_shipped_leave_out = ReplicaChain.leave_out
 
 
 def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
@@ -231,7 +226,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "_complete", _completes_at_once),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
-        ((catching_up, "complete_joining", _in_any_epoch(_shipped_complete)),)
+        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
     "a replica outside of the chain gets what all have": PatchVariant(
         ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)

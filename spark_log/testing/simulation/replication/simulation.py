@@ -19,6 +19,7 @@ from spark_log.testing.simulation.replication.controllers import (
     Controller,
     Outages,
     ReplicaCleaner,
+    Retention,
 )
 from spark_log.testing.simulation.replication.profile import draw_replication_profile
 from spark_log.testing.simulation.replication.rules import REPLICATION_SOUND
@@ -74,6 +75,8 @@ def _spawn_all(world: ReplicationWorld) -> None:
         spawn(f"controller {number}", Controller(world).run)
     for number in range(profile.faults.cleaners):
         spawn(f"cleaner {number}", ReplicaCleaner(world).run)
+    for number in range(profile.retentions):
+        spawn(f"retention {number}", Retention(world).run)
     for number in range(profile.outages):
         world.scheduler.spawn(f"outages {number}", Outages(world).run, is_mortal=False)
 

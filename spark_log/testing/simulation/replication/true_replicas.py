@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.metadata import metadata_log
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, from_json
@@ -83,6 +83,7 @@ class TrueReplicas:
         fixed: what was acknowledged or read, by offset.
         acknowledged_end: the offset after the last record that was acknowledged by all.
         appended: number of records that were acknowledged.
+        start: the highest offset that somebody wanted to be the log start.
     """
 
     def __init__(self, disks: Mapping[int, Store]) -> None:
@@ -99,6 +100,7 @@ class TrueReplicas:
         self.fixed: dict[int, bytes | None] = {}
         self.acknowledged_end = 0
         self.appended = 0
+        self.start = 0
         self._refused: set[bytes] = set()
         self._damaged: set[int] = set()
         self._checked: dict[tuple[int, int], tuple[object, int]] = {}
@@ -108,7 +110,9 @@ class TrueReplicas:
     def on_file_created(self, broker_id: int, path: str) -> None:
         """Handle the creation of a file on a broker's disk."""
         directory, _, file = path.rpartition("/")
-        name = SegmentName.parse(file)
+        name, start = SegmentName.parse(file), StartMarker.parse(file)
+        if start is not None and directory.startswith(f"{TOPIC}.{TOPIC_ID}/"):
+            self._on_start(broker_id, directory, start.log_start_offset)
         if name is None:
             return
         if directory == metadata_log.METADATA_DIRECTORY:
@@ -151,6 +155,22 @@ class TrueReplicas:
         if topic is not None and topic.partitions:
             self.state = topic.partitions[0]
 
+    def _on_start(self, broker_id: int, directory: str, start: int) -> None:
+        """Handle a start marker: whatever a replica has before the start is not read any more."""
+        if start > self.start:
+            raise ViolationError(f"broker {broker_id}: {start} is behind all deleted records")
+        replica = self.replicas.setdefault((broker_id, directory), TrueReplica())
+        if replica.entries[:start] == (source := self._longest().entries)[:start]:
+            return
+        behind = replica.entries[start:]
+        replica.entries.clear()
+        replica.epochs.clear()
+        for entry in (*source[:start], *behind):
+            self._extend(broker_id, replica, entry)
+
+    def _longest(self) -> TrueReplica:
+        return max((each for _, each in self.in_sync()), key=lambda each: each.end)
+
     def _on_segment(self, broker_id: int, directory: str, name: SegmentName) -> None:
         replica = self.replicas.setdefault((broker_id, directory), TrueReplica())
         base = name.base_offset
@@ -165,32 +185,31 @@ class TrueReplicas:
             )
         found = self._entries_of(broker_id, directory, name)
         for at, entry in enumerate(found, base):
-            if at < replica.end:
-                if replica.entries[at] != entry:
-                    if self._is_outside(broker_id, replica):
-                        # A late put was covered by a copy of what is acknowledged.
-                        del replica.entries[at:]
-                        replica.entries.append(entry)
-                        continue
+            if at < replica.end and replica.entries[at] != entry:
+                if not self._is_outside(broker_id, replica):
                     raise ViolationError(
                         f"broker {broker_id}: {name.log} has {entry} at {at}, which was "
                         f"{replica.entries[at]}"
                     )
-                continue
-            last = replica.entries[-1].leader_epoch if replica.entries else 0
-            if entry.leader_epoch < last:
-                raise ViolationError(
-                    f"broker {broker_id}: leader epoch {entry.leader_epoch} at {at} after {last}"
-                )
-            if entry.value is None:
-                replica.epochs.add(entry.leader_epoch)
-            elif entry.leader_epoch and entry.leader_epoch not in replica.epochs:
-                raise ViolationError(
-                    f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
-                )
-            replica.entries.append(entry)
+                # A late put was covered by a copy of what all in-sync replicas have.
+                del replica.entries[at:]
+            if at == replica.end:
+                self._extend(broker_id, replica, entry)
         if replica.end in replica.behind_gap:
             self._on_segment(broker_id, directory, replica.behind_gap.pop(replica.end))
+
+    def _extend(self, broker_id: int, replica: TrueReplica, entry: Entry) -> None:
+        at, epoch = replica.end, entry.leader_epoch
+        last = replica.entries[-1].leader_epoch if replica.entries else 0
+        if epoch < last:
+            raise ViolationError(f"broker {broker_id}: leader epoch {epoch} at {at} after {last}")
+        if entry.value is None:
+            replica.epochs.add(epoch)
+        elif epoch and epoch not in replica.epochs:
+            raise ViolationError(
+                f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
+            )
+        replica.entries.append(entry)
 
     def _is_outside(self, broker_id: int, replica: TrueReplica) -> bool:
         """Whether a replica is neither in sync nor joining."""
@@ -303,10 +322,15 @@ class TrueReplicas:
             end: the log end offset.
             acknowledged: the `acknowledged_end` when the look began.
         """
-        if start or end < acknowledged:
+        if start > self.start or end < acknowledged:
             raise ViolationError(
                 f"a reader sees {start} to {end}, and {acknowledged} was acknowledged before"
             )
+
+    def check_out_of_range(self, offset: int, start: int) -> None:
+        """Check the error of a reader whose offset was said to lie before the log's start."""
+        if not offset < start <= self.start:
+            raise ViolationError(f"a reader at {offset} was told that the log starts at {start}")
 
     def _fix(self, entries: Iterable[tuple[int, bytes | None]], what: str) -> None:
         in_sync = self.in_sync()

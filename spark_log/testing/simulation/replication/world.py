@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
-from spark_log.log import PartitionDirectory, Replica, ReplicatedLog, Witness
+from spark_log.log import PartitionCleaner, PartitionDirectory, Replica, ReplicatedLog, Witness
 from spark_log.log.append import appender_state
-from spark_log.metadata import Cluster, broker_stores, metadata_log
+from spark_log.metadata import Cluster, broker_stores, cluster_cleaner, metadata_log
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.partition_states import MetadataPartitionStates
@@ -288,5 +289,10 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
         (cluster_module, "open_store", world.store_at),
         (broker_stores, "open_store", world.store_at),
         (metadata_log, "INTERNAL_LOG_CONFIG", metadata_config),
+        (
+            cluster_cleaner,
+            "PartitionCleaner",
+            partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
+        ),
         (appender_state, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
     )

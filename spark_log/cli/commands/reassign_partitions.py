@@ -1,0 +1,167 @@
+"""``spark-log reassign-partitions``: move partitions between brokers, as Kafka's tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format import Output
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.reassignment import (
+    THROTTLE,
+    cancel_plan,
+    execute_plan,
+    generate_plan,
+    list_reassigning,
+    verify_plan,
+)
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata import parse_reassignment
+from spark_log.types import ConfigResource
+
+_NOT_DONE: Final = 1
+"""Exit status of ``--verify``: a partition does not have the replicas of the plan."""
+
+
+@with_examples(
+    "spark-log reassign-partitions --list",
+)
+@with_option_groups
+def reassign_partitions(
+    root: Root,
+    output: Output,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Propose a plan, and change nothing.")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Begin to carry a plan out.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Show how far a plan is carried out.")
+    ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Give the partitions of a plan back their replicas.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List what is being reassigned.")] = False,
+    topics_to_move_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topics-to-move-json-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help='For --generate: {"topics": [{"topic": "foo"}], "version": 1}',
+        ),
+    ] = None,
+    broker_list: Annotated[
+        str | None,
+        typer.Option("--broker-list", metavar="IDS", help="For --generate: brokers, as in 0,1,2."),
+    ] = None,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="For --generate: ignore racks.")
+    ] = False,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=1,
+            help="For --generate: number of replicas. [default: as many as now]",
+        ),
+    ] = None,
+    reassignment_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--reassignment-json-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help='The plan: {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2]}], '
+            '"version": 1}',
+        ),
+    ] = None,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            metavar="N",
+            min=1,
+            help=f"For --execute: bytes per second; sets the cluster's {THROTTLE}.",
+        ),
+    ] = None,
+    preserve_throttles: Annotated[
+        bool,
+        typer.Option(
+            "--preserve-throttles",
+            help=f"For --verify and --cancel: keep {THROTTLE}, which they remove when nothing is "
+            f"being reassigned.",
+        ),
+    ] = False,
+    additional: Annotated[
+        bool,
+        typer.Option("--additional", help="For --execute: while others are being reassigned."),
+    ] = False,
+    disallow_replication_factor_change: Annotated[
+        bool,
+        typer.Option(
+            "--disallow-replication-factor-change",
+            help="For --execute: refuse a plan that changes the number of replicas.",
+        ),
+    ] = False,
+) -> None:
+    """Move partitions to other brokers, or change their number of replicas.
+
+    New replicas are copied by a controller, replicate or jobs/replicate.py. When all are in sync
+    the others are removed. A plan may be cancelled until then. Exit status of --verify: 0 the plan
+    is carried out, 1 it is not.
+    """
+    if sum((generate, execute, verify, cancel, list_)) != 1:
+        raise InvalidConfigurationError(
+            "what to do? Give one of --generate, --execute, --verify, --cancel, --list"
+        )
+    if generate:
+        generate_plan(
+            root,
+            output,
+            _read(topics_to_move_json_file, "--topics-to-move-json-file"),
+            _broker_ids(broker_list),
+            is_rack_aware=not disable_rack_aware,
+            replication_factor=replication_factor,
+        )
+        return
+    admin = root.admin()
+    if list_:
+        list_reassigning(output, admin.list_partition_reassignments())
+        return
+    plan = parse_reassignment(_read(reassignment_json_file, "--reassignment-json-file"))
+    if execute:
+        if throttle is not None:
+            admin.alter_configs([ConfigResource("broker", "", {THROTTLE: throttle})])
+        execute_plan(
+            root,
+            output,
+            plan,
+            additional=additional,
+            allow_factor_change=not disallow_replication_factor_change,
+        )
+    elif verify:
+        if not verify_plan(root, output, plan, clear_throttles=not preserve_throttles):
+            raise typer.Exit(_NOT_DONE)
+    else:
+        cancel_plan(admin, output, plan, clear_throttles=not preserve_throttles)
+
+
+def _read(path: Path | None, option: str) -> str:
+    if path is None:
+        raise InvalidConfigurationError(f"which file? Give {option}")
+    return path.read_text(encoding="utf-8")
+
+
+def _broker_ids(text: str | None) -> list[int]:
+    try:
+        return [int(each) for each in (text or "").split(",")]
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"which brokers? Give --broker-list, as in 0,1,2, not {text!r}"
+        ) from None

@@ -1,0 +1,101 @@
+"""Processes that write and read a replicated topic, while its roots are lost and come back."""
+
+import faulthandler
+import logging
+import os
+import sys
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.connection import Connection
+
+from spark_log import Consumer, Producer, TopicPartition
+from spark_log.errors import SparkLogError
+from spark_log.producer import RecordFuture
+from spark_log.testing.history import Operation, Polled
+from tests.faults.operation_notes import OperationNotes
+
+TOPIC, PARTITIONS = "t", 2
+_IN_FLIGHT = 20
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReplicaRole:
+    """The role of one process.
+
+    Attributes:
+        root: the cluster's root.
+        notes: path of its notes, whose name is the name of the process; its ``stderr`` goes to a
+            file beside them.
+    """
+
+    root: str
+    notes: str
+
+    @property
+    def name(self):
+        return os.path.basename(self.notes)
+
+
+def write_until_told(role: ReplicaRole, told: Connection):
+    """Send numbered records to all partitions with ``acks=all`` until the pipe is closed."""
+    _redirect(role)
+    waiting: deque[tuple[Operation, RecordFuture]] = deque()
+    with OperationNotes(role.notes) as operations, Producer(role.root, linger_ms=1) as producer:
+        for number in count():
+            if _is_told(told):
+                break
+            partition = TopicPartition(TOPIC, number % PARTITIONS)
+            value = f"{role.name}.{number}"
+            operation = operations.begin(partition, value)
+            sent = producer.send(TOPIC, value.encode(), partition=partition.partition)
+            waiting.append((operation, sent))
+            while len(waiting) >= _IN_FLIGHT:
+                _note(operations, *waiting.popleft())
+        while waiting:
+            _note(operations, *waiting.popleft())
+
+
+def read_until_told(role: ReplicaRole, told: Connection):
+    """Read all partitions, from the beginning, until the pipe is closed."""
+    _redirect(role)
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    with OperationNotes(role.notes) as operations, Consumer(root=role.root) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        operations.assign(partitions, 0)
+        while not _is_told(told):
+            try:
+                polled = consumer.poll(timeout_ms=100)
+            except SparkLogError as error:
+                assert error.retriable, error  # noqa: PT017 - not what is tested
+                continue
+            for partition, records in polled.items():
+                operations.poll(*(_polled(partition, each) for each in records))
+
+
+def _polled(partition, record):
+    return Polled(partition, record.offset, record.value.decode())
+
+
+def _note(operations, operation, sent):
+    try:
+        metadata = sent.result(60)
+    except SparkLogError as error:
+        _LOG.warning("not acknowledged: %r", error)  # the outcome stays unknown
+    else:
+        operations.acknowledge(operation, [metadata.offset])
+
+
+def _is_told(told):
+    """Whether the pipe was closed: nothing is ever sent through it."""
+    return told.poll(0)
+
+
+def _redirect(role):
+    sys.stderr = open(f"{role.notes}.stderr", "w", buffering=1)  # noqa: SIM115 - until it ends
+    os.dup2(sys.stderr.fileno(), 2)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
+    faulthandler.enable()

@@ -1,0 +1,86 @@
+"""Simulations of replication find no violation, and find one without each rule of the protocol."""
+
+import re
+
+import pytest
+
+from spark_log.testing.simulation.log.simulation import SimulationFailedError
+from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
+from spark_log.testing.simulation.replication.simulation import simulate_replication
+
+SEEDS = (1, 12, 17, 39)
+"""Seeds that together have every kind of event. `test_simulation_replay` runs others."""
+
+SEEDS_PER_RULE = 60
+
+FIRST_SEEDS = {
+    "a newer epoch in the log fences a writer": 1,
+    "a replica outside of the chain gets what all have": 235,
+    "a replica is a prefix of the leader before a put": 1,
+    "a diverged replica gets a new directory": 4,
+    "a reader reads the last replica, also a joining one": 117,
+    "a reader shows nothing of a newer epoch": 1,
+    "a reader waits for the barrier on the last replica": 1,
+    "a replica is compared again when it is listed again": 25,
+    "a replica is in sync when the barrier stands on it": 1,
+    "a writer that finds the log newer reads the metadata": 9,
+    "nobody appends before the barrier": 29,
+    "only what all have is merged": 1,
+    "puts follow the order of the chain": 1,
+    "the first one that is left leads": 1,
+}
+"""The first seed that found a violation when this was written; it saves time."""
+
+
+def fails(seed, rule):
+    try:
+        simulate_replication(seed, REPLICATION_RULES[rule])
+    except SimulationFailedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("rule", REPLICATION_RULES)
+def test_the_simulation_fails_without_the_rule_that(rule):
+    first = FIRST_SEEDS.get(rule, 0)
+    seeds = range(first, first + SEEDS_PER_RULE)
+    assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
+
+
+@pytest.fixture(scope="module")
+def results():
+    """The results of some seeds, each with the faults that it has drawn."""
+    return [simulate_replication(seed) for seed in SEEDS]
+
+
+def test_no_seed_breaks_a_guarantee(results):
+    assert sum(result.records for result in results) > len(SEEDS), "records are acknowledged"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        r"append .*: at #, acks=-#",
+        r"append .*: at #, acks=#",
+        r"append .*: NotEnoughReplicasError",
+        r"append .* is refused: LogEndOffsetMismatchError",
+        r"has read # to #",
+        r"observe: #",
+        r"CatchUp\(broker_id=#, is_in_sync=True, .*",
+        r"suspects #: .*",
+        r"# stays out: .*",
+        r"broker # is down",
+        r"broker # is up again",
+        r"broker # becomes slow",
+        r"broker # loses all files",
+        r"broker # is replaced",
+        r"crashes",
+        r"broker#: put_if_absent #\.log: gets no answer",
+        r"broker#: put_if_absent #\.log: a late copy takes effect",
+        r"broker#: put_if_absent #-#\.#\.log: done",
+        r"broker#: list flights-#\.#: # files",
+    ],
+)
+def test_each_kind_of_event_happens(results, what):
+    texts = {re.sub(r"[0-9]+", "#", entry.text) for result in results for entry in result.trace}
+    assert any(re.fullmatch(what, text) for text in texts), what
