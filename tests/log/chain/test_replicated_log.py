@@ -157,6 +157,16 @@ class TestLoss:
         process.log.append(numbered(1, 1), producer=idempotent(1))
         assert values_in(process.log) == values_of_numbers(2)
 
+    def test_of_the_leaders_files_takes_the_leader_out_and_not_those_that_have_them(self):
+        cluster = Cluster()
+        cluster.process().log.append(numbered(0, 2), producer=idempotent(0))
+        for file in list(cluster.root(1).list(DIRECTORY)):
+            cluster.root(1).delete(file.path)
+        process = cluster.process()
+        process.log.append(numbered(2, 1), producer=idempotent(2))
+        assert process.states.current().isr == (2, 3)
+        assert values_in(process.log) == values_of_numbers(3)
+
     def test_of_all_but_one_goes_on_with_this_one(self):
         process = Cluster().process()
         process.log.append(numbered(0, 1), producer=idempotent(0))
