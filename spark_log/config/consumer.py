@@ -138,8 +138,8 @@ class ConsumerConfig(ConfigModel):
     )
     client_rack: str = Field(
         default="",
-        description="Rack in which the consumer runs. Assignors prefer replicas in the same rack "
-        "(KIP-881). It has no effect while every partition has one replica.",
+        description="Rack in which the consumer runs. Records are read from an in-sync replica in "
+        "the same rack, if there is one, up to the high watermark (KIP-392).",
     )
     session_timeout_ms: PositiveInt = Field(
         default=45_000,

@@ -135,6 +135,7 @@ class Consumer(
             setting=API_TIMEOUT,
             request_timeout_ms=settings.request_timeout_ms,
             broker_options=broker_storage_options,
+            client_rack=settings.client_rack,
         )
         super().__init__(
             cluster,

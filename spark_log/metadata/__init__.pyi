@@ -1,4 +1,5 @@
 from .broker_registration import register_broker as register_broker
+from .broker_stores import storage_options_of as storage_options_of
 from .brokers import fence_broker_records as fence_broker_records
 from .brokers import unregister_broker_records as unregister_broker_records
 from .cluster import Cluster as Cluster

@@ -66,8 +66,9 @@ class BrokerStores:
             InvalidRootError: the URL names no bucket.
             InvalidConfigurationError: a storage option is unknown.
         """
-        is_alike = _scheme(root) == _scheme(self._root.url)
-        options = self._options.get(broker_id, self._root_options if is_alike else None)
+        options = storage_options_of(
+            broker_id, root, self._options, self._root.url, self._root_options
+        )
         return open_store(root, options, request_timeout_ms=self._request_timeout_ms)
 
     def get(self, broker_id: int) -> Store:
@@ -141,6 +142,27 @@ class BrokerStores:
             f"replaced, or a copy was restored; mount or move the right storage there",
             path=store.url,
         )
+
+
+def storage_options_of(
+    broker_id: int,
+    root: str,
+    broker_options: BrokerOptions,
+    cluster_root: str,
+    cluster_options: StorageOptions | None,
+) -> StorageOptions | None:
+    """Return the storage options of a broker's root.
+
+    Args:
+        broker_id: of the broker.
+        root: its URL.
+        broker_options: broker id → its storage options.
+        cluster_root: URL of the cluster's root.
+        cluster_options: storage options of the cluster's root. A broker without options of its own
+            has them too, if its URL has the same scheme.
+    """
+    is_alike = _scheme(root) == _scheme(cluster_root)
+    return broker_options.get(broker_id, cluster_options if is_alike else None)
 
 
 def _scheme(url: str) -> str:

@@ -59,6 +59,7 @@ def open_cluster(
     create: bool = False,
     request_timeout_ms: int | None = None,
     broker_options: BrokerOptions | None = None,
+    client_rack: str = "",
 ) -> Cluster:
     """Open a root as `Cluster` does, with a time limit if it is on an object store.
 
@@ -71,6 +72,7 @@ def open_cluster(
         create: create the root if it does not exist.
         request_timeout_ms: time limit of one request to an object store.
         broker_options: storage options of the other brokers; never printed or logged.
+        client_rack: as `Cluster` takes it.
 
     Raises:
         KafkaTimeoutError: the time is over.
@@ -86,6 +88,7 @@ def open_cluster(
             create=create,
             request_timeout_ms=request_timeout_ms,
             broker_options=broker_options,
+            client_rack=client_rack,
         )
 
     store = open_store(root, storage_options)
@@ -113,6 +116,7 @@ class Cluster:
         create: bool = False,
         request_timeout_ms: int | None = None,
         broker_options: BrokerOptions | None = None,
+        client_rack: str = "",
     ) -> None:
         """Open a root.
 
@@ -126,6 +130,7 @@ class Cluster:
             broker_options: broker id → storage options of its root, which `broker_store` opens;
                 never printed or logged. A broker without them has those of the cluster's root, if
                 its URL has the same scheme.
+            client_rack: rack whose in-sync replicas are read first; empty for none.
 
         Raises:
             RootNotFoundError: the root does not exist, and ``create`` is false.
@@ -137,6 +142,7 @@ class Cluster:
         """
         self.store: Store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
         self.clock = clock
+        self._client_rack = client_rack
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self.cluster_id = self._read_or_create(create)
         self._metadata = MetadataLog(self.store, clock, self.suppressed)
@@ -273,6 +279,13 @@ class Cluster:
             config=config,
             clock=self.clock,
             suppressed=suppressed,
+            is_near=self._is_near if self._client_rack else None,
+        )
+
+    def _is_near(self, broker_id: int) -> bool:
+        brokers = self._metadata.known_image().brokers()
+        return any(
+            each.broker_id == broker_id and each.rack == self._client_rack for each in brokers
         )
 
     def replica_log(

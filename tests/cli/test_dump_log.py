@@ -3,6 +3,7 @@
 import re
 import shutil
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -174,7 +175,7 @@ class TestSegment:
         assert document["leader_change"] == expected
 
     def test_knows_the_partition_of_a_replica_in_a_later_directory(self, shell, segment):
-        later = shutil.copytree(segment.parent, f"{segment.parent}.2")
+        later = Path(shutil.copytree(segment.parent, f"{segment.parent}.2"))
         outcome = shell("dump-log", later / segment.name)
         assert outcome.status == 0
         assert outcome.lines[1].endswith("partition: 0")

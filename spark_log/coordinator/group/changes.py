@@ -223,8 +223,7 @@ def _reassign(
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
-        # Without racks: a partition has one replica, equally near to all members. With replication,
-        # racks come with the topics, and `client.rack` takes effect.
+        # Without racks (KIP-881): `client.rack` decides which replica is read, not by whom.
         target = assignor(protocol).assign(counts, subscriptions)
         members = _reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)

@@ -68,6 +68,7 @@ READ_TRANSLATION: Final = OptionTranslation(
         "kafka.group.id": "group.id",
         "kafka.isolation.level": "isolation.level",
         "kafka.check.crcs": "check.crcs",
+        "kafka.client.rack": "client.rack",
     },
     unsupported={
         "kafka.auto.offset.reset": "use the option startingOffsets (earliest, latest, or JSON). It "
@@ -93,6 +94,7 @@ READ_TRANSLATION: Final = OptionTranslation(
 )
 WRITE_TRANSLATION: Final = OptionTranslation(
     renamed={
+        "kafka.acks": "acks",
         "kafka.compression.type": "compression.type",
         "kafka.transaction.timeout.ms": "transaction.timeout.ms",
     },

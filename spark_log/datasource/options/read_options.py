@@ -62,6 +62,8 @@ READ_OPTIONS: Final = (
         "sets the number of members, by default one for each partition",
         "isolation.level": "read_uncommitted, or read_committed to leave out records of aborted "
         "transactions, and to end before the first one that is open (default read_uncommitted)",
+        "client.rack": "rack of the executors: an in-sync replica whose broker has this rack is "
+        "read first (KIP-392)",
         "check.crcs": "whether to verify the checksum of every record batch (default true)",
     }
     | STREAM_OPTIONS
@@ -97,6 +99,7 @@ class ReadOptions:
         isolation_level: whether records of open and of aborted transactions are read.
         include_headers: add the column ``headers``.
         check_crcs: verify the checksum of every record batch.
+        client_rack: rack whose replicas are read first; empty for none.
         ignored: options that were given and have no effect.
     """
 
@@ -121,6 +124,7 @@ class ReadOptions:
     isolation_level: Literal["read_uncommitted", "read_committed"]
     include_headers: bool
     check_crcs: bool
+    client_rack: str
     ignored: tuple[str, ...]
 
     @property
@@ -188,6 +192,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         else "read_uncommitted",
         include_headers=parser.boolean("includeHeaders", default=False),
         check_crcs=ConsumerConfig.parse(parser.subset("check.crcs")).check_crcs,
+        client_rack=parser.get("client.rack"),
         ignored=tuple(ignored),
     )
 

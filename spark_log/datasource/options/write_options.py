@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from spark_log.config import BrokerOptions, ProducerConfig
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
@@ -26,6 +26,8 @@ WRITE_OPTIONS: Final = {
     _CONFIG: "createTopic.config.<key>: a setting of a topic that createTopic creates, such as "
     "createTopic.config.cleanup.policy",
     "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
+    "acks": "all: a task waits until all in-sync replicas have its records; 1 or 0: it waits for "
+    "the leader alone, whose loss may lose them, and the write is not idempotent (default all)",
     "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
     "true)",
     TRANSACTIONAL: "whether each micro-batch, or a batch write, is one transaction: readers with "
@@ -53,6 +55,7 @@ class WriteOptions:
         broker_options: broker id → options of the file system of its root.
         topic: topic of all records; None if the column ``topic`` contains it.
         compression: codec for topics whose ``compression.type`` is ``producer``.
+        acks: which replicas a task waits for.
         new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
         idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
         transactional: commit each micro-batch, or the batch write, as one transaction.
@@ -70,6 +73,7 @@ class WriteOptions:
     broker_options: BrokerOptions = field(repr=False)
     topic: str | None
     compression: str
+    acks: Literal["all", "1", "0"] = "all"
     new_topic: NewTopic | None = None
     idempotent: bool = True
     transactional: bool = False
@@ -96,7 +100,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         else instead[0]
     )
     topic = parser.get("topic").strip() or None
-    idempotent, transactional = _guarantees(parser, options)
+    acks = ProducerConfig.parse(parser.subset("acks")).acks
+    idempotent, transactional = _guarantees(parser, options, acks)
     joined = parser.get(JOIN_TRANSACTION)
     ignored = set(parser.ignored)
     if not transactional:
@@ -107,6 +112,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         broker_options=parser.broker_options,
         topic=topic,
         compression=compression,
+        acks=acks,
         new_topic=_new_topic(parser, topic),
         idempotent=idempotent,
         transactional=transactional or bool(joined),
@@ -119,10 +125,17 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _guarantees(parser: OptionParser, options: Mapping[str, str]) -> tuple[bool, bool]:
+def _guarantees(parser: OptionParser, options: Mapping[str, str], acks: str) -> tuple[bool, bool]:
     """Return whether the write is idempotent, and whether it is transactional."""
-    idempotent = parser.boolean("idempotent", default=True)
+    idempotent = parser.boolean("idempotent", default=acks == "all")
     transactional = parser.boolean(TRANSACTIONAL, default=False)
+    for name, is_on in (("idempotent", idempotent), (TRANSACTIONAL, transactional)):
+        if is_on and acks != "all":
+            raise InvalidOptionError(
+                f"option '{name}=true' needs acks=all, but acks is {acks}: a record that a replica "
+                f"lacks could be written again or lost; leave one of the two out",
+                key="acks",
+            )
     if transactional and not idempotent:
         raise InvalidOptionError(
             f"options '{TRANSACTIONAL}=true' and 'idempotent=false' contradict each other: a "

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
+from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from spark_log.log import LogView, PartitionLog, TailView, TransactionIndex
-from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.log import LogView, ReplicatedLog, TailView, TransactionIndex
+from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class OffsetReader:
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None
-        self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
+        self._logs: dict[TopicPartition, tuple[str, ReplicatedLog]] = {}
         self._views: dict[TopicPartition, LogView] = {}
         self._tails: dict[TopicPartition, TailView] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
@@ -90,7 +91,7 @@ class OffsetReader:
             found = {topic.name: topic for topic in self._topics(image)}
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
-    def log(self, tp: TopicPartition) -> PartitionLog:
+    def log(self, tp: TopicPartition) -> ReplicatedLog:
         """Return a partition's log; the same object until the topic is deleted and created again.
 
         Raises:
@@ -105,6 +106,34 @@ class OffsetReader:
             self._tails.pop(tp, None)
             self._transactions.pop(tp, None)
         return log
+
+    def replicas(self, tp: TopicPartition) -> tuple[SplitReplica, ...]:
+        """Return the replicas that have all offsets up to the end that was observed.
+
+        Those in the rack of ``client.rack`` come first, then the last in-sync replica, which the
+        end is from, and then the ones before it.
+
+        Returns:
+            The replicas; empty if the only one is in the cluster's root.
+        """
+        log, image = self.log(tp), self._current_image()
+        topic, state = image.topic(tp.topic), log.read_state
+        if not state.is_replicated and state.isr == (ROOT_BROKER_ID,):
+            return ()
+        if not {*state.isr} <= {broker.broker_id for broker in image.brokers()}:
+            image = self._cluster.image()  # a broker was registered since
+        known = {broker.broker_id: broker for broker in image.brokers()}
+        rack = self.options.client_rack
+        brokers = [broker_id for broker_id in reversed(state.isr) if broker_id in known]
+        brokers.sort(key=lambda broker_id: not rack or known[broker_id].rack != rack)
+        return tuple(
+            SplitReplica(
+                broker_id,
+                known[broker_id].root or self.options.root,
+                topic.numbered_directory(tp.partition, state.directory_number(broker_id)),
+            )
+            for broker_id in brokers
+        )
 
     # --- offsets ---------------------------------------------------------------------------------
 

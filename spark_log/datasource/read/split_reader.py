@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -10,8 +11,14 @@ import pyarrow as pa
 
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
+from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
-from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from spark_log.log import (
     LogBatch,
     LogView,
@@ -20,12 +27,16 @@ from spark_log.log import (
     TransactionIndex,
     list_aborted,
 )
+from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
-from spark_log.storage import open_store
 
 _MIN_ROWS: Final = 8_192
 """Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
 """
+
+_REPLICA_ERRORS: Final = (StorageError, CorruptRecordError)
+
+_log = logging.getLogger(__name__)
 
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
@@ -58,15 +69,9 @@ def read_split(
             is false, the existing records are read.
         CorruptRecordError: a batch is damaged; the error has file and position.
     """
-    log = PartitionLog(
-        open_store(options.root, options.storage_options),
-        split.directory,
-        topic_id=split.topic_id,
-        partition=split.partition,
-    )
     assemble = _Assembler(columns, split)
     batches = map(
-        assemble, _read_batches(log, split, _stored_columns(columns, split.times_us), options)
+        assemble, _read_replicas(split, _stored_columns(columns, split.times_us), options)
     )
     yield from _coalesce(batch for batch in batches if batch.num_rows)
 
@@ -83,19 +88,69 @@ def _stored_columns(columns: Sequence[str], times_us: Bounds) -> list[str] | Non
     return stored
 
 
-def _read_batches(
-    log: PartitionLog, split: LogSplit, columns: list[str] | None, options: ReadOptions
+class _LacksOffsetsError(Exception):
+    """A replica does not have all offsets of a split; another one may have them."""
+
+
+def _read_replicas(
+    split: LogSplit, columns: list[str] | None, options: ReadOptions
 ) -> Iterator[LogBatch]:
-    """Yield a split's batches.
+    """Yield a split's batches from its first replica; continue with the next if this one fails.
+
+    Raises:
+        StorageError, CorruptRecordError: no replica can be read; the error is the first one's.
+        OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
+    """
+    only = SplitReplica(ROOT_BROKER_ID, options.root, split.directory)
+    replicas, lacking = list(split.replicas or (only,)), []
+    offset, failure = split.start_offset, None
+    while replicas:
+        replica = replicas.pop(0)
+        # If no replica can be read and has all offsets, read what is left in one that can be.
+        is_last = not split.replicas or replica in lacking
+        try:
+            log = replica.open(split.topic_id, split.partition, options)
+            for batch in _read_batches(log, split, offset, columns, options, is_last=is_last):
+                offset = batch.end_offset
+                if not (batch.is_control or batch.is_aborted):
+                    yield batch
+        except _LacksOffsetsError:
+            lacking.append(replica)
+        except _REPLICA_ERRORS as error:
+            if not split.replicas:
+                raise
+            failure = failure or error
+            _log.warning("%s: the replica on broker %d: %s", split, replica.broker_id, error)
+        else:
+            return
+        if not replicas and not is_last and failure is None:
+            replicas = lacking[:1]
+    assert failure is not None
+    raise failure
+
+
+def _read_batches(
+    log: PartitionLog,
+    split: LogSplit,
+    offset: int,
+    columns: list[str] | None,
+    options: ReadOptions,
+    *,
+    is_last: bool,
+) -> Iterator[LogBatch]:
+    """Yield a split's batches from an offset on, also control batches and aborted ones.
 
     If a segment is rewritten and deleted during the read, the read continues from its replacement.
 
     Raises:
         OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
+        _LacksOffsetsError: the log lacks offsets, and is not the last one to be read.
     """
-    offset = split.start_offset
     while offset < split.end_offset:
         view = log.observe()
+        is_whole = view.log_start_offset <= offset and split.end_offset <= view.log_end_offset
+        if not (is_last or is_whole):
+            raise _LacksOffsetsError
         if not view.log_start_offset <= offset < view.log_end_offset:
             offset = _offset_after_loss(view, split, offset, options)
             continue
@@ -117,8 +172,7 @@ def _read_batches(
                         check_crcs=options.check_crcs,
                         transactions=split.transactions,
                     ):
-                        if not (batch.is_control or batch.is_aborted):
-                            yield batch
+                        yield batch
                         offset = batch.end_offset
                 offset = stop
         except NotFoundError:

@@ -13,6 +13,7 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offset_ranges import OffsetRange, SegmentMark, split_ranges
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
+from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from spark_log.log import LogView, TransactionIndex
 from spark_log.types import TopicPartition
@@ -34,13 +35,15 @@ class LogSplit(InputPartition):
         topic: name of the topic.
         partition: number of the partition.
         topic_id: id of the topic.
-        directory: directory of the partition below the root.
+        directory: directory of the partition below the cluster's root.
         start_offset: first offset.
         end_offset: offset after the last.
         times_us: bounds of the records' timestamps, in microseconds since the epoch.
         transactions: the aborted transactions of the range. The driver has them, since it found the
             last stable offset; a task would have to read the newest snapshot and all headers behind
             it. None for a read of uncommitted records.
+        replicas: the in-sync replicas at the time of the planning, in the order in which they are
+            tried; each has all offsets of the range. Empty if the cluster's root alone has them.
     """
 
     topic: str
@@ -51,6 +54,7 @@ class LogSplit(InputPartition):
     end_offset: int
     times_us: Bounds = ANY
     transactions: TransactionIndex | None = None
+    replicas: tuple[SplitReplica, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset}"
@@ -135,7 +139,13 @@ def splits_between(
 def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> LogSplit:
     files = reader.log(piece.topic_partition).files
     return LogSplit(
-        *piece.topic_partition, files.topic_id, files.path, piece.start, piece.end, where.times_us
+        *piece.topic_partition,
+        files.topic_id,
+        files.path,
+        piece.start,
+        piece.end,
+        where.times_us,
+        replicas=reader.replicas(piece.topic_partition),
     )
 
 

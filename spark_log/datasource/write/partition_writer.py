@@ -17,8 +17,10 @@ from spark_log.errors import (
     NotFoundError,
     NotRepeatableError,
     OutOfOrderSequenceError,
+    SparkLogError,
 )
 from spark_log.log import (
+    ALL,
     LogAppendInfo,
     PartitionLog,
     ProducerAppend,
@@ -76,6 +78,7 @@ class PartitionWriter:
         log: PartitionLog,
         *,
         compression: str,
+        acks: int = ALL,
         producer: tuple[int, int] | None = None,
         transaction: TaskTransaction | None = None,
     ) -> None:
@@ -84,12 +87,14 @@ class PartitionWriter:
         Args:
             log: the partition's log.
             compression: codec if the topic's ``compression.type`` is ``producer``.
+            acks: -1 to wait for all in-sync replicas; 1 for the leader alone, then call `catch_up`.
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
                 not idempotent, or has a transaction.
             transaction: of the task attempt; None without one.
         """
         self._log = log
         self._compression = compression
+        self._acks = acks
         self._producer = producer
         self._transaction = transaction
         self._segment_bytes = log.config.segment_bytes
@@ -160,6 +165,15 @@ class PartitionWriter:
             size_bytes=sum(segment.size_bytes for segment in self._staged),
         )
 
+    def catch_up(self) -> None:
+        """Bring the other replicas up to what was appended with ``acks=1``, if they can be reached.
+
+        A failure is only counted: nobody was promised that they have it.
+        """
+        if self._acks != ALL:
+            with self._log.suppressed.suppress("replica", self._log.directory, SparkLogError):
+                self._log.catch_up()
+
     def discard(self) -> None:
         """Remove the staged segments; appended records stay."""
         if self._writer is not None:
@@ -186,7 +200,7 @@ class PartitionWriter:
 
     def _append(self, segment: StagedSegment) -> None:
         if self._producer is None:  # nobody else has its records
-            self._appended.append(self._log.append_segment(segment))
+            self._appended.append(self._log.append_segment(segment, acks=self._acks))
             return
         try:
             placed = self._log.append_segment(segment)

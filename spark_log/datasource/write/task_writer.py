@@ -24,6 +24,7 @@ from spark_log.datasource.write.partition_writer import PartitionWriter, WriteRe
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
 from spark_log.errors import InvalidRecordError
+from spark_log.log import ALL
 from spark_log.metadata import TopicImage
 from spark_log.transaction import TopicIdPartition, batch_timeout_ms
 from spark_log.types import TopicPartition
@@ -147,7 +148,10 @@ class TaskWriter:
             return TaskCommitMessage(self._append(), self._transaction.joined)
 
     def _append(self) -> dict[TopicPartition, WriteResult]:
-        return {name: self._writers[name].append() for name in sorted(self._writers)}
+        results = {name: self._writers[name].append() for name in sorted(self._writers)}
+        for writer in self._writers.values():
+            writer.catch_up()
+        return results
 
     def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:
         """Return the task's writer for a partition."""
@@ -162,6 +166,7 @@ class TaskWriter:
             self._writers[name] = PartitionWriter(
                 self._root.partition_log(topic, partition),
                 compression=self._options.compression,
+                acks=ALL if self._options.acks == "all" else 1,
                 producer=producer,
                 transaction=self._transaction,
             )

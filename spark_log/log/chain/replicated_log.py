@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -64,6 +65,7 @@ class ReplicatedLog(PartitionLog):
         config: TopicConfig,
         clock: Clock,
         suppressed: SuppressedErrors = IN_PROCESS,
+        is_near: Callable[[int], bool] | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -75,6 +77,8 @@ class ReplicatedLog(PartitionLog):
             config: the topic's settings.
             clock: its monotonic time decides how long a listing is valid.
             suppressed: counts the errors of this log.
+            is_near: whether a broker is in the reader's rack. `read_on` then reads an in-sync
+                replica there, up to the high watermark that the last one shows (KIP-392).
         """
         self.suppressed = suppressed
         self.directory = name
@@ -84,6 +88,8 @@ class ReplicatedLog(PartitionLog):
         self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
         self._read: PartitionState | None = None
         self._looked_ms = 0.0
+        self._is_near = is_near
+        self._near: Replica | None = None
 
     def __repr__(self) -> str:
         replicas = list(self._states.current().replicas)
@@ -354,9 +360,21 @@ class ReplicatedLog(PartitionLog):
         if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
         self._read = state
+        self._near = self._find_near(state)
         # In later epochs the chain may not end with this replica.
         replica.reader.max_leader_epoch = state.leader_epoch
         return True
+
+    def _find_near(self, state: PartitionState) -> Replica | None:
+        """Return an in-sync replica in the reader's rack; None if the last one is to be read."""
+        if self._is_near is None or self._is_near(state.chain[-1]):
+            return None
+        for broker_id in filter(self._is_near, reversed(state.isr)):
+            with self.suppressed.suppress("near replica", self.directory, *REPLICA_ERRORS):
+                replica = self._chain.replica(state, broker_id)
+                replica.reader.max_leader_epoch = state.leader_epoch
+                return replica
+        return None
 
     @staticmethod
     def _has_barrier(state: PartitionState, replica: Replica) -> bool:
@@ -478,7 +496,22 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
         while True:
             self._look_if_due()
+            near = self._near
             try:
+                if near is not None:
+                    if self._is_at_end(offset):
+                        return
+                    begin = offset
+                    with self._leaving_near():
+                        for batch, next_offset in near.reader.read_on(
+                            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
+                        ):
+                            if next_offset > self._replica.files.reached_offset:
+                                break
+                            yield batch, next_offset
+                            offset = next_offset
+                    if offset > begin:
+                        return
                 for batch, next_offset in super().read_on(
                     offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
                 ):
@@ -490,6 +523,24 @@ class ReplicatedLog(PartitionLog):
             except REPLICA_ERRORS as error:
                 if not self._on_read_error(error):
                     raise
+
+    def _is_at_end(self, offset: int) -> bool:
+        """Whether the last replica ends at an offset; where it does not, learn how far it goes."""
+        if offset < self._replica.files.reached_offset:
+            return False
+        if super().ends_at(offset):
+            return True
+        super().observe()
+        return False
+
+    @contextmanager
+    def _leaving_near(self) -> Iterator[None]:
+        """Read the last replica from now on if the near one cannot be read."""
+        try:
+            yield
+        except REPLICA_ERRORS as error:
+            self._near = None
+            self.suppressed.add("near replica", self.directory, error)
 
     def scan(
         self,

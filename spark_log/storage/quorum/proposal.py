@@ -29,6 +29,7 @@ A proposer does this:
 4. *Look for the file.* If a member has it, the name was decided before: what the member answered in
    1 to 3 does not count, as its objects may have been deleted. A majority must not have the file.
 5. *Finish.* Put the file on all members. Then delete its own objects on the members that hold it.
+   The votes for another's proposal stay: that proposer learns from them that it was first.
 
 Why a name gets one proposal for ever (all objects are written once; two majorities have a member in
 common):
@@ -197,6 +198,7 @@ class Proposal:
                     return is_own
             except MembershipChangedError:
                 self.ballot += 1  # with other members it might adopt another proposal
+                self._may_be_chosen |= self._content != CLOSED
                 raise
             except StorageError as error:
                 if not self._may_be_chosen or isinstance(error, UnknownOutcomeError):

@@ -16,6 +16,7 @@ class _OfThree(StoreSuite):
     contenders = 3  # each of them starts a thread for each root
 
 
+@pytest.mark.long
 class TestThreeDirectories(_OfThree):
     @pytest.fixture
     def store(self, tmp_path):
@@ -30,6 +31,7 @@ class TestThreeInMemory(_OfThree):
         return open_quorum([f"memory://{uuid.uuid4().hex}" for _ in range(3)])
 
 
+@pytest.mark.long
 class TestOneOfThreeIsDead(_OfThree):
     works_across_processes = False
 
@@ -54,7 +56,7 @@ class DeadMemberMachine(StoreStateMachine):
         return open_quorum(roots, dead=roots[:1])
 
 
-TestQuorumStateful = QuorumMachine.TestCase
+TestQuorumStateful = pytest.mark.long(QuorumMachine.TestCase)
 TestQuorumStateful.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 TestDeadMemberStateful = DeadMemberMachine.TestCase
 TestDeadMemberStateful.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

@@ -138,10 +138,12 @@ class Operator:
         """Work until the faults end."""
         world, random = self._world, self._world.scheduler.random
         while not world.is_ending:
-            world.rest(DELETE_DELAY_MS * 0.3)
+            world.rest(DELETE_DELAY_MS * (0.02 if world.profile.operator == "move" else 0.3))
             try:
                 voters = world.open_store().members().membership.voters
-                act = random.choice((self._fail, self._wipe, self._lose, self._move))
+                acts = {"wipe": (self._wipe,), "move": (self._replace,)}
+                every = (self._fail, self._wipe, self._lose, self._move)
+                act = random.choice(acts.get(world.profile.operator, every))
                 act(random.choice(voters).root)
             except SparkLogError as error:  # before anything is done
                 world.scheduler.note(f"{type(error).__name__}: {error}")

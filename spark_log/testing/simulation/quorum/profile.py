@@ -25,6 +25,7 @@ class QuorumProfile:
             ballot.
         has_operator: whether members fail, are wiped and are replaced.
         steps: number of steps before the faults end.
+        operator: what the operator does, ``wipe`` or ``move``; empty: everything.
     """
 
     faults: Profile
@@ -38,6 +39,7 @@ class QuorumProfile:
     haste: float
     has_operator: bool
     steps: int
+    operator: str = ""
 
     def __str__(self) -> str:
         own = (
@@ -94,6 +96,36 @@ def draw_quorum_profile(random: Random) -> QuorumProfile:
             haste=0.0,
             has_operator=False,
             steps=1500,
+        )
+    if mood < 0.75:  # roots are wiped, after others were down
+        return QuorumProfile(
+            faults=replace(faults.without_faults(), latency_ms=1.0),
+            roots=3,
+            proposers=2,
+            names=1,
+            readers=2,
+            allocators=0,
+            think_ms=5.0,
+            impatience=0.5,
+            haste=1.0,
+            has_operator=True,
+            steps=3000,
+            operator="wipe",
+        )
+    if mood < 0.85:  # members are replaced, while clients have old lists
+        return QuorumProfile(
+            faults=replace(faults.without_faults(), latency_ms=1.0),
+            roots=3,
+            proposers=2,
+            names=1,
+            readers=1,
+            allocators=0,
+            think_ms=100.0,
+            impatience=0.3,
+            haste=1.0,
+            has_operator=True,
+            steps=6000,
+            operator="move",
         )
     return QuorumProfile(
         faults=faults,

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from spark_log.clock import Clock
-from spark_log.errors import SparkLogError, StorageUnavailableError
+from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
 from spark_log.storage.quorum import QuorumStore, changes, quorum_store
 from spark_log.storage.quorum.fan_out import Call, FanOut, Replies, Reply
@@ -74,6 +74,14 @@ class SimulatedRoot(SimulatedStore):
         return self._read(
             "list", directory, lambda: iter([*self.files.list_directories(directory)])
         )
+
+    def _write(
+        self, what: str, path: str, effect: Callable[[], None], *, can_be_resent: bool = False
+    ) -> None:
+        try:
+            super()._write(what, path, effect, can_be_resent=can_be_resent)
+        except StorageUnavailableError as error:  # before the effect, or after it
+            raise UnknownOutcomeError(str(error), path=path) from error
 
     def _pass_time(self) -> None:
         super()._pass_time()

@@ -15,6 +15,7 @@ from spark_log.log.append import appender_state
 from spark_log.metadata import Cluster, StateLog
 from spark_log.metadata import state_log as state_log_module
 from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import RECORD_SCHEMA
@@ -157,10 +158,25 @@ class SimulatedCluster(Cluster):
         self.cluster_id = "simulated"
         self._world = world
         self._producer_ids = cast(ProducerIds, _SimulatedIds(world))
+        self._metadata = cast(MetadataLog, _KnownMetadata(world))
+        self._client_rack = ""
 
     def image(self) -> MetadataImage:
         """Return the metadata; a step."""
         self._world.rest(self._world.store.profile.latency_ms)
+        return self._world.image
+
+
+class _KnownMetadata:
+    """The metadata log of a root whose metadata do not change."""
+
+    def __init__(self, world: TransactionsWorld) -> None:
+        self._world = world
+
+    def known_image(self) -> MetadataImage:
+        return self._world.image
+
+    def image(self) -> MetadataImage:
         return self._world.image
 
 

@@ -1,0 +1,45 @@
+"""A replica that a Spark task can read: the driver chooses it, and the task opens it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.datasource.options import ReadOptions
+from spark_log.log import PartitionLog
+from spark_log.metadata import ROOT_BROKER_ID, storage_options_of
+from spark_log.storage import StorageOptions, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReplica:
+    """A replica of a partition, where the driver knew it. Pickled to the tasks.
+
+    Attributes:
+        broker_id: the broker that has it.
+        root: URL of the broker's root.
+        directory: directory of the replica below this root.
+    """
+
+    broker_id: int
+    root: str
+    directory: str
+
+    def open(self, topic_id: str, partition: int, options: ReadOptions) -> PartitionLog:
+        """Return the replica's log, without reading the metadata.
+
+        Args:
+            topic_id: of the topic.
+            partition: number of the partition.
+            options: of the query, with the storage options of the brokers.
+        """
+        storage_options: StorageOptions | None = options.storage_options
+        if self.broker_id != ROOT_BROKER_ID:
+            storage_options = storage_options_of(
+                self.broker_id,
+                self.root,
+                options.broker_options,
+                options.root,
+                options.storage_options,
+            )
+        store = open_store(self.root, storage_options)
+        return PartitionLog(store, self.directory, topic_id=topic_id, partition=partition)
