@@ -16,9 +16,11 @@ _NO_VERSIONS: Final = (
 _NO_ACCESS_CONTROL: Final = (
     "the storage's permissions decide who may read and write the log. Set them there"
 )
-_ONE_REPLICA: Final = (
-    "every partition has one replica, on the root: it has no leader to elect and nowhere to move"
+_NO_LOG_DIRS: Final = (
+    "a broker is one storage root, with one directory: move a partition to another broker by "
+    "alter_partition_reassignments"
 )
+
 
 ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap", "bootstrap_connected"), _NO_BROKERS),
@@ -33,13 +35,8 @@ ADVICE: Final[Mapping[str, str]] = {
         ),
         _NO_ACCESS_CONTROL,
     ),
-    **dict.fromkeys(
-        (
-            *("alter_partition_reassignments", "list_partition_reassignments"),
-            *("alter_replica_log_dirs", "describe_metadata_quorum", "elect_leaders"),
-        ),
-        _ONE_REPLICA,
-    ),
+    "alter_replica_log_dirs": _NO_LOG_DIRS,
+    "describe_metadata_quorum": "use the command line: spark-log quorum describe",
     "describe_topic_partitions": "describe_topics returns all partitions of a topic",
     "max_usable_produce_magic": "record batches have one format here",
 }

@@ -173,10 +173,12 @@ class Replica:
         """Return the leader epoch of the batch that contains an offset of a view.
 
         Raises:
+            OffsetOutOfRangeError: the log starts behind the offset now.
             CorruptRecordError: the segment is damaged.
             StorageError: the storage does not answer.
         """
         while True:
+            view.check_offset(offset, self.files.path)
             index = view.live.index_of(offset)
             try:
                 # A compaction may have removed the batch, and the ones before it in its segment.

@@ -217,14 +217,23 @@ def _lost_replicas(image: MetadataImage, broker_id: int) -> Iterator[MetadataRec
                     f"broker is registered with an empty root",
                     broker_id=broker_id,
                 )
-            if broker_id in partition.eligible_leader_replicas:
-                yield PartitionChangeRecord(
-                    topic_id=topic.topic_id,
-                    partition_id=number,
-                    eligible_leader_replicas=tuple(
-                        each for each in partition.eligible_leader_replicas if each != broker_id
-                    ),
-                )
+            if broker_id not in partition.replicas:
+                continue
+            eligible = partition.eligible_leader_replicas
+            yield PartitionChangeRecord(
+                topic_id=topic.topic_id,
+                partition_id=number,
+                # What a process puts late, or because it knows the old root, is not in this log.
+                directories=tuple(
+                    partition.directory_of(each) + (each == broker_id)
+                    for each in partition.replicas
+                ),
+                eligible_leader_replicas=(
+                    tuple(each for each in eligible if each != broker_id)
+                    if broker_id in eligible
+                    else None
+                ),
+            )
 
 
 def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:

@@ -54,6 +54,9 @@ from spark_log.types import TopicPartition, random_id
 _PROBE_TIMEOUT_MS: Final = 5_000
 """A root that does not answer for so long counts as failing."""
 
+_Change = tuple[Decide, Decision]
+"""A change of the metadata, and what is told if it is made."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -233,71 +236,82 @@ class Controller:
         lag_ms = image.cluster_config().replica_lag_time_max_ms
         for broker_id, failure in self._unfenced(image, failures).items():
             if failure.failing_ms >= lag_ms and self._may_fence(broker_id, failures):
-                self._commit(
-                    partial(fence_broker_records, broker_id=broker_id, fenced=True, failed=True),
-                    Decision("fence broker", _since(failure), broker=broker_id),
+                decide = partial(
+                    fence_broker_records, broker_id=broker_id, fenced=True, failed=True
                 )
+                decision = Decision("fence broker", _since(failure), broker=broker_id)
+                self._commit([(decide, decision)])
 
     def _unfence(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
         for broker in image.brokers():
-            if broker.failed and broker.broker_id not in failures:
-                self._commit(
-                    partial(fence_broker_records, broker_id=broker.broker_id, fenced=False),
-                    Decision("unfence broker", "its root answers again", broker=broker.broker_id),
-                )
+            broker_id = broker.broker_id
+            if broker.failed and broker_id not in failures:
+                decide = partial(fence_broker_records, broker_id=broker_id, fenced=False)
+                decision = Decision("unfence broker", "its root answers again", broker=broker_id)
+                self._commit([(decide, decision)])
 
     # --- partitions ------------------------------------------------------------------------------
 
     def _shrink(self, failures: Mapping[int, BrokerFailure]) -> None:
         """Take failing brokers out of the partitions of topics that allow a shorter lag."""
+        changes: list[_Change] = []
         for topic in self._cluster.image().topics() if failures else ():
             lag_ms = topic.config().replica_lag_time_max_ms
+            lagging = {
+                broker_id
+                for broker_id, failure in failures.items()
+                if failure.failing_ms >= lag_ms and self._may_fence(broker_id, failures)
+            }
             for number, state in topic.partitions.items():
-                for broker_id in {*state.isr, *state.joining}.intersection(failures):
-                    failure = failures[broker_id]
-                    if failure.failing_ms < lag_ms or not self._may_fence(broker_id, failures):
-                        continue
-                    self._commit(
-                        partial(
-                            leave_isr,
-                            topic_id=topic.topic_id,
-                            partition=number,
-                            brokers=(broker_id,),
-                            leader_epoch=state.leader_epoch,
-                        ),
-                        Decision("shrink the isr", _since(failure), topic.name, number, broker_id),
+                leaving = sorted(lagging.intersection((*state.isr, *state.joining)))
+                if leaving:
+                    decide = partial(
+                        leave_isr,
+                        topic_id=topic.topic_id,
+                        partition=number,
+                        brokers=leaving,
+                        leader_epoch=state.leader_epoch,
                     )
+                    reason = "; ".join(
+                        f"broker {each}: {_since(failures[each])}" for each in leaving
+                    )
+                    changes.append((decide, Decision("shrink the isr", reason, topic.name, number)))
+        self._commit(changes)
 
     def _elect(self, failures: Mapping[int, BrokerFailure]) -> None:
         image = self._cluster.image()
         working = [each.broker_id for each in image.brokers() if each.broker_id not in failures]
+        changes: list[_Change] = []
         for topic in image.topics():
             for number, state in topic.partitions.items():
                 if state.leader == NO_LEADER:
-                    self._commit(
-                        partial(
-                            elect_online_leader,
-                            topic_id=topic.topic_id,
-                            partition=number,
-                            brokers=working,
-                            leader_epoch=state.leader_epoch,
-                        ),
-                        Decision("elect a leader", "it has none", topic.name, number),
+                    decide = partial(
+                        elect_online_leader,
+                        topic_id=topic.topic_id,
+                        partition=number,
+                        brokers=working,
+                        leader_epoch=state.leader_epoch,
                     )
+                    decision = Decision("elect a leader", "it has none", topic.name, number)
+                    changes.append((decide, decision))
+        self._commit(changes)
 
     def _advance_reassignments(self) -> None:
         image = self._cluster.image()
-        for tp in list_reassignments(image):
-            topic_id = image.topic(tp.topic).topic_id
-            self._commit(
-                partial(advance_reassignment, topic_id=topic_id, partition=tp.partition),
-                Decision(
-                    "complete the reassignment",
-                    "all replicas of the target are in sync",
-                    tp.topic,
-                    tp.partition,
-                ),
-            )
+        reason = "all replicas of the target are in sync"
+        self._commit(
+            [
+                (
+                    partial(
+                        advance_reassignment,
+                        topic_id=image.topic(tp.topic).topic_id,
+                        partition=tp.partition,
+                    ),
+                    Decision("complete the reassignment", reason, tp.topic, tp.partition),
+                )
+                for tp in list_reassignments(image)
+            ]
+        )
 
     def _balance(self) -> None:
         """Move leaderships towards the preferred replicas, one replica in each round."""
@@ -310,24 +324,22 @@ class Controller:
         if now_ms - self._balanced_ms >= config.leader_imbalance_check_interval_seconds * 1000:
             self._balanced_ms = now_ms
             self._moving = list(imbalanced_partitions(image))
-        moving = []
+        moving, changes = [], list[_Change]()
         for topic_id, number in self._moving:
             topic = image.find_by_id(topic_id)
             state = None if topic is None else topic.partitions[number]
             if topic is None or state is None or state.leader == state.replicas[0]:
                 continue
             moving.append((topic_id, number))
-            preferred = state.replicas[0]
-            self._commit(
-                partial(rebalance_leader, topic_id=topic_id, partition=number),
-                Decision(
-                    "move the leadership",
-                    f"broker {preferred} is the preferred leader",
-                    topic.name,
-                    number,
-                ),
+            reason = f"broker {state.replicas[0]} is the preferred leader"
+            changes.append(
+                (
+                    partial(rebalance_leader, topic_id=topic_id, partition=number),
+                    Decision("move the leadership", reason, topic.name, number),
+                )
             )
         self._moving = moving
+        self._commit(changes)
 
     # --- replicas --------------------------------------------------------------------------------
 
@@ -370,18 +382,24 @@ class Controller:
                 f"{newest.host}; this one has epoch {self._epoch}"
             )
 
-    def _commit(self, decide: Decide, decision: Decision) -> None:
-        """Make a change of the metadata if there is still anything to change, and tell of it."""
-        records: list[MetadataRecord] = []
+    def _commit(self, changes: Sequence[_Change]) -> None:
+        """Make changes of the metadata together, as far as they are still due; tell of each.
 
-        def decide_alone(image: MetadataImage) -> list[MetadataRecord]:
+        Args:
+            changes: of different partitions.
+        """
+        made: list[tuple[Decision, Sequence[MetadataRecord]]] = []
+
+        def decide_all(image: MetadataImage) -> list[MetadataRecord]:
             self._check_epoch(image)
-            records[:] = decide(image)
-            return records
+            made[:] = [(decision, decide(image)) for decide, decision in changes]
+            return [record for _, records in made for record in records]
 
-        self._cluster.metadata.commit(decide_alone)
-        if records:
-            self._tell(replace(decision, reason=decision.reason + _outcome(decision, records)))
+        if changes:
+            self._cluster.metadata.commit(decide_all)
+        for decision, records in made:
+            if records:
+                self._tell(replace(decision, reason=decision.reason + _outcome(decision, records)))
 
     def _tell(self, decision: Decision) -> None:
         self._decided += 1

@@ -1,5 +1,7 @@
 """Replicating by Spark: each replica that is not in sync comes back once, and is reported."""
 
+import json
+
 import pytest
 
 from spark_log.jobs import ReplicationTask
@@ -45,3 +47,15 @@ def test_a_task_tells_why_a_replica_did_not_come_back(disks):
 def test_a_task_shows_no_storage_option():
     task = ReplicationTask("/data", {"secret": "s3cr3t"}, {1: {"secret": "s3cr3t"}})
     assert "s3cr3t" not in repr(task)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_controller_brings_replicas_back_in_spark_tasks(submit, disks):
+    done = submit("controller.py", "--root", disks.root, "--once", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    expanded = [each for each in lines if each["action"] == "expand the isr"]
+    assert sorted(each["partition"] for each in expanded) == [0, 1]
+    assert {disks.partition(number=number).isr for number in (0, 1)} == {(1, 0, 2)}
+    assert values_of(disks.replica(2)) == [b"one", b"two", b"three"]

@@ -188,7 +188,9 @@ class ReplicaChain:
                     self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
                 newer = self._newer(state)
-            except UnknownLeaderEpochError:
+            except UnknownLeaderEpochError as unknown:
+                # A log that was emptied does not tell of newer epochs.
+                state = self.states.refresh() if unknown.log_epoch is None else state
                 lacks_barrier = is_certain = True
                 continue
             except _FollowerFailedError as failed:
@@ -355,8 +357,12 @@ class ReplicaChain:
         end_offset = min(view.log_end_offset, committed.log_end_offset)
         if end_offset <= max(view.log_start_offset, committed.log_start_offset):
             return 0
-        here = replica.leader_epoch_at(end_offset - 1, view)
-        return end_offset if here == last.leader_epoch_at(end_offset - 1, committed) else 0
+        try:
+            here = replica.leader_epoch_at(end_offset - 1, view)
+            there = last.leader_epoch_at(end_offset - 1, committed)
+        except OffsetOutOfRangeError:  # deleted since
+            return 0
+        return end_offset if here == there else 0
 
     # --- one state -------------------------------------------------------------------------------
 
@@ -451,8 +457,10 @@ class ReplicaChain:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
             SparkLogError: the replica is the last one, so the error stands.
         """
-        if state.chain == (broker_id,):
-            raise error  # nobody is left who could go on
+        if state.chain == (broker_id,):  # nobody is left who could go on
+            if has_put and not isinstance(error, UnknownOutcomeError):
+                raise self._unknown(str(error)) from error
+            raise error
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:

@@ -12,7 +12,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError, StorageError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    SparkLogError,
+    StorageError,
+)
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.file_names import StartMarker
 from spark_log.log.log_start import move_replica_start
@@ -89,6 +95,8 @@ class ReplicaFetcher:
         try:
             if leading.log_start_offset < end_offset <= leading.log_end_offset:
                 there = self._leader.leader_epoch_at(end_offset - 1, leading)
+        except OffsetOutOfRangeError:  # deleted since
+            leading = self._leading_view()
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error
         is_behind_start = end_offset <= leading.log_start_offset

@@ -74,6 +74,8 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
         give_id(joining, voter.directory_id)
+        # What clients with the list before this one have put until they were told of it.
+        store.with_members(lambda members: synchronize(members, clock=clock))
         changed = _decide(store, members, (*voters, voter))
         _install(members, changed)
         store.reload()

@@ -86,6 +86,7 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
         expiration_ms=1000 * DELETE_DELAY_MS,
     )
     brokers = random.choice((2, 3, 3, 3, 4))
+    fencing = random.choice((0.0, 0.0, 0.05))
     destroys = random.choice((0.0, 0.0, 0.3, 1.0))
     empties = destroys > 0 and random.random() < 0.3
     if empties:  # whoever leaves then leaves because of what is lost, and not for another reason
@@ -95,7 +96,9 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
     return ReplicationProfile(
         faults=faults,
         brokers=brokers,
-        min_insync=random.choice((1, 1, 2)),
+        # Fencing elects replicas that are eligible because too few are in sync (KIP-966). They have
+        # all that was acknowledged, and not all that was read.
+        min_insync=1 if fencing or destroys else random.choice((1, 2)),
         writers=random.choice((1, 2, 2)),
         leader_writers=random.choice((0, 0, 1)),
         plain_writers=random.choice((0, 0, 1)),
@@ -103,7 +106,7 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
         scanners=random.choice((0, 1)),
         controllers=random.choice((1, 2, 2)),
         suspicion=0.0 if empties else random.choice((0.0, 0.05, 0.3)),
-        fencing=0.0 if empties else random.choice((0.0, 0.0, 0.05)),
+        fencing=0.0 if empties else fencing,
         outages=random.choice((0, 1, 1)) if not empties else 1,
         outage_ms=DELETE_DELAY_MS * random.choice((0.1, 0.5, 2.0)),
         destroys=destroys,

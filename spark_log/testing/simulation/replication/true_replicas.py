@@ -167,6 +167,8 @@ class TrueReplicas:
         replica.epochs.clear()
         for entry in (*source[:start], *behind):
             self._extend(broker_id, replica, entry)
+        if replica.end in replica.behind_gap:
+            self._on_segment(broker_id, directory, replica.behind_gap.pop(replica.end))
 
     def _longest(self) -> TrueReplica:
         return max((each for _, each in self.in_sync()), key=lambda each: each.end)
