@@ -122,6 +122,14 @@ class TestRegisterAgain:
         assert partition_of(image).eligible_leader_replicas == ()
         assert partition_of(image).isr == (0,)
 
+    def test_its_replicas_get_directories_that_no_late_put_reaches(self, image):
+        hold_replica(image, 3, isr=(0,))
+        before = partition_of(image).directory_of(3)
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        replay(image, register(image, 3, "/new"))
+        after = partition_of(image)
+        assert (after.directory_of(3), after.directory_of(0)) == (before + 1, 0)
+
     def test_the_only_replica_that_may_lead_is_not_given_up(self, image):
         hold_replica(image, 3, isr=(3,), leader=3)
         replay(image, fence_broker_records(image, 3, fenced=True))

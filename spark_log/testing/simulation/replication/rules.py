@@ -93,9 +93,11 @@ _shipped_prefix = ReplicaFetcher.check_is_prefix
 _shipped_copy = Replicator._copy
 
 
-def _compares_once(self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any) -> None:
+def _compares_once(
+    self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any, **options: Any
+) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
-    _shipped_fetcher(self, leader, follower, *how)
+    _shipped_fetcher(self, leader, follower, *how, **options)
     compared = follower.__dict__.setdefault("compared", set())
 
     def check(view: LogView) -> None:
