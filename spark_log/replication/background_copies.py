@@ -42,8 +42,11 @@ class BackgroundCopies:
         self._copy = copy
         self._clock = clock
         self._random = random
-        self._free_threads = threads
+        self._threads = threads
+        self._running = 0
+        self._pending: dict[TopicPartition, list[TopicPartitionReplica]] = {}
         self._busy: set[TopicPartition] = set()
+        self._lock = threading.Lock()
         self._failures: dict[TopicPartitionReplica, int] = {}
         self._next_try_ms: dict[TopicPartitionReplica, float] = {}
         self._done: queue.SimpleQueue[tuple[TopicPartition, list[ReplicatedPartition]]]
@@ -51,8 +54,9 @@ class BackgroundCopies:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being copied."""
-        return not self._busy
+        """Whether nothing is being copied, or waits for it."""
+        with self._lock:
+            return not self._busy and not self._pending
 
     def begin(self, replicas: Collection[TopicPartitionReplica]) -> None:
         """Begin to bring replicas back, unless it is done already or a pause after a failure.
@@ -68,13 +72,12 @@ class BackgroundCopies:
         for replica in replicas:
             if self._next_try_ms.get(replica, now_ms) <= now_ms:
                 due.setdefault(TopicPartition(*replica[:2]), []).append(replica)
-        for tp, chosen in due.items():
-            if self._free_threads and tp not in self._busy:
-                self._free_threads -= 1
-                self._busy.add(tp)
-                threading.Thread(
-                    target=self._run, args=(tp, chosen), name=f"replicate-{tp}", daemon=True
-                ).start()
+        with self._lock:
+            self._pending = {tp: due[tp] for tp in due if tp not in self._busy}
+            new_threads = min(self._threads - self._running, len(self._pending))
+            self._running += new_threads
+        for _ in range(new_threads):
+            threading.Thread(target=self._run, name="spark-log-replicate", daemon=True).start()
 
     def has_failed(self, replica: TopicPartitionReplica) -> bool:
         """Whether the last try for a replica failed."""
@@ -87,8 +90,8 @@ class BackgroundCopies:
                 tp, results = self._done.get_nowait()
             except queue.Empty:
                 return
-            self._busy.discard(tp)
-            self._free_threads += 1
+            with self._lock:
+                self._busy.discard(tp)
             for result in results:
                 if result.error is None:
                     self._failures.pop(result.replica, None)
@@ -104,12 +107,20 @@ class BackgroundCopies:
         )
         self._next_try_ms[replica] = self._clock.monotonic_ms() + pause_ms
 
-    def _run(self, tp: TopicPartition, replicas: list[TopicPartitionReplica]) -> None:
-        results: list[ReplicatedPartition] = []
-        try:
-            results += self._copy(tp, replicas)
-        except Exception as error:
-            text = str(error) if isinstance(error, SparkLogError) else repr(error)
-            results += [ReplicatedPartition(each, None, text) for each in replicas]
-        finally:
+    def _run(self) -> None:
+        """Copy one partition after the other until none is left."""
+        while True:
+            with self._lock:
+                if not self._pending:
+                    self._running -= 1
+                    return
+                tp = next(iter(self._pending))
+                replicas = self._pending.pop(tp)
+                self._busy.add(tp)
+            results: list[ReplicatedPartition] = []
+            try:
+                results += self._copy(tp, replicas)
+            except Exception as error:
+                text = str(error) if isinstance(error, SparkLogError) else repr(error)
+                results += [ReplicatedPartition(each, None, text) for each in replicas]
             self._done.put((tp, results))

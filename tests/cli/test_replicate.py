@@ -22,7 +22,7 @@ def test_a_replica_comes_back(shell, disks):
     assert outcome.status == 0
     assert [line.split() for line in outcome.lines] == [
         ["TOPIC", "PARTITION", "BROKER", "STATE", "DIRECTORY", "SEGMENTS", "BYTES"],
-        ["t", "0", "2", "in", "sync", "0", "4", outcome.lines[1].split()[-1]],
+        ["t", "0", "2", "in", "sync", "1", "4", outcome.lines[1].split()[-1]],
     ]
     assert disks.partition().isr == (1, 0, 2)
     assert shell("replicate", "--json").document == {"dry_run": False, "replicas": []}
@@ -36,7 +36,7 @@ def test_a_replica_that_came_back_is_a_document(shell, disks):
         "partition": 0,
         "broker": 2,
         "in_sync": True,
-        "directory": 0,
+        "directory": 1,  # the root was emptied
         "copied_segments": 4,
     }
 

@@ -152,7 +152,7 @@ class TestComesBack:
             reports = list(pool.map(lambda _: catch_up(disks, 2), range(4)))
         assert all(report.is_in_sync for report in reports)
         state = disks.partition()
-        assert (state.isr, state.directory_of(2), state.leader_epoch) == ((1, 0, 2), 0, 3)
+        assert (state.isr, state.directory_of(2), state.leader_epoch) == ((1, 0, 2), 1, 3)
         assert values_of(disks.replica(2)) == NUMBERS[:30]
 
     def test_and_others_at_the_same_time(self, disks):
