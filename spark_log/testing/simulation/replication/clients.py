@@ -178,6 +178,7 @@ class Scanner(_Client):
         world, random = self._world, self._world.scheduler.random
         acknowledged = world.truth.acknowledged_end
         opened = OpenPartition(world)
+        begin = 0
         try:
             view = opened.log.observe()
             world.scheduler.note(f"observe: {view.log_end_offset}")
