@@ -18,6 +18,7 @@ MAX_MERGE_GENERATION: Final = 1_000_000
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
+_LEADER_EPOCH = re.compile(rb"leaderEpoch=(-?\d+)\n")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 _GENERATION = re.compile(r"(\d{10})\.generation")
 
@@ -102,6 +103,17 @@ class StartMarker:
         """Parse a file name; return None if it is not a start marker's."""
         match = _START.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
+
+
+def encode_leader_epoch(leader_epoch: int) -> bytes:
+    """Return the content of a start marker that empties a log whose last batch has this epoch."""
+    return b"leaderEpoch=%d\n" % leader_epoch
+
+
+def decode_leader_epoch(content: bytes) -> int | None:
+    """Return the leader epoch in a start marker; None if it has none, or is damaged."""
+    match = _LEADER_EPOCH.fullmatch(content)
+    return None if match is None else int(match[1])
 
 
 def snapshot_name(offset: int) -> str:

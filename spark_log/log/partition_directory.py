@@ -15,7 +15,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageTimeoutError,
 )
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker, decode_leader_epoch
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
 from spark_log.log.witness import Witness
@@ -281,6 +281,25 @@ class PartitionDirectory:
                 self.identities.check(reader.path, segment.name, reader.append_id)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
+
+    def leader_epoch_at_start(self, log_start_offset: int) -> int | None:
+        """Return the leader epoch of the last batch of a log that was emptied.
+
+        Args:
+            log_start_offset: of the log, which is its end, too.
+
+        Returns:
+            The epoch; None if the start marker does not tell, as one of an older version.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        marker = StartMarker(log_start_offset, log_start_offset)
+        try:
+            content = self.store.open_buffer(self.file_path(marker.name))
+        except NotFoundError:
+            return None
+        return decode_leader_epoch(content.to_pybytes())
 
     def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
         """Check that all data read from an open segment belongs to this segment.

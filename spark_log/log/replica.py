@@ -159,14 +159,16 @@ class Replica:
         """Return the leader epoch of the last batch of a view.
 
         Returns:
-            -1 for a log that never had a batch; None for a log that was emptied.
+            -1 for a log that never had a batch; None if a log that was emptied does not tell.
 
         Raises:
             NotFoundError: the last segment was rewritten and deleted since.
             CorruptRecordError: the last segment is damaged.
         """
-        if view.leader_epoch is not None or not view.live.segments:
+        if view.leader_epoch is not None:
             return view.leader_epoch
+        if not view.live.segments:
+            return self.files.leader_epoch_at_start(view.log_start_offset)
         return self.files.open_listed(view.live.segments[-1], view.observed_ms).leader_epoch
 
     def leader_epoch_at(self, offset: int, view: LogView) -> int:

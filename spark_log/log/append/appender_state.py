@@ -134,7 +134,8 @@ class AppenderState:
     def load_leader_epoch(self, tail: LogTail, segment: StagedSegment | None = None) -> LogTail:
         """Read the leader epoch of the log's last batch, if the tail lacks it.
 
-        It is not known behind a rewritten segment. In a log that was emptied it stays unknown.
+        A listing does not tell it behind a rewritten segment, and of a log that was emptied. It
+        stays unknown if the start marker does not have it.
 
         Args:
             tail: of the log.
@@ -144,6 +145,9 @@ class AppenderState:
             CorruptRecordError: the last segment is damaged.
             StorageError: the storage does not answer.
         """
+        if tail.leader_epoch is None and tail.last is None:
+            epoch = self._directory.leader_epoch_at_start(tail.log_end_offset)
+            self.tail = tail = replace(tail, leader_epoch=epoch)
         while tail.leader_epoch is None and tail.last is not None:
             try:
                 epoch = self._directory.open(tail.last).leader_epoch

@@ -376,7 +376,7 @@ class TestUndecided:
 
     def test_a_control_batch_that_is_not_a_marker_decides_nothing(self, log):
         log.send(1, b"1")
-        log.mark(1, 0, b"\0\0\0\2", attributes=0)
+        log.mark(1, 0, b"\0\0\0\3", attributes=0)
         assert log.clean().segments_written == 0
         log.abort(1)
         log.clean()
