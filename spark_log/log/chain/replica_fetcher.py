@@ -140,6 +140,8 @@ class ReplicaFetcher:
             if offset < view.log_start_offset:
                 start = view.log_start_offset
                 offset = self._skip_to(offset, view)
+                if offset >= end_offset:
+                    break  # those before it in the chain may lack what comes next
                 if offset >= view.log_end_offset:
                     continue  # the leader's log was emptied
             found = self._read(offset, view)
