@@ -70,7 +70,7 @@ def _spark_log(
 
 @brokers.app.callback(invoke_without_command=True)
 def _brokers(context: typer.Context) -> None:
-    """Register, list, describe, fence and unregister brokers."""
+    """Register, describe and fence brokers."""
     if context.invoked_subcommand is None:
         print_text(context.get_help())
 

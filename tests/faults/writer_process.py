@@ -153,5 +153,8 @@ class TrustsLateSuccess(Appender):
         self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
 
+    def _is_last_gone(self, tail):
+        return self._state.__class__ is AppenderState and super()._is_last_gone(tail)
+
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

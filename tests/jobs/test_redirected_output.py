@@ -21,12 +21,14 @@ JOBS = {
     "consume.py": "t --root root --group g --to parquet --path out",
     "produce.py": "lines.txt --format text --value value --root root --topic to",
     "replay.py": "t --root root --show 2",
+    "replicate.py": "--root root",
     "reprocess.py": "t --root root --name r --transform same:same --path table",
     "transform.py": "t --root root --group f --transform same:same --to to",
 }
-"""A command line of each job that starts Spark, and so shows progress where it can."""
+"""A command line of each job that starts Spark, and so shows progress where it can. A controller
+shows none: it prints its decisions."""
 
-TITLES = ["cleaned", "consumed", "produced", "replayed", "reprocessed", "transformed"]
+TITLES = ["cleaned", "consumed", "produced", "replayed", "replicated", "reprocessed", "transformed"]
 END = "-- end of a job\n"
 ONE_AFTER_THE_OTHER = f"""
 import json, runpy, sys
@@ -54,7 +56,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_every_job_is_tried_here():
     assert sorted(JOBS) == sorted(
-        {each.name for each in (HOME / "jobs").glob("*.py")} - {"demo.py"}
+        {each.name for each in (HOME / "jobs").glob("*.py")} - {"controller.py", "demo.py"}
     )
 
 

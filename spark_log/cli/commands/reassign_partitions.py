@@ -110,7 +110,7 @@ def reassign_partitions(
         ),
     ] = False,
 ) -> None:
-    """Move partitions to other brokers, or change their number of replicas.
+    """Move partitions to other brokers, or change replicas.
 
     New replicas are copied by a controller, replicate or jobs/replicate.py. When all are in sync
     the others are removed. A plan may be cancelled until then. Exit status of --verify: 0 the plan

@@ -111,7 +111,7 @@ class QuorumStore(Store):
         """
         before = self.members()
         roots = [voter.root for voter in before.membership.voters]
-        found = self._read_members([*roots, *(set(self._roots) - set(roots))])
+        found = self._read_members([*roots, *sorted(set(self._roots) - set(roots))])
         if found.membership.version <= before.membership.version:
             return before
         with self._lock:
