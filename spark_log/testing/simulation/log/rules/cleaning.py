@@ -181,9 +181,15 @@ class _ForgetsByItsOwnClock(PartitionLog):
         self._replica.snapshots.__class__ = _DatesByItsOwnClock
 
 
-class _SavesNothing(PartitionLog):
-    def write_snapshot(self) -> Snapshot:
+class _WritesNothing(Snapshots):
+    def write(self, *_: Any, **__: Any) -> Snapshot:
         return Snapshot(0, (), ProducerState())
+
+
+class _SavesNothing(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._replica.snapshots.__class__ = _WritesNothing
 
 
 CLEANING_RULES: dict[str, Variant] = {
