@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-committed-reads bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
+.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-committed-reads bench-replication bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-transactions: java venv ## Compare transactions with librdkafka's and a re
 
 bench-committed-reads: java venv ## Compare reads of committed records with reads of all records, also by Spark
 	@$(BIN)/python -m benchmarks.committed_reads $(ARGS)
+
+bench-replication: venv ## Compare three replicas with one; measure the loss of a root and an election
+	@$(BIN)/python -m benchmarks.replication $(ARGS)
 
 bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)
