@@ -35,8 +35,8 @@ class LogReader:
     Attributes:
         blocking_transaction: the transaction that held up the last read with ``read_committed``;
             None if this read came to the log's end.
-        max_leader_epoch: a read raises `NewerLeaderEpochError` before a segment with batches of a
-            newer leader epoch; None for no limit.
+        max_leader_epoch: a read raises `NewerLeaderEpochError` before a batch of a newer leader
+            epoch; None for no limit.
     """
 
     max_leader_epoch: int | None = None
@@ -278,12 +278,10 @@ class LogReader:
 
         Raises:
             NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
-            NewerLeaderEpochError: the segment has batches of a leader epoch that must not be read.
+            NewerLeaderEpochError: the next batch has a leader epoch that must not be read.
         """
         try:
             newest = self.max_leader_epoch
-            if newest is not None and reader.leader_epoch > newest:
-                raise NewerLeaderEpochError
             if index is not None:
                 end = reader.end_offset if end_offset is None else end_offset
                 list_aborted(self._directory, index, reader, begin, end)
@@ -295,6 +293,8 @@ class LogReader:
                 is_aborted=None if index is None else index.is_aborted,
             ):
                 self._directory.check_unchanged(reader, observed_ms)
+                if newest is not None and batch.leader_epoch > newest:
+                    raise NewerLeaderEpochError
                 yield None if batch.is_aborted else batch, batch.end_offset
         except CorruptRecordError:
             self._directory.check_unchanged(reader, observed_ms)

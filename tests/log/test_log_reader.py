@@ -7,6 +7,7 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from tests.log.support import (
     DIRECTORY,
+    HookedStore,
     Part,
     free,
     free_plain,
@@ -191,3 +192,18 @@ class TestLogThatIsRewritten:
             append(others, mark)
             assert fetched(reader) == [f"{mark}:0"]
         assert fetched(reader) == []
+
+
+def test_a_limit_of_the_leader_epoch_costs_no_request(inner):
+    log = open_log(inner)
+    for first in range(0, 4_000, 1_000):
+        log.append(numbered(first, 1_000, value_bytes=1_500))
+    merge(log.files, log.observe(), 0, 3)
+    calls = []
+    for limit in (None, 0):
+        store = HookedStore(inner, is_mapped=False)
+        reading = open_log(store)
+        reading.replica.reader.max_leader_epoch = limit
+        assert sum(batch.records.num_rows for batch in reading.scan(10, 20)) == 10
+        calls.append([name for name, _ in store.calls])
+    assert calls[0] == calls[1]
