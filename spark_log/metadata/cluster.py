@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import BrokerOptions
+from spark_log.config import BrokerOptions, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
@@ -268,7 +268,7 @@ class Cluster:
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
         def open_replica(broker_id: int, number: int) -> Replica:
-            files = self._replica_directory(topic, partition, broker_id, number, suppressed)
+            files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
             return Replica(files, config, has_leader_epochs=True)
 
         return ReplicatedLog(
@@ -324,6 +324,7 @@ class Cluster:
         partition: int,
         broker_id: int,
         number: int,
+        config: TopicConfig,
         suppressed: SuppressedErrors,
     ) -> PartitionDirectory:
         path = topic.numbered_directory(partition, number)
@@ -333,7 +334,7 @@ class Cluster:
             topic_id=topic.topic_id,
             partition=partition,
             clock=self.clock,
-            valid_ms=listing_validity_ms(topic.config().file_delete_delay_ms),
+            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
             suppressed=suppressed,
             witness=Witness(path),
         )
