@@ -44,7 +44,6 @@ from .partitions import rebalance_leader as rebalance_leader
 from .partitions import verify_reassignment as verify_reassignment
 from .quotas import UNLIMITED as UNLIMITED
 from .quotas import ClientQuota as ClientQuota
-from .records import NO_LEADER as NO_LEADER
 from .records import ConfigRecord as ConfigRecord
 from .records import MetadataRecord as MetadataRecord
 from .records import PartitionChangeRecord as PartitionChangeRecord

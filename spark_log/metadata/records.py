@@ -22,10 +22,6 @@ class TopicRecord(MetadataRecord):
     topic_id: str
 
 
-NO_LEADER: Final = -1
-"""The leader of a partition that nobody may append to."""
-
-
 class PartitionRecord(MetadataRecord):
     """A partition was created. In the metadata image: the partition's present state.
 

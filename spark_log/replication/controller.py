@@ -21,9 +21,8 @@ from random import Random
 from typing import Final
 
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import Throttle
+from spark_log.log import NO_LEADER, Throttle
 from spark_log.metadata import (
-    NO_LEADER,
     ROOT_BROKER_ID,
     Cluster,
     Decide,

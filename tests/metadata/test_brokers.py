@@ -10,6 +10,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     InvalidRootError,
 )
+from spark_log.log import NO_LEADER
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.metadata.brokers import (
     fence_broker_records,
@@ -17,7 +18,7 @@ from spark_log.metadata.brokers import (
     unregister_broker_records,
     usable_brokers,
 )
-from spark_log.metadata.records import NO_LEADER, PartitionRecord, TopicRecord
+from spark_log.metadata.records import PartitionRecord, TopicRecord
 from spark_log.metadata.topics import UsableBroker, place_replicas
 
 

@@ -1,5 +1,4 @@
 from .partition_state import NO_LEADER as NO_LEADER
-from .partition_state import FixedState as FixedState
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
 from .replica_chain import ReplicaChain as ReplicaChain

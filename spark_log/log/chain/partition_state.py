@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 NO_LEADER: Final = -1
+"""The leader of a partition that nobody may append to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +83,3 @@ class PartitionStates(Protocol):
 
     def min_insync_replicas(self) -> int:
         """Return the topic's ``min.insync.replicas``, without a request."""
-
-
-class FixedState:
-    """The state of a partition that never changes, such as one of an internal log."""
-
-    def __init__(self, state: PartitionState) -> None:
-        self._state = state
-
-    def current(self) -> PartitionState:
-        """Return the state."""
-        return self._state
-
-    def refresh(self) -> PartitionState:
-        """Return the state."""
-        return self._state
-
-    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
-        """Return the state unchanged."""
-        return self._state
-
-    def min_insync_replicas(self) -> int:
-        """Return 1."""
-        return 1

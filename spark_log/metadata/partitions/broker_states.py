@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from spark_log.log import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import (
     PartitionChangeBuilder,
     unfenced_brokers,
 )
-from spark_log.metadata.records import NO_LEADER, ConfigRecord, MetadataRecord
+from spark_log.metadata.records import ConfigRecord, MetadataRecord
 
 _DECIDING = frozenset(("min.insync.replicas", "unclean.leader.election.enable"))
 """Configs that decide about leaders."""

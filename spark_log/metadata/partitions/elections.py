@@ -17,12 +17,13 @@ from spark_log.errors import (
     EligibleLeadersNotAvailableError,
     PreferredLeaderNotAvailableError,
 )
+from spark_log.log import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import (
     Election,
     PartitionChangeBuilder,
 )
-from spark_log.metadata.records import NO_LEADER, MetadataRecord
+from spark_log.metadata.records import MetadataRecord
 from spark_log.types import ElectionType
 
 

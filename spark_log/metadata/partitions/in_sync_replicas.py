@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from spark_log.log import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
-from spark_log.metadata.records import NO_LEADER, MetadataRecord
+from spark_log.metadata.records import MetadataRecord
 
 
 def leave_isr(

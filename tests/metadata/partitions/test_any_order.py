@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from spark_log.errors import InvalidReplicaAssignmentError, ReplicationError
+from spark_log.log import NO_LEADER
 from spark_log.metadata.partitions import (
     advance_reassignment,
     begin_joining,
@@ -20,7 +21,6 @@ from spark_log.metadata.partitions import (
     reassign_partition,
     rebalance_leader,
 )
-from spark_log.metadata.records import NO_LEADER
 from spark_log.types import ElectionType
 from tests.metadata.partitions.support import (
     TOPIC_ID,
