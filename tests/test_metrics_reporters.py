@@ -174,7 +174,7 @@ def test_a_reporter_that_raises_breaks_no_client_and_is_counted(root, method, ca
         pass
     counts = consumer._cluster.suppressed.counts()  # noqa: SLF001 - metrics() ends with close()
     assert counts == {"metrics reporter": 1}
-    assert [each.message for each in caplog.records if "reporter" in each.message] == [
+    assert [each.getMessage() for each in caplog.records if "reporter" in each.getMessage()] == [
         f"{broken.__name__}: metrics reporter failed and was skipped (ZeroDivisionError: of a "
         f"reporter); further errors of this kind are counted, not logged"
     ]

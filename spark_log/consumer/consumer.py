@@ -33,10 +33,13 @@ from spark_log.errors import (
 )
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import open_cluster
+from spark_log.metrics import ClientMetrics, definitions
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.storage import StorageOptions
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from spark_log.config import BrokerOptions, ConsumerSettings
 
 _log = logging.getLogger(__name__)
@@ -80,6 +83,8 @@ class Consumer(
         value_deserializer: AnyDeserializer | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         metric_reporters: Sequence[ReporterOrFactory] = (),
+        metrics_port: int | None = None,
+        metrics_registry: CollectorRegistry | None = None,
         default_offset_commit_callback: CommitCallback | None = None,
         **config: Unpack[ConsumerSettings],
     ) -> None:
@@ -104,6 +109,9 @@ class Consumer(
             metric_reporters: objects with the methods of kafka-python's
                 ``AbstractMetricsReporter``, or classes and functions that return one. They are told
                 of the values of `metrics`.
+            metrics_port: port on 127.0.0.1 at which Prometheus can read the metrics until `close`
+                (docs/metrics.md). Clients of one process may have the same port.
+            metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
             default_offset_commit_callback: called for each automatic commit, and for each
                 `commit_async` without a callback, with the offsets, and with None or the error, on
                 another thread.
@@ -121,6 +129,7 @@ class Consumer(
         settings = ConsumerConfig.parse(config)
         checked_group_id = _checked_group_id(group_id)
         self._reporters = MetricsReporters(metric_reporters)
+        self._client_metrics = ClientMetrics(metrics_port, metrics_registry)
         deserializers = checked_deserializers(key_deserializer, value_deserializer)
         if topics and isinstance(topics[0], Mapping):
             raise InvalidConfigurationError(
@@ -151,6 +160,13 @@ class Consumer(
             self.subscribe(topics)
         self._reporters.open(
             self._metrics.metrics, settings, settings.client_id, clock, cluster.suppressed
+        )
+        self._client_metrics.open(
+            settings.client_id,
+            cluster.store,
+            cluster.suppressed,
+            definitions.CONSUMER,
+            self._metrics.reading,
         )
 
     def wakeup(self) -> None:
@@ -204,6 +220,7 @@ class Consumer(
                         close()
                 self._interceptors.close()
                 self._reporters.close()
+                self._client_metrics.close()
 
     def __repr__(self) -> str:
         group = "" if self.group_id is None else f" group_id={self.group_id!r}"

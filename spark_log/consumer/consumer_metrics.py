@@ -9,6 +9,7 @@ from spark_log.consumer.group import CoordinatorMetrics, Membership
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.metadata import Cluster
+from spark_log.metrics import ClientReading, definitions
 
 
 class ConsumerMetrics:
@@ -43,6 +44,26 @@ class ConsumerMetrics:
         for rows in returned:
             self._records += rows.count
             self._bytes += rows.size_bytes
+
+    def reading(self) -> ClientReading:
+        """Return the metrics for Prometheus. Any thread may call it."""
+        coordinator = self._coordinator
+        single = {
+            definitions.FETCH_THROTTLE_DURATION: self._fetcher.throttle_times,
+            definitions.COMMIT_DURATION: coordinator.commits,
+            definitions.JOIN_DURATION: coordinator.joins,
+            definitions.REBALANCE_DURATION: coordinator.rebalances,
+        }
+        callbacks = self._listener_invoker.latencies
+        return ClientReading(
+            self.metrics(),
+            {
+                **{definition: {(): each.histogram} for definition, each in single.items()},
+                definitions.CALLBACK_DURATION: {
+                    (name,): each.histogram for name, each in callbacks.items()
+                },
+            },
+        )
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return all metrics, by group and name."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from spark_log.metrics import Histogram
+
 
 class Latency:
-    """Count, sum and maximum of the durations of one kind of call.
+    """Count, sum, maximum and histogram of the durations of one kind of call.
 
-    Averages and maxima cover the lifetime of the object, not a time window. One thread records, any
-    thread reads.
+    Averages and maxima cover the lifetime of the object, not a time window: two readings of the
+    histogram give those of the time between them. One thread records, any thread reads.
 
     Attributes:
         count: number of calls.
-        total_ms: sum of their durations.
+        histogram: their durations.
         max_ms: the longest duration.
         last_ms: monotonic time at which the last call ended; None before the first.
     """
@@ -27,16 +29,21 @@ class Latency:
         """
         self._now_ms = now_ms
         self.count = 0
-        self.total_ms = 0.0
+        self.histogram = Histogram()
         self.max_ms = 0.0
         self.last_ms: float | None = None
 
     def record(self, duration_ms: float) -> None:
         """Record one call that ends now."""
         self.count += 1
-        self.total_ms += duration_ms
+        self.histogram.record(duration_ms)
         self.max_ms = max(self.max_ms, duration_ms)
         self.last_ms = self._now_ms()
+
+    @property
+    def total_ms(self) -> float:
+        """Sum of the durations."""
+        return self.histogram.total_ms
 
     @contextmanager
     def measure(self) -> Iterator[None]:

@@ -179,7 +179,7 @@ class PartitionAppender:
             info = log.append_segment(staged, acks=self._acks)
             return AppendResult(info, log_append_times_us, staged.size_bytes)
         finally:
-            staged.staged.discard()
+            staged.discard()
 
     def _staged(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None

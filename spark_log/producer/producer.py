@@ -12,6 +12,7 @@ from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError, SparkLogError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import Cluster, open_cluster
+from spark_log.metrics import ClientMetrics, definitions
 from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
@@ -38,6 +39,7 @@ from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicParti
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from prometheus_client import CollectorRegistry
 
     from spark_log.config import BrokerOptions, ProducerSettings
     from spark_log.producer.table_sender import TableFuture
@@ -78,6 +80,8 @@ class Producer(ForeignMethods):
         partitioner: PartitionerName | Partitioner = "default",
         interceptors: Sequence[object] = (),
         metric_reporters: Sequence[ReporterOrFactory] = (),
+        metrics_port: int | None = None,
+        metrics_registry: CollectorRegistry | None = None,
         **config: Unpack[ProducerSettings],
     ) -> None:
         """Return a producer for the topics of a root; nothing is written yet.
@@ -100,6 +104,9 @@ class Producer(ForeignMethods):
             metric_reporters: objects with the methods of kafka-python's
                 ``AbstractMetricsReporter``, or classes and functions that return one. They are told
                 of the values of `metrics`.
+            metrics_port: port on 127.0.0.1 at which Prometheus can read the metrics until `close`
+                (docs/metrics.md). Clients of one process may have the same port.
+            metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
             **config: keys of `ProducerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
@@ -119,6 +126,7 @@ class Producer(ForeignMethods):
         self._serialize_value = serializer_of("value_serializer", value_serializer)
         self._interceptors = Interceptors(interceptors)
         self._reporters = MetricsReporters(metric_reporters)
+        self._client_metrics = ClientMetrics(metrics_port, metrics_registry)
         self._needs_preparation = bool(
             self._serialize_key or self._serialize_value or self._interceptors.has_on_send
         )
@@ -145,6 +153,13 @@ class Producer(ForeignMethods):
             self.config,
             self._check_can_send,
             self._runtime.sender.fail_transaction,
+        )
+        self._client_metrics.open(
+            self.client_id,
+            self._cluster.store,
+            self._cluster.suppressed,
+            definitions.PRODUCER,
+            self._runtime.reading,
         )
 
     def __enter__(self) -> Self:
@@ -310,6 +325,7 @@ class Producer(ForeignMethods):
         """
         if not self._runtime.is_of_parent_process:
             self._runtime.close(timeout)
+            self._client_metrics.close()
 
     # --- transactions ----------------------------------------------------------------------------
 

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Final
+
+from spark_log.errors import (
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    UnknownOutcomeError,
+)
+from spark_log.metrics import Histogram, MetricDefinition, definitions
 
 WINDOW_MS: Final = 30_000
 """Rates and averages cover this time (Kafka's ``metrics.sample.window.ms``)."""
 
 
+_SHOWN_ERRORS: Final = (InvalidProducerEpochError, ProducerFencedError, UnknownOutcomeError)
+"""Errors of appends that are counted as 0 before the first one, so that an alert can be tested."""
+
+
 class ProducerMetrics:
-    """Counters and recent samples; callers hold the accumulator's lock."""
+    """Counters, histograms and recent samples; callers hold the accumulator's lock.
+
+    Attributes:
+        histograms: durations since the producer was made.
+        append_errors: attempts of appends that failed, by the name of the error's class.
+    """
 
     def __init__(self) -> None:
         """Begin with zeros."""
         self._records = self._bytes = self._appends = 0
         self._errors = self._retries = 0
         self._batches = 0
+        self.histograms: dict[MetricDefinition, Histogram] = {
+            definitions.APPEND_DURATION: Histogram(),
+            definitions.QUEUE_DURATION: Histogram(),
+            definitions.THROTTLE_DURATION: Histogram(),
+        }
+        self.append_errors = Counter({each.__name__: 0 for each in _SHOWN_ERRORS})
         self._latest: deque[tuple[float, int, int, float, float, float]] = deque()
 
     def appended(
@@ -35,8 +57,15 @@ class ProducerMetrics:
         self._bytes += size_bytes
         self._appends += 1
         self._batches += batches
+        self.histograms[definitions.APPEND_DURATION].record(latency_ms)
+        self.histograms[definitions.QUEUE_DURATION].record(queued_ms)
+        self.histograms[definitions.THROTTLE_DURATION].record(throttle_ms)
         self._latest.append((now_ms, records, size_bytes, latency_ms, queued_ms, throttle_ms))
         self._forget(now_ms)
+
+    def append_failed(self, error: Exception) -> None:
+        """Count one attempt of an append that failed."""
+        self.append_errors[type(error).__name__] += 1
 
     def failed(self, records: int) -> None:
         """Count records that failed."""

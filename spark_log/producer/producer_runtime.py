@@ -13,6 +13,7 @@ from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metrics import ClientReading, Histogram, MetricDefinition, definitions
 from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
@@ -307,6 +308,19 @@ class ProducerRuntime:
             }
         suppressed = self._cluster.suppressed.figures()
         return {"producer-metrics": values, "suppressed-errors": suppressed}
+
+    def reading(self) -> ClientReading:
+        """Return the metrics for Prometheus. Any thread may call it."""
+        metrics = self.metrics()
+        with self.accumulator.lock:
+            found = self.sender.metrics
+            errors: dict[tuple[str, ...], float] = {
+                (name,): count for name, count in found.append_errors.items()
+            }
+            histograms: dict[MetricDefinition, dict[tuple[str, ...], Histogram]] = {
+                each: {(): values} for each, values in found.histograms.items()
+            }
+        return ClientReading(metrics, histograms, {definitions.APPEND_ERRORS: errors})
 
     # --- without threads -------------------------------------------------------------------------
 

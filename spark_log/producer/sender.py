@@ -272,6 +272,8 @@ class Sender:
 
     def _on_error(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
         delivery.error = error
+        with self._accumulator.lock:
+            self.metrics.append_failed(error)
         if isinstance(error, UnknownOutcomeError | NotEnoughReplicasAfterAppendError):
             delivery.is_outcome_unknown = True
         if isinstance(error, DeleteDelayLoweredError):

@@ -55,6 +55,7 @@ class FetchLoop:
 
     Attributes:
         buffer: receives the fetched batches.
+        throttle_times: the pauses by the client's quota.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class FetchLoop:
         self._is_closed = False
         self._fetches = 0
         self._quota = ClientQuota()
-        self._throttle_times = Latency(now_ms)
+        self.throttle_times = Latency(now_ms)
         self.buffer = FetchBuffer(config, self.enqueue)
         if also_watched:
             watch.add(also_watched)
@@ -145,7 +146,7 @@ class FetchLoop:
 
     def metrics(self) -> dict[str, float]:
         """Return the number of fetches and the throttle times, by Kafka's names."""
-        return {"fetch-total": self._fetches, **self._throttle_times.metrics("fetch-throttle-time")}
+        return {"fetch-total": self._fetches, **self.throttle_times.metrics("fetch-throttle-time")}
 
     def wake(self) -> None:
         """End the thread's sleep: there may be something to read."""
@@ -289,7 +290,7 @@ class FetchLoop:
         if fetched_bytes:
             with self._changed:
                 throttle_ms = self._quota.record(fetched_bytes, self._now_ms())
-                self._throttle_times.record(throttle_ms)
+                self.throttle_times.record(throttle_ms)
 
     def _publish(self, cursor: FetchCursor, version: int, fetched: list[CompletedFetch]) -> bool:
         """Put batches into the buffer; return whether the partition's turn continues."""

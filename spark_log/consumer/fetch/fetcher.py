@@ -12,6 +12,7 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop, Resolve
+from spark_log.consumer.latency import Latency
 from spark_log.log import PartitionLog
 from spark_log.storage import DirectoryWatch, Store, watch_directories
 from spark_log.types import TopicPartition
@@ -152,7 +153,12 @@ class Fetcher:
             cursor = self._cursors.get(partition)
             if cursor is None or cursor.end_offset < 0:
                 return None
-            return max(cursor.end_offset, cursor.log.files.reached_offset)
+            return max(cursor.end_offset, cursor.log.reached_offset)
+
+    @property
+    def throttle_times(self) -> Latency:
+        """The pauses by the client's quota."""
+        return self._loop.throttle_times
 
     def metrics(self) -> dict[str, float]:
         """Return the number of fetches and the throttle times, by Kafka's names."""

@@ -1,0 +1,275 @@
+"""Samples of a root's offsets: ends of partitions and committed offsets of groups, as one cut.
+
+Committed offsets are read before the ends of the logs, and ends never move back. So an end in a
+sample is not before the offset that was committed behind the last record, and no lag is negative.
+
+A sample costs one request for new metadata, one for new commits, and one for each partition
+(`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
+behind, once: a position has the same timestamp in the next sample. Members of groups cost a listing
+and one request for each group that ever had one, and two more if it has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from spark_log.admin.cluster_access import map_requests
+from spark_log.admin.group_descriptions import GroupDescription
+from spark_log.admin.group_manager import described_group
+from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
+from spark_log.coordinator import (
+    CommittedOffset,
+    GroupLog,
+    GroupView,
+    OffsetsTable,
+    PartitionKey,
+    list_group_ids,
+)
+from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
+from spark_log.metadata import Cluster, MetadataImage, RegisterBrokerRecord, TopicImage
+from spark_log.storage import listing_validity_ms
+from spark_log.suppressed import SuppressedErrors
+
+MAX_TIME_LOOKUPS: Final = 250
+"""Maximum number of positions whose timestamps one sample looks up, those with the largest lag."""
+
+_MAX_LISTING_AGE_MS: Final = 600_000.0
+"""Maximum age of the listing of a partition that has one replica and no new records, for samples
+with details. Listings of 10,000 partitions take seconds, so they are spread over this time."""
+
+_Position = tuple[PartitionKey, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A group's committed offset in one partition, and how far it is behind.
+
+    Attributes:
+        offset: the committed offset, the next one to read.
+        lag: number of offsets from there to the log end offset; never negative.
+        lag_ms: age of the first unread record by its timestamp; 0 without unread records, None if
+            it was not looked up or cannot be read.
+    """
+
+    offset: int
+    lag: int
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsSample:
+    """Topics, their offsets, and the groups' committed offsets, at one moment.
+
+    Attributes:
+        brokers: the registered brokers, and the root's.
+        topics: those that were sampled, sorted by name. A topic that was deleted while it was read
+            is left out.
+        partitions: each partition of them, without those that could not be read.
+        groups: group id → partition → its committed offset and lag, in partitions of the sample.
+        descriptions: group id → its members, of groups that ever had one; empty if not wanted.
+    """
+
+    brokers: tuple[RegisterBrokerRecord, ...]
+    topics: tuple[TopicImage, ...]
+    partitions: Mapping[PartitionKey, PartitionSample]
+    groups: Mapping[str, Mapping[PartitionKey, GroupOffset]]
+    descriptions: Mapping[str, GroupDescription]
+
+
+class OffsetsSampler:
+    """Reads sample after sample of one root. One thread at a time uses it.
+
+    Between two samples it keeps a few numbers for each partition and each position of a group.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Sequence[str] | None = None,
+        groups: Collection[str] = (),
+        *,
+        with_details: bool = False,
+        failures: SuppressedErrors | None = None,
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+            topics: names of the topics; None for all.
+            groups: ids of the groups; empty for all.
+            with_details: whether to read lag in time, and the members of groups.
+            failures: counts partitions and groups that cannot be read, which are left out of a
+                sample. None to raise their errors.
+        """
+        self._cluster = cluster
+        self._names = topics
+        self._groups = groups
+        self._with_details = with_details
+        self._failures = failures
+        self._table = OffsetsTable(cluster)
+        self._samplers: dict[PartitionKey, PartitionSampler] = {}
+        self._since_us: dict[_Position, int | None] = {}
+        self._groups_before: dict[str, GroupLog] = {}
+        self._topics_before: dict[str, TopicImage] = {}
+        self._is_first = True
+
+    def sample(self) -> OffsetsSample:
+        """Read topics and groups as they are now.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic did not exist when the first sample was read.
+            SparkLogError: the storage cannot be read, or is damaged.
+        """
+        image = self._cluster.image()
+        topics = self._topics(image)
+        # Committed offsets first: those that are read later may be ahead of the log ends.
+        committed = {
+            group_id: positions
+            for group_id, positions in self._table.all_positions().items()
+            if self._wants(group_id)
+        }
+        deleted: set[str] = set()
+        partitions = self._read_partitions(topics, deleted)
+        self._is_first = False
+        if self._with_details:
+            self._look_up_times(committed, partitions)
+        return OffsetsSample(
+            tuple(image.brokers()),
+            tuple(topic for topic in topics if topic.topic_id not in deleted),
+            partitions,
+            {
+                group_id: {
+                    key: self._group_offset(key, position.offset, partitions[key].log_end_offset)
+                    for key, position in sorted(positions.items())
+                    if key in partitions
+                }
+                for group_id, positions in sorted(committed.items())
+            },
+            self._describe_groups() if self._with_details else {},
+        )
+
+    def _wants(self, group_id: str) -> bool:
+        return not self._groups or group_id in self._groups
+
+    def _topics(self, image: MetadataImage) -> list[TopicImage]:
+        if self._names is None:
+            return list(image.topics())
+        if self._is_first:
+            return [image.topic(name) for name in sorted(self._names)]
+        return [topic for name in sorted(self._names) if (topic := image.find(name))]
+
+    def _read_partitions(
+        self, topics: Iterable[TopicImage], deleted: set[str]
+    ) -> dict[PartitionKey, PartitionSample]:
+        """Return what was read of each partition; add the ids of deleted topics to ``deleted``."""
+        by_key = {key: topic for topic in topics for key in partition_keys(topic)}
+        for key in self._samplers.keys() - by_key.keys():
+            del self._samplers[key]
+        for key, topic in by_key.items():
+            sampler = self._samplers.get(key)
+            if sampler is None:
+                self._samplers[key] = PartitionSampler(
+                    self._cluster.partition_log(topic, key.partition),
+                    is_new=not self._is_first,
+                    max_listing_age_ms=self._max_listing_age_ms(topic, key.partition),
+                )
+            elif topic is not (known := self._topics_before.get(key.topic_id)) and topic != known:
+                sampler.reopen(
+                    self._cluster.partition_log(topic, key.partition),
+                    self._max_listing_age_ms(topic, key.partition),
+                )
+        self._topics_before = {topic.topic_id: topic for topic in by_key.values()}
+
+        def read(key: PartitionKey) -> PartitionSample | None:
+            try:
+                with self._cluster.detecting_deletion(by_key[key]):
+                    return self._samplers[key].read()
+            except UnknownTopicOrPartitionError:
+                deleted.add(key.topic_id)
+            except SparkLogError as error:
+                if self._failures is None:
+                    raise
+                self._failures.add("partition sample", f"{key.topic}-{key.partition}", error)
+            return None
+
+        found = map_requests(self._cluster.store, read, by_key)
+        return {
+            key: sample
+            for key, sample in zip(by_key, found, strict=True)
+            if sample is not None and key.topic_id not in deleted
+        }
+
+    def _max_listing_age_ms(self, topic: TopicImage, partition: int) -> float:
+        """Return how old a listing may be.
+
+        That of a replicated partition may be of a replica that is not in sync any more.
+        """
+        valid_ms = listing_validity_ms(topic.config().file_delete_delay_ms)
+        if not self._with_details or len(topic.partitions[partition].replicas) > 1:
+            return valid_ms
+        spread = crc32(f"{topic.topic_id}-{partition}".encode()) % 1000 / 2000
+        return max(valid_ms, _MAX_LISTING_AGE_MS * (1 - spread))
+
+    def _look_up_times(
+        self,
+        committed: Mapping[str, Mapping[PartitionKey, CommittedOffset]],
+        partitions: Mapping[PartitionKey, PartitionSample],
+    ) -> None:
+        """Look up the timestamps of first unread records, and forget those of other positions."""
+        lags = {
+            (key, position.offset): partitions[key].log_end_offset - position.offset
+            for positions in committed.values()
+            for key, position in positions.items()
+            if key in partitions and position.offset < partitions[key].log_end_offset
+        }
+        known = {each: self._since_us[each] for each in lags.keys() & self._since_us.keys()}
+        new = sorted(lags.keys() - known.keys(), key=lags.__getitem__, reverse=True)
+        by_partition: dict[PartitionKey, list[int]] = {}
+        for key, offset in new[:MAX_TIME_LOOKUPS]:
+            by_partition.setdefault(key, []).append(offset)
+
+        def look_up(key: PartitionKey) -> list[tuple[_Position, int | None]]:
+            sampler = self._samplers[key]
+            return [((key, each), sampler.first_unread_us(each)) for each in by_partition[key]]
+
+        for found in map_requests(self._cluster.store, look_up, by_partition):
+            known.update(found)
+        self._since_us = known
+
+    def _describe_groups(self) -> dict[str, GroupDescription]:
+        store, clock = self._cluster.store, self._cluster.clock
+        group_ids = [each for each in list_group_ids(store, clock) if self._wants(each)]
+        logs = {each: self._groups_before.get(each) for each in group_ids}
+        self._groups_before = {
+            group_id: log or GroupLog(store, group_id, clock) for group_id, log in logs.items()
+        }
+
+        def describe(group_id: str) -> GroupDescription | None:
+            log = self._groups_before[group_id]
+            try:
+                log.replay()
+            except SparkLogError as error:
+                if self._failures is None:
+                    raise
+                self._failures.add("group sample", group_id, error)
+                return None
+            return described_group(GroupView(log.group))
+
+        found = map_requests(store, describe, group_ids)
+        return {each.group_id: each for each in found if each is not None}
+
+    def _group_offset(self, key: PartitionKey, offset: int, end_offset: int) -> GroupOffset:
+        lag = max(0, end_offset - offset)
+        lag_ms = None if lag else 0
+        since_us = self._since_us.get((key, offset))
+        if lag and since_us is not None:
+            lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000  # only shown
+        return GroupOffset(offset, lag, lag_ms)
+
+
+def partition_keys(topic: TopicImage) -> list[PartitionKey]:
+    """Return the partitions of a topic, in order of their numbers."""
+    return [PartitionKey(topic.name, topic.topic_id, each) for each in sorted(topic.partitions)]

@@ -1,0 +1,120 @@
+"""Samples of one partition: where its log begins and ends, and what was appended meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spark_log.errors import NotFoundError
+from spark_log.log import LogView, PartitionLog, SegmentName, first_unread_us
+from spark_log.storage import is_listing_valid
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSample:
+    """A partition at one moment.
+
+    Attributes:
+        log_start_offset: the first offset that can be read.
+        log_end_offset: the offset of the next record to be written.
+        size_bytes: size of its segments.
+        appended: offsets appended since the sample before; 0 in the first one.
+        appended_bytes: their size.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+    appended: int = 0
+    appended_bytes: float = 0
+
+
+class PartitionSampler:
+    """Reads one partition again and again; of its segments it keeps nothing.
+
+    A sample costs one request, for the name that the next segment must have. It costs a listing and
+    a read of the last batch header more if there are new records, or if the last listing is old, so
+    that deleted and merged files are noticed.
+
+    Each look at the next name makes the one before it good for another half of
+    ``file.delete.delay.ms``: a name that was unused then cannot have been used and freed since
+    (`storage.listing_validity`). So the end is exact, however old the listing is.
+    """
+
+    def __init__(self, log: PartitionLog, *, is_new: bool, max_listing_age_ms: float) -> None:
+        """Begin with a log.
+
+        Args:
+            log: of the partition; used by nobody else.
+            is_new: whether the partition was created since the last sample, so that all of its
+                records were appended since.
+            max_listing_age_ms: maximum age of what a sample says of the log's start and size.
+        """
+        self._log = log
+        self._max_listing_age_ms = max_listing_age_ms
+        self._end: int | None = 0 if is_new else None
+        self._last: PartitionSample | None = None
+        self._listed_ms = self._unused_ms = float("-inf")
+
+    def reopen(self, log: PartitionLog, max_listing_age_ms: float) -> None:
+        """Continue with another log of the partition, whose replicas or settings have changed."""
+        self._log = log
+        self._max_listing_age_ms = max_listing_age_ms
+        self._last = None
+
+    def read(self) -> PartitionSample:
+        """Return the partition as it is now.
+
+        Raises:
+            SparkLogError: the log cannot be read, or is damaged.
+        """
+        if self._last is not None and self._is_end(self._last.log_end_offset):
+            if self._last.appended:
+                self._last = replace(self._last, appended=0, appended_bytes=0)
+            return self._last
+        view = self._log.observe()
+        end = view.log_end_offset
+        before = end if self._end is None else min(self._end, end)
+        self._last = PartitionSample(
+            view.log_start_offset,
+            end,
+            sum(segment.file.size_bytes for segment in view.live.segments),
+            end - before,
+            _bytes_since(view, before),
+        )
+        self._end = end
+        self._listed_ms = self._unused_ms = view.observed_ms
+        return self._last
+
+    def _is_end(self, offset: int) -> bool:
+        """Return whether the log still ends at an offset; False also if it has to be listed."""
+        files = self._log.files
+        now_ms = files.clock.monotonic_ms()
+        if now_ms - self._listed_ms >= self._max_listing_age_ms:
+            return False
+        try:
+            files.open(SegmentName(offset))
+        except NotFoundError:
+            # If too much time has passed, a name that was freed may look like one never used.
+            if is_listing_valid(files.clock, self._unused_ms, files.valid_ms):
+                self._unused_ms = now_ms
+                return True
+        return False
+
+    def first_unread_us(self, offset: int) -> int | None:
+        """Return the timestamp of the first record at or after an offset, microseconds; or None.
+
+        None if there is no such record, or if it cannot be read.
+        """
+        return first_unread_us(self._log, offset)
+
+
+def _bytes_since(view: LogView, offset: int) -> float:
+    """Return the size of the records from ``offset`` on; of a segment before it, by its share."""
+    size_bytes = 0.0
+    for segment in reversed(view.live.segments):
+        end = view.log_end_offset if segment.end_offset is None else segment.end_offset
+        if end <= offset:
+            break
+        share = (end - max(offset, segment.start_offset)) / (end - segment.start_offset)
+        size_bytes += share * segment.file.size_bytes
+    return size_bytes

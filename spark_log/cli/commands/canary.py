@@ -1,0 +1,116 @@
+"""``spark-log canary``: a record through the log every second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format import Output, print_json_lines, print_note, print_text
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.root import Root
+from spark_log.cli.sigterm import exit_on_sigterm
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.exporter import CANARY_TOPIC, Canary, CanaryRecord
+from spark_log.metrics import collector_of, new_registry, scrape_text
+
+_FAILED = 1
+"""Exit status: a record failed."""
+
+
+@with_examples("spark-log canary --once", "spark-log canary --count 2 --interval 0.1 --json")
+@with_option_groups
+def canary(
+    root: Root,
+    output: Output,
+    once: Annotated[bool, typer.Option("--once", help="Send one record: --count 1.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=1, help="Number of records. [default: until it is stopped]"),
+    ] = None,
+    interval_s: Annotated[
+        float, typer.Option("--interval", min=0.01, help="Seconds between two records.")
+    ] = 1.0,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Maximum seconds of each step.")
+    ] = 10.0,
+    topic: Annotated[
+        str, typer.Option("--topic", help="Name of its topic, which it makes.")
+    ] = CANARY_TOPIC,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65535,
+            help="Port on 127.0.0.1 that serves the times as histograms. [default: none]",
+        ),
+    ] = None,
+) -> None:
+    """Send records through the log, and time them.
+
+    A record is produced, read by a consumer, and its offset is committed in the group
+    spark-log-canary. Each is a line: the time until it was acknowledged, until a consumer had it
+    (both since it was sent), and of the commit; or the step that failed. The topic has one
+    partition and keeps records for ten minutes, which the canary itself sees to.
+
+    Exit status of --once and --count: 0 all records came back, 1 one failed. Otherwise it works
+    until it is stopped.
+    """
+    left = 1 if once else count
+    bird = Canary(
+        root.url,
+        root.client_arguments,
+        root.cluster,
+        topic=topic,
+        timeout_ms=round(timeout_s * 1000),
+    )
+    pause = threading.Event()
+    failed = 0
+    with exit_on_sigterm(), _served(bird, metrics_port):
+        try:
+            while left is None or left > 0:
+                began_ms = SYSTEM_CLOCK.monotonic_ms()
+                record = bird.send()
+                _print(output, record)
+                failed += record.error is not None
+                left = None if left is None else left - 1
+                if left != 0:
+                    took_s = (SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000
+                    pause.wait(max(0.0, interval_s - took_s))
+        finally:
+            bird.close()
+    if failed:
+        raise typer.Exit(_FAILED)
+
+
+@contextmanager
+def _served(bird: Canary, port: int | None) -> Iterator[None]:
+    """Serve the metrics of a canary during the block."""
+    if port is None:
+        yield
+        return
+    from spark_log.metrics import MetricsServer  # it imports http.server
+
+    registry = new_registry()
+    collector_of(registry).add(bird.families)
+    server = MetricsServer("127.0.0.1", port, lambda: scrape_text(registry))
+    try:
+        print_note(f"Metrics are at http://127.0.0.1:{server.port}/metrics")
+        yield
+    finally:
+        server.close()
+
+
+def _print(output: Output, record: CanaryRecord) -> None:
+    if output.is_json:
+        print_json_lines([record.document()])
+    elif record.error is not None:
+        print_note(f"error: {record.failed_step}: {record.error}")
+    else:
+        times = ", ".join(f"{step} {ms:.1f} ms" for step, ms in record.durations_ms.items())
+        print_text(f"offset {record.offset}: {times}")

@@ -1,0 +1,139 @@
+"""Scrapes of a root, each shared by all who ask while it runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.admin import OffsetsSampler
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.errors import SparkLogError
+from spark_log.exporter.root_metrics import root_metrics
+from spark_log.metadata import Cluster
+from spark_log.metrics import (
+    Family,
+    Histogram,
+    RequestTimes,
+    collector_of,
+    definitions,
+    new_registry,
+    scrape_text,
+)
+from spark_log.suppressed import SuppressedErrors
+
+_CLIENT_ID: Final = "exporter"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The answer to a scrape.
+
+    Attributes:
+        text: in Prometheus' text format.
+        error: why the root could not be read; None if it was. The text then has
+            ``spark_log_exporter_up 0`` and no metrics of the root.
+        requests: calls to the storage so far, by operation.
+    """
+
+    text: bytes
+    error: SparkLogError | None
+    requests: dict[str, int]
+
+
+class RootExporter:
+    """Reads a root for Prometheus. Thread-safe.
+
+    One reading runs at a time. A scrape that arrives while it runs gets the same answer, so that
+    many scrapers cost the storage no more than one.
+    """
+
+    def __init__(self, open_cluster: Callable[[], Cluster], cluster_name: str | None) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            open_cluster: opens the root. It is called again until it succeeds.
+            cluster_name: label of the lag in seconds; None for the cluster's id.
+
+        Raises:
+            InvalidConfigurationError: prometheus_client is not installed.
+        """
+        self._open_cluster = open_cluster
+        self._cluster_name = cluster_name
+        self._sampler: OffsetsSampler | None = None
+        self._lock = threading.Lock()
+        self._running: Future[Scrape] | None = None
+        self._times = RequestTimes()
+        self._durations = Histogram()
+        self._failures = SuppressedErrors()
+        self._is_up = True
+        self._registry = new_registry()
+        collector_of(self._registry).add(self._families)
+
+    def scrape(self) -> Scrape:
+        """Return the metrics of the root as they are now, or as a scrape that runs finds them.
+
+        A root that cannot be read is no error. It is logged when it begins and when it ends.
+        """
+        with self._lock:
+            running = self._running
+            if running is None:
+                mine = self._running = Future()
+        if running is not None:
+            return running.result()
+        try:
+            mine.set_result(self._read())
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                self._running = None
+        return mine.result()
+
+    def _read(self) -> Scrape:
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        lines: list[str] = []
+        error: SparkLogError | None = None
+        try:
+            lines = self._read_root()
+        except SparkLogError as raised:
+            error = raised
+        self._durations.record(SYSTEM_CLOCK.monotonic_ms() - began_ms)
+        self._report(error)
+        text = scrape_text(self._registry) + "".join(lines).encode("utf-8", "replace")
+        return Scrape(text, error, self.requests())
+
+    def requests(self) -> dict[str, int]:
+        """Return the number of calls to the storage so far, by operation."""
+        return self._times.counts()
+
+    def _read_root(self) -> list[str]:
+        if self._sampler is None:
+            cluster = self._open_cluster()
+            self._times.measure(cluster.store)
+            self._cluster_name = self._cluster_name or cluster.cluster_id
+            self._sampler = OffsetsSampler(cluster, with_details=True, failures=self._failures)
+        assert self._cluster_name is not None
+        return list(root_metrics(self._sampler.sample(), self._cluster_name))
+
+    def _report(self, error: SparkLogError | None) -> None:
+        was_up, self._is_up = self._is_up, error is None
+        if error is not None and was_up:
+            _logger.warning("the root cannot be read, until further notice: %s", error)
+        elif error is None and not was_up:
+            _logger.warning("the root can be read again")
+
+    def _families(self) -> list[Family]:
+        counts = sorted(self._failures.counts().items())
+        return [
+            Family(definitions.UP, [((), int(self._is_up))]),
+            Family(definitions.SCRAPE_DURATION, [((), self._durations)]),
+            Family(definitions.SUPPRESSED_ERRORS, [((_CLIENT_ID, what), n) for what, n in counts]),
+            *self._times.families(_CLIENT_ID),
+        ]

@@ -1,0 +1,15 @@
+from . import definitions as definitions
+from .client_metrics import ClientMetrics as ClientMetrics
+from .client_metrics import ClientReading as ClientReading
+from .definitions import MetricDefinition as MetricDefinition
+from .exposition import label_text as label_text
+from .exposition import metric_lines as metric_lines
+from .family import Family as Family
+from .histogram import Histogram as Histogram
+from .page import metrics_page as metrics_page
+from .registry import collector_of as collector_of
+from .registry import new_registry as new_registry
+from .registry import samples_of as samples_of
+from .registry import scrape_text as scrape_text
+from .request_times import RequestTimes as RequestTimes
+from .server import MetricsServer as MetricsServer

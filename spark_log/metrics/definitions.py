@@ -1,0 +1,343 @@
+"""The one table of metrics. docs/metrics.md is generated from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+MetricType = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What is known of a metric before it has a value.
+
+    Attributes:
+        name: in Prometheus.
+        type: ``counter`` values only grow, until the process ends.
+        unit: of the value; empty for a plain number.
+        labels: names of the labels, in order.
+        help: what the value is.
+        kafka: group and name of the same value in `Producer.metrics` or `Consumer.metrics`; empty
+            if it is not there.
+    """
+
+    name: str
+    type: MetricType
+    unit: str
+    labels: tuple[str, ...]
+    help: str
+    kafka: tuple[str, str] | tuple[()] = ()
+
+
+def _gauge(name: str, labels: str, text: str, unit: str = "") -> MetricDefinition:
+    return MetricDefinition(name, "gauge", unit, tuple(labels.split()), text)
+
+
+def _client(
+    kind: MetricType, name: str, text: str, group: str, kafka: str, unit: str = ""
+) -> MetricDefinition:
+    found = (group, kafka) if kafka else ()
+    return MetricDefinition(f"spark_log_{name}", kind, unit, ("client_id",), text, found)
+
+
+def _producer(
+    kind: MetricType, name: str, text: str, kafka: str = "", unit: str = ""
+) -> MetricDefinition:
+    return _client(kind, f"producer_{name}", text, "producer-metrics", kafka, unit)
+
+
+def _fetch(
+    kind: MetricType, name: str, text: str, kafka: str = "", unit: str = ""
+) -> MetricDefinition:
+    return _client(kind, f"consumer_{name}", text, "consumer-fetch-manager-metrics", kafka, unit)
+
+
+def _coordinator(
+    kind: MetricType, name: str, text: str, kafka: str = "", unit: str = ""
+) -> MetricDefinition:
+    return _client(kind, f"consumer_{name}", text, "consumer-coordinator-metrics", kafka, unit)
+
+
+_PARTITION: Final = "topic partition"
+_GROUP_PARTITION: Final = "consumergroup topic partition"
+_LAG_SECONDS: Final = "cluster_name group topic partition member_host consumer_id client_id"
+
+# --- spark-log exporter, with the names of kafka_exporter ----------------------------------------
+
+BROKERS = _gauge("kafka_brokers", "", "Number of brokers that are not fenced.")
+BROKER_INFO = _gauge("kafka_broker_info", "id address", "1 for each broker; address is its root.")
+TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "topic", "Number of partitions of the topic.")
+CURRENT_OFFSET = _gauge(
+    "kafka_topic_partition_current_offset", _PARTITION, "Log end offset of the partition."
+)
+OLDEST_OFFSET = _gauge(
+    "kafka_topic_partition_oldest_offset", _PARTITION, "Log start offset of the partition."
+)
+LEADER = _gauge(
+    "kafka_topic_partition_leader", _PARTITION, "Id of the partition's leader; -1 without one."
+)
+REPLICAS = _gauge(
+    "kafka_topic_partition_replicas", _PARTITION, "Number of the partition's replicas."
+)
+IN_SYNC_REPLICA = _gauge(
+    "kafka_topic_partition_in_sync_replica",
+    _PARTITION,
+    "Number of in-sync replicas of the partition.",
+)
+LEADER_IS_PREFERRED = _gauge(
+    "kafka_topic_partition_leader_is_preferred",
+    _PARTITION,
+    "1 if the partition's leader is its first replica, else 0.",
+)
+UNDER_REPLICATED = _gauge(
+    "kafka_topic_partition_under_replicated_partition",
+    _PARTITION,
+    "1 if the partition has fewer in-sync replicas than replicas, else 0.",
+)
+GROUP_CURRENT_OFFSET = _gauge(
+    "kafka_consumergroup_current_offset", _GROUP_PARTITION, "Committed offset of the group."
+)
+GROUP_CURRENT_OFFSET_SUM = _gauge(
+    "kafka_consumergroup_current_offset_sum",
+    "consumergroup topic",
+    "Sum of the group's committed offsets in the topic.",
+)
+GROUP_LAG = _gauge(
+    "kafka_consumergroup_lag",
+    _GROUP_PARTITION,
+    "Offsets from the group's committed one to the log end offset; never negative.",
+)
+GROUP_LAG_SUM = _gauge(
+    "kafka_consumergroup_lag_sum", "consumergroup topic", "Sum of the group's lag in the topic."
+)
+GROUP_MEMBERS = _gauge(
+    "kafka_consumergroup_members", "consumergroup", "Number of the group's members."
+)
+
+# --- spark-log exporter, with the name of kafka-lag-exporter -------------------------------------
+
+GROUP_LAG_SECONDS = _gauge(
+    "kafka_consumergroup_group_lag_seconds",
+    _LAG_SECONDS,
+    "Age of the first record that the group has not read, by its timestamp; 0 without one.",
+    "seconds",
+)
+
+# --- spark-log exporter, its own -----------------------------------------------------------------
+
+PARTITION_SIZE = _gauge(
+    "spark_log_topic_partition_size_bytes",
+    _PARTITION,
+    "Size of the partition's segments on one replica.",
+    "bytes",
+)
+UP = _gauge("spark_log_exporter_up", "", "1 if the root could be read for this scrape, else 0.")
+UNREADABLE_PARTITIONS = _gauge(
+    "spark_log_exporter_unreadable_partitions",
+    "",
+    "Number of partitions that could not be read for this scrape, and are left out.",
+)
+SCRAPE_DURATION = MetricDefinition(
+    "spark_log_exporter_scrape_duration_seconds",
+    "histogram",
+    "seconds",
+    (),
+    "Time to read the root for a scrape. Scrapes at the same time share one reading.",
+)
+
+# --- storage, of every client and of the exporter ------------------------------------------------
+
+REQUEST_DURATION = MetricDefinition(
+    "spark_log_storage_request_duration_seconds",
+    "histogram",
+    "seconds",
+    ("client_id", "operation"),
+    "Time of calls to the storage of the root, by operation. On an object store a call is a "
+    "request, or several if it is retried.",
+)
+REQUEST_ERRORS = MetricDefinition(
+    "spark_log_storage_request_errors_total",
+    "counter",
+    "",
+    ("client_id", "operation", "error"),
+    "Calls to the storage of the root that raised an error. A put_if_absent with "
+    "AlreadyExistsError is a lost race: another writer was first. NotFoundError is usual: a reader "
+    "looks for the next segment.",
+)
+SUPPRESSED_ERRORS = MetricDefinition(
+    "spark_log_suppressed_errors_total",
+    "counter",
+    "",
+    ("client_id", "action"),
+    "Failures without which the client could continue, by action, such as of an index, a snapshot "
+    "or a merge.",
+    ("suppressed-errors", "<action>-errors-total"),
+)
+
+# --- Producer ------------------------------------------------------------------------------------
+
+APPEND_DURATION = _producer(
+    "histogram",
+    "append_duration_seconds",
+    "Time of acknowledged appends, with lost races.",
+    unit="seconds",
+)
+QUEUE_DURATION = _producer(
+    "histogram",
+    "queue_duration_seconds",
+    "Time that the oldest record of an append waited before it.",
+    unit="seconds",
+)
+THROTTLE_DURATION = _producer(
+    "histogram",
+    "throttle_duration_seconds",
+    "Pauses after appends, by the quota of the client id; 0 without one.",
+    unit="seconds",
+)
+APPEND_ERRORS = MetricDefinition(
+    "spark_log_producer_append_errors_total",
+    "counter",
+    "",
+    ("client_id", "error"),
+    "Attempts of appends that failed, by error. ProducerFencedError and InvalidProducerEpochError: "
+    "a newer producer has fenced this one. UnknownOutcomeError: the answer was lost.",
+)
+
+# --- Consumer ------------------------------------------------------------------------------------
+
+COMMIT_DURATION = _coordinator(
+    "histogram", "commit_duration_seconds", "Time of commits that took effect.", unit="seconds"
+)
+JOIN_DURATION = _coordinator(
+    "histogram", "join_duration_seconds", "Time of joins that took effect.", unit="seconds"
+)
+REBALANCE_DURATION = _coordinator(
+    "histogram", "rebalance_duration_seconds", "Time of rebalances that ended.", unit="seconds"
+)
+CALLBACK_DURATION = MetricDefinition(
+    "spark_log_consumer_rebalance_callback_duration_seconds",
+    "histogram",
+    "seconds",
+    ("client_id", "callback"),
+    "Time of the rebalance listener's callbacks: revoked, assigned, lost.",
+)
+FETCH_THROTTLE_DURATION = _fetch(
+    "histogram",
+    "fetch_throttle_duration_seconds",
+    "Pauses between fetches, by the quota of the client id.",
+    unit="seconds",
+)
+
+# --- spark-log canary ----------------------------------------------------------------------------
+
+CANARY_PRODUCE = MetricDefinition(
+    "spark_log_canary_produce_duration_seconds",
+    "histogram",
+    "seconds",
+    (),
+    "Time from sending a canary's record until it is acknowledged.",
+)
+CANARY_ROUNDTRIP = MetricDefinition(
+    "spark_log_canary_roundtrip_duration_seconds",
+    "histogram",
+    "seconds",
+    (),
+    "Time from sending a canary's record until a consumer has it.",
+)
+CANARY_COMMIT = MetricDefinition(
+    "spark_log_canary_commit_duration_seconds",
+    "histogram",
+    "seconds",
+    (),
+    "Time to commit the offset behind a canary's record.",
+)
+CANARY_FAILURES = MetricDefinition(
+    "spark_log_canary_failures_total",
+    "counter",
+    "",
+    ("step",),
+    "Canary's records that failed, by step: produce, roundtrip, commit.",
+)
+
+EXPORTER: Final = (
+    BROKERS, BROKER_INFO, TOPIC_PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, REPLICAS,
+    IN_SYNC_REPLICA, LEADER_IS_PREFERRED, UNDER_REPLICATED, PARTITION_SIZE, GROUP_MEMBERS,
+    GROUP_CURRENT_OFFSET, GROUP_CURRENT_OFFSET_SUM, GROUP_LAG, GROUP_LAG_SUM, GROUP_LAG_SECONDS,
+    UP, UNREADABLE_PARTITIONS, SCRAPE_DURATION,
+)  # fmt: skip
+"""Metrics of ``spark-log exporter``."""
+
+STORAGE: Final = (REQUEST_DURATION, REQUEST_ERRORS, SUPPRESSED_ERRORS)
+"""Metrics of every client, and of the exporter."""
+
+PRODUCER: Final = (
+    _producer("counter", "records_total", "Records that were acknowledged.", "record-send-total"),
+    _producer(
+        "counter",
+        "bytes_total",
+        "Bytes of acknowledged appends, as they are stored.",
+        "outgoing-byte-total",
+        "bytes",
+    ),
+    _producer("counter", "batches_total", "Batches that were acknowledged.", "batch-total"),
+    _producer("counter", "appends_total", "Appends that were acknowledged.", "request-total"),
+    _producer("counter", "retries_total", "Appends that were retried.", "record-retry-total"),
+    _producer("counter", "record_errors_total", "Records that failed.", "record-error-total"),
+    APPEND_ERRORS,
+    APPEND_DURATION,
+    QUEUE_DURATION,
+    THROTTLE_DURATION,
+    _producer("gauge", "buffer_bytes", "Size of the buffer.", "buffer-total-bytes", "bytes"),
+    _producer(
+        "gauge",
+        "buffer_available_bytes",
+        "Free part of the buffer.",
+        "buffer-available-bytes",
+        "bytes",
+    ),
+    _producer(
+        "gauge",
+        "records_in_flight",
+        "Records that are neither acknowledged nor failed.",
+        "records-in-flight",
+    ),
+)
+"""Metrics of a `Producer`."""
+
+CONSUMER: Final = (
+    _client("counter", "consumer_polls_total", "Polls.", "consumer-metrics", "poll-total"),
+    _fetch("counter", "records_total", "Records that polls returned.", "records-consumed-total"),
+    _fetch(
+        "counter",
+        "bytes_total",
+        "Bytes of the records that polls returned.",
+        "bytes-consumed-total",
+        "bytes",
+    ),
+    _fetch("counter", "fetches_total", "Reads of the log.", "fetch-total"),
+    FETCH_THROTTLE_DURATION,
+    _fetch(
+        "gauge",
+        "records_lag_max",
+        "Largest number of records from a position to the log end offset that was read last.",
+        "records-lag-max",
+    ),
+    _coordinator(
+        "gauge", "assigned_partitions", "Number of assigned partitions.", "assigned-partitions"
+    ),
+    COMMIT_DURATION,
+    JOIN_DURATION,
+    REBALANCE_DURATION,
+    _coordinator(
+        "counter",
+        "failed_rebalances_total",
+        "Attempts of a rebalance that failed and are repeated.",
+        "failed-rebalance-total",
+    ),
+    CALLBACK_DURATION,
+)
+"""Metrics of a `Consumer`."""
+
+CANARY: Final = (CANARY_PRODUCE, CANARY_ROUNDTRIP, CANARY_COMMIT, CANARY_FAILURES)
+"""Metrics of ``spark-log canary``."""

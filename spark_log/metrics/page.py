@@ -1,0 +1,92 @@
+"""docs/metrics.md, from the table of definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from spark_log.metrics import definitions
+from spark_log.metrics.definitions import MetricDefinition
+
+_HEAD = """\
+<!-- Generated from spark_log/metrics/definitions.py by `make docs`. -->
+
+# Metrics
+
+Metrics are in Prometheus' format. They need `pip install 'spark-log[metrics]'`.
+
+"""
+
+_EXPORTER = """\
+## A root: `spark-log exporter`
+
+`spark-log exporter --root URL` serves these at `http://127.0.0.1:9308/metrics`. The names that
+begin with `kafka_` are those of [kafka_exporter](https://github.com/danielqsj/kafka_exporter), and
+of [kafka-lag-exporter](https://github.com/seglo/kafka-lag-exporter) for the lag in seconds, so
+dashboards and alerts for them work. Committed offsets are read before the ends of the logs, so no
+lag is negative. A partition that cannot be read is left out. A group has a lag in the partitions
+in which it has committed an offset.
+
+A scrape costs one request for the metadata, one for new commits, a listing of the groups, and one
+request for each partition and for each group that ever had a member: for the name of its next
+segment. A partition with new records costs a listing and a read more, and so does each partition
+once in five to ten minutes: until then the oldest offset and the size of a partition without new
+records may be old. Lag in seconds costs a read for each committed offset that is new and behind; a
+scrape makes at most 250 of them, for the largest lags first, and has no lag in seconds for the
+others. The first scrape lists every partition. Nothing is read between scrapes, and scrapes at the
+same time share one reading.
+
+[conf/grafana/spark-log.json](../conf/grafana/spark-log.json) is a dashboard for Grafana.
+
+"""
+
+_STORAGE = """\
+## Storage of a client or of the exporter
+
+The exporter has the `client_id` `exporter`. Brokers other than the cluster's root are not
+measured.
+
+"""
+
+_PRODUCER = """\
+## `Producer`
+
+`Producer(root, metrics_port=9400)` serves its metrics at `http://127.0.0.1:9400/metrics`; clients
+of one process may have the same port. `Producer(root, metrics_registry=registry)` adds them to a
+registry of prometheus_client until `close`. The last column has the name in `Producer.metrics()`,
+which stays as in Kafka.
+
+"""
+
+_CONSUMER = """\
+## `Consumer`
+
+`metrics_port` and `metrics_registry` are those of `Producer`. A histogram has the durations of
+which `Consumer.metrics()` gives the average and the maximum.
+
+"""
+
+_CANARY = """\
+## `spark-log canary`
+
+"""
+
+
+def metrics_page() -> str:
+    """Return the page as Markdown."""
+    parts = [
+        (_EXPORTER, definitions.EXPORTER),
+        (_STORAGE, definitions.STORAGE),
+        (_PRODUCER, definitions.PRODUCER),
+        (_CONSUMER, definitions.CONSUMER),
+        (_CANARY, definitions.CANARY),
+    ]
+    return _HEAD + "\n".join(head + "".join(_table(table)) for head, table in parts)
+
+
+def _table(table: Iterable[MetricDefinition]) -> Iterator[str]:
+    yield "| Metric | Type | Unit | Labels | Value | In `metrics()` |\n|---|---|---|---|---|---|\n"
+    for each in table:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        kafka = f"`{each.kafka[1]}`" if each.kafka else ""
+        cells = [f"`{each.name}`", each.type, each.unit, labels, each.help, kafka]
+        yield f"| {' | '.join(cells)} |\n"
