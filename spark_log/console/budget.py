@@ -1,0 +1,69 @@
+"""`Budget`: the time that one request may take, and whether it is still wanted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from spark_log.clock import Clock
+from spark_log.errors import KafkaTimeoutError
+
+
+class RequestCancelledError(Exception):
+    """The client is gone, or has its answer: the work for it stops."""
+
+
+class Budget:
+    """Time limit and cancellation of one request. Work calls `check` between two pieces of it."""
+
+    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+        """Begin now.
+
+        Args:
+            clock: its monotonic time counts.
+            timeout_ms: the time limit.
+        """
+        self.timeout_ms = timeout_ms
+        self._clock = clock
+        self._end_ms = clock.monotonic_ms() + timeout_ms
+        self._is_cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._interrupts: list[Callable[[], object]] = []
+
+    def check(self) -> None:
+        """Raise if the work has to stop.
+
+        Raises:
+            KafkaTimeoutError: the time is over.
+            RequestCancelledError: nobody waits for the answer.
+        """
+        if self._is_cancelled.is_set():
+            raise RequestCancelledError
+        if self._clock.monotonic_ms() >= self._end_ms:
+            raise self.timeout_error()
+
+    def timeout_error(self) -> KafkaTimeoutError:
+        """Return the error for a request whose time is over."""
+        return KafkaTimeoutError(
+            f"the answer took longer than {self.timeout_ms / 1000:g} s; ask for less"
+        )
+
+    def cancel(self) -> None:
+        """Stop the work, whoever does it. For any thread."""
+        with self._lock:
+            self._is_cancelled.set()
+            for interrupt in self._interrupts:
+                interrupt()
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Call ``interrupt`` when the budget is cancelled within the context."""
+        with self._lock:
+            self._interrupts.append(interrupt)
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._interrupts.remove(interrupt)

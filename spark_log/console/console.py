@@ -1,0 +1,88 @@
+"""`Console`: one opened root, as all pages share it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_log.admin import Admin
+from spark_log.clock import Clock
+from spark_log.console.budget import Budget
+from spark_log.console.settings import ConsoleSettings
+from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
+from spark_log.log import LogView
+from spark_log.metadata import Cluster, TopicImage
+
+_MAX_RATES: Final = 10_000
+_RATE_MS: Final = 60_000
+"""A rate is measured over at most this time, if the page is looked at again and again."""
+
+
+class Rates:
+    """How fast numbers grow, from the times at which pages have read them. For any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Remember nothing yet."""
+        self._clock = clock
+        self._seen: OrderedDict[str, list[tuple[float, int]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def per_second(self, name: str, value: int) -> float | None:
+        """Return the growth per second since the number was seen before; None the first time.
+
+        A number is forgotten when many others were seen since.
+        """
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            seen = self._seen.setdefault(name, [])
+            self._seen.move_to_end(name)
+            if len(self._seen) > _MAX_RATES:
+                self._seen.popitem(last=False)
+            while len(seen) > 1 and (seen[0][0] < now_ms - _RATE_MS or len(seen) > 60):
+                del seen[0]
+            if not seen or now_ms - seen[-1][0] >= 500:
+                seen.append((now_ms, value))
+            then_ms, before = seen[0]
+        elapsed_ms = now_ms - then_ms
+        return max(0, value - before) / elapsed_ms * 1000 if elapsed_ms >= 500 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The root, and what pages remember of it.
+
+    Attributes:
+        cluster: the opened root.
+        admin: of the same root.
+        settings: of the console.
+        rates: of topics.
+    """
+
+    cluster: Cluster
+    admin: Admin
+    settings: ConsoleSettings
+    rates: Rates = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", Rates(self.cluster.clock))
+
+    def observe(self, topic: TopicImage, partition: int, budget: Budget) -> LogView | None:
+        """Return a partition's log as one listing shows it; None if it cannot be read now.
+
+        One damaged partition does not hide the others: its error is counted, and logged once.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted meanwhile.
+        """
+        budget.check()
+        try:
+            with self.cluster.detecting_deletion(topic):
+                return self.cluster.partition_log(topic, partition).observe()
+        except UnknownTopicOrPartitionError:
+            raise
+        except SparkLogError as error:
+            path = topic.partition_directory(partition)
+            self.cluster.suppressed.add("console listing", path, error)
+            return None

@@ -1,0 +1,86 @@
+"""How bytes of others are shown: as text, JSON, a decoded Avro value, or in hexadecimal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from spark_log.console.settings import Decode
+
+Form = Literal["auto", "text", "json", "avro", "hex"]
+"""How a user wants to see bytes; ``auto`` takes the first that they are."""
+
+_MAX_PARSED_BYTES: Final = 262_144
+"""Longer values are not parsed: they are shown as text or in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Bytes in a form that a person can read.
+
+    Attributes:
+        form: ``null``, ``text``, ``json``, ``avro`` (JSON text too) or ``hex``.
+        text: the text; empty for null.
+        size_bytes: number of bytes; 0 for null.
+        is_cut: whether the text shows only the first bytes.
+    """
+
+    form: Literal["null", "text", "json", "avro", "hex"]
+    text: str
+    size_bytes: int
+    is_cut: bool = False
+
+
+NULL: Final = Shown("null", "", 0)
+
+
+def show(
+    data: bytes | None, form: Form = "auto", *, max_bytes: int, avro: Decode | None = None
+) -> Shown:
+    """Return bytes in the wanted form, or else as text if they are UTF-8, or in hexadecimal.
+
+    Args:
+        data: the bytes; None for null.
+        form: the wanted form.
+        max_bytes: most bytes that are shown.
+        avro: decoder of Avro; None if there is none.
+    """
+    if data is None:
+        return NULL
+    if form in ("auto", "avro") and avro is not None and len(data) <= _MAX_PARSED_BYTES:
+        try:
+            text = json.dumps(avro(data), ensure_ascii=False)
+            return Shown("avro", *_cut(text, len(data), max_bytes))
+        except (ValueError, RecursionError):
+            pass
+    text = "" if form == "hex" else _text(data, max_bytes)
+    if text or (not data and form != "hex"):
+        is_json = form in ("auto", "json") and _is_json(data)
+        return Shown("json" if is_json else "text", text, len(data), len(data) > max_bytes)
+    return Shown("hex", data[: max_bytes // 2].hex(" "), len(data), len(data) > max_bytes // 2)
+
+
+def _cut(text: str, size_bytes: int, max_bytes: int) -> tuple[str, int, bool]:
+    return text[:max_bytes], size_bytes, len(text) > max_bytes
+
+
+def _text(data: bytes, max_bytes: int) -> str:
+    """Return the beginning of UTF-8 text, cut between two characters; empty for other bytes."""
+    head = data[:max_bytes]
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        is_cut_inside = len(head) < len(data) and error.start > len(head) - 4
+        return head[: error.start].decode() if is_cut_inside else ""
+
+
+def _is_json(data: bytes) -> bool:
+    """Return whether the bytes are a JSON object or array: a lone number is rather text."""
+    if len(data) > _MAX_PARSED_BYTES or data.lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""The OpenAPI document of the JSON below ``/api``, from the views themselves."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from spark_log import __version__
+from spark_log.console.view import Parameters
+from spark_log.console.views import VIEWS, ResetParameters, SearchParameters
+from spark_log.console.views import Reset as ResetAnswer
+
+_ERROR: Final = {
+    "type": "object",
+    "properties": {"error": {"type": "string", "description": "One sentence."}},
+    "required": ["error"],
+}
+_STREAMS: Final = {
+    "/api/search/stream": ("Search: hits and progress as they are found", "text/event-stream"),
+    "/api/export": ("Records of a search as JSON lines or Parquet", "application/octet-stream"),
+}
+
+
+def openapi_document(*, allows_changes: bool = False) -> dict[str, Any]:
+    """Return the document (OpenAPI 3.1).
+
+    Args:
+        allows_changes: whether the paths that change something are in it.
+    """
+    schemas: dict[str, Any] = {"Error": _ERROR}
+    paths: dict[str, Any] = {}
+    for view in VIEWS:
+        answer = _schema(view.answer, schemas)
+        paths["/api" + view.path.rstrip("/")] = {
+            "get": _operation(view.title, view.parameters, "application/json", answer)
+        }
+    for path, (title, media_type) in _STREAMS.items():
+        paths[path] = {"get": _operation(title, SearchParameters, media_type, {"type": "string"})}
+    if allows_changes:
+        operation = _operation(
+            "Reset offsets of a group", None, "application/json", _schema(ResetAnswer, schemas)
+        )
+        operation["security"] = [{"token": []}]
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _schema(ResetParameters, schemas)}},
+        }
+        paths["/api/group/reset"] = {"post": operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "spark-log console",
+            "version": __version__,
+            "description": "Each page of the console as JSON. Times are microseconds since the "
+            "epoch where the name ends with _us.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(
+    title: str, parameters: type[Parameters] | None, media_type: str, answer: object
+) -> dict[str, Any]:
+    return {
+        "summary": title,
+        "parameters": [] if parameters is None else _parameters(parameters),
+        "responses": {
+            "200": {"description": title, "content": {media_type: {"schema": answer}}},
+            "default": {
+                "description": "The error, as one sentence",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            },
+        },
+    }
+
+
+def _parameters(parameters: type[Parameters]) -> list[dict[str, Any]]:
+    schema = parameters.model_json_schema()
+    required = schema.get("required", [])
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": each.pop("description", ""),
+            "schema": {key: value for key, value in each.items() if key != "title"},
+        }
+        for name, each in schema.get("properties", {}).items()
+    ]
+
+
+def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return a reference to the schema of a class, which is put into ``schemas``."""
+    schema = TypeAdapter(kind).json_schema(
+        mode="serialization", ref_template="#/components/schemas/{model}"
+    )
+    schemas.update(schema.pop("$defs", {}))
+    schemas[kind.__name__] = schema
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}

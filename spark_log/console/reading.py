@@ -1,0 +1,197 @@
+"""Records of a partition, forward from an offset or backward from one: a bounded number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.console.budget import Budget
+from spark_log.console.decoding import Form, Shown, show
+from spark_log.console.settings import Decode
+from spark_log.log import IsolationLevel, LogBatch, PartitionLog
+
+PREVIEW_BYTES: Final = 2_000
+"""Most bytes of a key, value or header in a list of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header of a record."""
+
+    name: str
+    value: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record in a form that a person can read.
+
+    Attributes:
+        partition: number of its partition.
+        offset: its offset.
+        timestamp_us: microseconds since the epoch.
+        timestamp_type: 0 for create time, 1 for log append time.
+        leader_epoch: the leader epoch in which it was written.
+        key: its key.
+        value: its value.
+        headers: in order, with duplicates.
+    """
+
+    partition: int
+    offset: int
+    timestamp_us: int
+    timestamp_type: int
+    leader_epoch: int
+    key: Shown
+    value: Shown
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one partition.
+
+    Attributes:
+        partition: number of the partition.
+        offsets: offset of each row, int64.
+        records: columns of `RECORD_SCHEMA`.
+        timestamp_type: 0 for create time, 1 for log append time.
+        leader_epoch: of all rows.
+    """
+
+    partition: int
+    offsets: np.ndarray
+    records: pa.RecordBatch
+    timestamp_type: int
+    leader_epoch: int
+
+    @classmethod
+    def of(cls, partition: int, batch: LogBatch) -> Rows:
+        """Return all rows of a batch."""
+        return cls(
+            partition, batch.offsets(), batch.records, batch.timestamp_type, batch.leader_epoch
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def slice(self, start: int, count: int) -> Rows:
+        """Return at most ``count`` rows, from the row ``start`` on."""
+        return Rows(
+            self.partition,
+            self.offsets[start : start + count],
+            self.records.slice(start, count),
+            self.timestamp_type,
+            self.leader_epoch,
+        )
+
+    def take(self, rows: np.ndarray) -> Rows:
+        """Return the given rows."""
+        return Rows(
+            self.partition,
+            self.offsets[rows],
+            self.records.take(pa.array(rows, pa.int64())),
+            self.timestamp_type,
+            self.leader_epoch,
+        )
+
+    def timestamps_us(self) -> np.ndarray:
+        """Return the timestamp of each row in microseconds since the epoch, int64."""
+        times_us: np.ndarray = self.records.column("timestamp").cast(pa.int64()).to_numpy()
+        return times_us
+
+    def shown(self, form: Form, avro: Decode | None, max_bytes: int) -> Iterator[Record]:
+        """Yield each row as a record in readable form."""
+        keys = self.records.column("key").to_pylist()
+        values = self.records.column("value").to_pylist()
+        headers = self.records.column("headers").to_pylist()
+        times_us = self.timestamps_us()
+        plain: Form = "hex" if form == "hex" else "auto"
+        for row, offset in enumerate(self.offsets.tolist()):
+            yield Record(
+                self.partition,
+                offset,
+                int(times_us[row]),
+                self.timestamp_type,
+                self.leader_epoch,
+                show(keys[row], plain, max_bytes=max_bytes),
+                show(values[row], form, max_bytes=max_bytes, avro=avro),
+                tuple(_headers(headers[row], plain, max_bytes)),
+            )
+
+
+def read_forward(
+    log: PartitionLog,
+    partition: int,
+    offset: int,
+    limit: int,
+    budget: Budget,
+    isolation: IsolationLevel,
+) -> list[Rows]:
+    """Return the first ``limit`` records at or after an offset.
+
+    Raises:
+        OffsetOutOfRangeError: the offset is not in the log.
+    """
+    found: list[Rows] = []
+    for batch in log.scan(offset, isolation_level=isolation):
+        budget.check()
+        rows = Rows.of(partition, batch).slice(0, limit)
+        found.append(rows)
+        limit -= len(rows)
+        if limit <= 0:
+            break
+    return found
+
+
+def read_backward(
+    log: PartitionLog,
+    partition: int,
+    end_offset: int | None,
+    limit: int,
+    budget: Budget,
+    isolation: IsolationLevel,
+) -> list[Rows]:
+    """Return the last ``limit`` records before an offset, in offset order.
+
+    Offsets may be missing in a compacted log, so the range that is read grows until there are
+    enough records.
+
+    Args:
+        log: of the partition.
+        partition: its number.
+        end_offset: None for the log's end.
+        limit: most records.
+        budget: of the request.
+        isolation: which records are left out.
+    """
+    view = log.observe()
+    start = view.log_start_offset
+    end = view.log_end_offset if end_offset is None else min(end_offset, view.log_end_offset)
+    window = limit
+    found: list[Rows] = []
+    while start < end:
+        begin = max(start, end - window)
+        found, count = [], 0
+        for batch in log.scan(begin, end, isolation_level=isolation):
+            budget.check()
+            found.append(Rows.of(partition, batch))
+            count += len(found[-1])
+            while count - len(found[0]) >= limit:
+                count -= len(found.pop(0))
+        if count >= limit:
+            found[0] = found[0].slice(count - limit, limit)
+            break
+        if begin == start:
+            break
+        window *= 8
+    return found
+
+
+def _headers(headers: list[dict[str, Any]] | None, form: Form, max_bytes: int) -> Iterator[Header]:
+    for header in headers or ():
+        yield Header(header["key"], show(header["value"], form, max_bytes=max_bytes))

@@ -1,0 +1,217 @@
+"""`Search`: reads partitions from one offset to another, and finds the records that match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_log.clock import Clock
+from spark_log.console.budget import Budget
+from spark_log.console.reading import Rows
+from spark_log.console.search.expression import Expression
+from spark_log.log import IsolationLevel, PartitionLog
+from spark_log.record import HEADERS_TYPE
+
+_FIRST_ROWS: Final = 8_192
+_MAX_ROWS: Final = 262_144
+_MAX_BYTES: Final = 33_554_432
+"""A chunk is evaluated at once. It begins small, so that the first hits are there at once, and is
+bounded in bytes, so that memory is: what a function makes of a chunk is about as large."""
+
+_PIECE_ROWS: Final = 65_536
+"""Rows of a batch that duckdb evaluates in one thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        records: records that were read.
+        total: records that there were when it began, or fewer in a compacted log.
+        hits: records that matched.
+        elapsed_ms: time since it began.
+        is_done: whether everything was read, or there are enough hits.
+    """
+
+    records: int
+    total: int
+    hits: int
+    elapsed_ms: float
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for, and where.
+
+    Attributes:
+        logs: log of each partition; for this search alone.
+        ranges: partition → first offset, and the offset to stop before.
+        key: the key's bytes; None for any.
+        header: name of a header, and its value's bytes or None for any; None for no such condition.
+        from_us: least timestamp; None for any.
+        to_us: timestamps are before this; None for any.
+        expression: the SQL expression; None for none.
+        limit: most hits; None for all.
+        isolation: which records are left out.
+    """
+
+    logs: Mapping[int, PartitionLog]
+    ranges: Mapping[int, tuple[int, int]]
+    key: bytes | None = None
+    header: tuple[str, bytes | None] | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    expression: Expression | None = None
+    limit: int | None = 100
+    isolation: IsolationLevel = "read_uncommitted"
+
+    def run(
+        self,
+        budget: Budget,
+        clock: Clock,
+        on_hits: Callable[[Rows], None],
+        on_progress: Callable[[Progress], None],
+    ) -> Progress:
+        """Read, and hand on hits as they are found, by partition in offset order.
+
+        While one chunk is evaluated the next is read.
+
+        Args:
+            budget: of the request.
+            clock: measures the time.
+            on_hits: called with hits, in this thread.
+            on_progress: called after each chunk.
+
+        Raises:
+            KafkaTimeoutError, RequestCancelledError: the budget is spent.
+            InvalidConfigurationError: the expression fails for a record.
+        """
+        began_ms = clock.monotonic_ms()
+        total = sum(end - start for start, end in self.ranges.values())
+        progress = Progress(0, total, 0, 0.0)
+        with ThreadPoolExecutor(1, "spark-log-console-evaluate") as pool:
+            waiting: list[tuple[Future[list[Rows]], int]] = []
+            chunks = self._chunks(budget)
+            while True:
+                chunk = next(chunks, None)
+                if chunk is not None:
+                    future = pool.submit(self._matching, chunk, budget)
+                    waiting.append((future, sum(map(len, chunk))))
+                if len(waiting) > 1 or (chunk is None and waiting):
+                    future, count = waiting.pop(0)
+                    hits = progress.hits
+                    for rows in self._limited(future.result(), hits):
+                        on_hits(rows)
+                        hits += len(rows)
+                    progress = Progress(
+                        progress.records + count, total, hits, clock.monotonic_ms() - began_ms
+                    )
+                    if self.limit is not None and hits >= self.limit:
+                        break
+                    on_progress(progress)
+                elif chunk is None:
+                    break
+        return replace(progress, is_done=True, elapsed_ms=clock.monotonic_ms() - began_ms)
+
+    def _limited(self, found: list[Rows], hits: int) -> Iterator[Rows]:
+        for rows in found:
+            left = len(rows) if self.limit is None else self.limit - hits
+            if left <= 0:
+                return
+            yield rows.slice(0, left)
+            hits += min(left, len(rows))
+
+    def _chunks(self, budget: Budget) -> Iterator[list[Rows]]:
+        """Yield the records of one partition after the other, some batches at a time."""
+        most = _FIRST_ROWS
+        for partition, (start, end) in sorted(self.ranges.items()):
+            chunk: list[Rows] = []
+            rows = size = 0
+            batches = self.logs[partition].scan(start, end, isolation_level=self.isolation)
+            for batch in batches:
+                budget.check()
+                for piece in _pieces(Rows.of(partition, batch), most):
+                    chunk.append(piece)
+                    rows += len(piece)
+                    size += piece.records.nbytes
+                    if rows >= most or size >= _MAX_BYTES:
+                        yield chunk
+                        chunk, rows, size = [], 0, 0
+                        most = min(most * 2, _MAX_ROWS)
+            if chunk:
+                yield chunk
+
+    def _matching(self, chunk: list[Rows], budget: Budget) -> list[Rows]:
+        budget.check()
+        found = [self._by_columns(rows) for rows in chunk]
+        found = [rows for rows in found if len(rows)]
+        if self.expression is None or not found:
+            return found
+        matches = self.expression.matches(
+            [rows.records for rows in found],
+            [rows.offsets for rows in found],
+            found[0].partition,
+            budget,
+        )
+        hits: list[Rows] = []
+        first = 0
+        for rows in found:
+            low, high = np.searchsorted(matches, [first, first + len(rows)])
+            if low < high:
+                hits.append(rows.take(matches[low:high] - first))
+            first += len(rows)
+        return hits
+
+    def _by_columns(self, rows: Rows) -> Rows:
+        """Return the rows that match key, header and time."""
+        masks = []
+        if self.key is not None:
+            masks.append(pc.equal(rows.records.column("key"), pa.scalar(self.key, pa.binary())))
+        if self.header is not None:
+            masks.append(_has_header(rows.records.column("headers"), *self.header))
+        if self.from_us is not None or self.to_us is not None:
+            times_us = rows.timestamps_us()
+            inside = np.ones(len(times_us), bool)
+            if self.from_us is not None:
+                inside &= times_us >= self.from_us
+            if self.to_us is not None:
+                inside &= times_us < self.to_us
+            masks.append(pa.array(inside))
+        if not masks:
+            return rows
+        mask = np.ones(len(rows), bool)
+        for each in masks:
+            mask &= pc.fill_null(each, False).to_numpy(zero_copy_only=False)
+        return rows if mask.all() else rows.take(np.flatnonzero(mask))
+
+
+def _pieces(rows: Rows, most: int) -> Iterator[Rows]:
+    """Yield the rows, so many at a time that a piece is no larger than a chunk."""
+    count = min(most, _PIECE_ROWS)
+    average = rows.records.nbytes // max(1, len(rows)) + 1
+    count = max(1, min(count, _MAX_BYTES // average))
+    for start in range(0, len(rows), count):
+        yield rows.slice(start, count)
+
+
+def _has_header(column: pa.Array, name: str, value: bytes | None) -> pa.Array:
+    """Return whether each row has a header of this name, and with this value if one is given."""
+    if column.null_count == len(column):
+        return pa.array(np.zeros(len(column), bool))
+    assert column.type == HEADERS_TYPE
+    entries = pc.list_flatten(column)
+    matches = pc.equal(pc.struct_field(entries, "key"), name)
+    if value is not None:
+        matches = pc.and_(matches, pc.equal(pc.struct_field(entries, "value"), value))
+    parents = pc.list_parent_indices(column).to_numpy()
+    found = np.zeros(len(column), bool)
+    found[parents[pc.fill_null(matches, False).to_numpy(zero_copy_only=False)]] = True
+    return pa.array(found)

@@ -1,0 +1,133 @@
+"""Templates of the pages. No value is ever HTML: all of them are escaped, and made printable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from spark_log.printable import printable, printable_lines
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UNKNOWN: Final = "\N{EN DASH}"
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class Lines(str):
+    """Text whose line breaks and tabs are shown as such; it is escaped like any other."""
+
+    __slots__ = ()
+
+
+def environment() -> Environment:
+    """Return the environment of the templates.
+
+    Every expression is escaped, whatever it is and wherever the template came from, after control
+    characters and characters that change the direction of text were made visible.
+    """
+    env = Environment(
+        loader=PackageLoader("spark_log.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {
+        "number": number,
+        "bytes": byte_size,
+        "time": time_text,
+        "age": age_text,
+        "rate": rate_text,
+        "exact": exact,
+        "lines": Lines,
+        "pretty": pretty,
+    }
+    env.globals |= {"link": link}
+    return env
+
+
+def link(path: str, **query: object) -> str:
+    """Return a URL within the console; arguments that are None are left out."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+
+
+def number(value: float | None) -> str:
+    """Return a number with thousands separated; a dash for one that is not known."""
+    return UNKNOWN if value is None or value < 0 else f"{value:,}"
+
+
+def byte_size(value: float | None) -> str:
+    """Return a size with its unit; a dash for one that is not known."""
+    if value is None or value < 0:
+        return UNKNOWN
+    size, unit = float(value), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return (
+        f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {_UNITS[unit]}"
+    )
+
+
+def rate_text(value: float | None) -> str:
+    """Return records per second; a dash if it is not known yet."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
+
+
+def time_text(time_us: int | None) -> str:
+    """Return a time in UTC, to the microsecond; the number itself if no calendar has it."""
+    if time_us is None:
+        return UNKNOWN
+    try:
+        text = (_EPOCH + timedelta(microseconds=time_us)).isoformat()
+    except OverflowError:
+        return f"{time_us} µs"
+    return text.replace("T", " ").replace("+00:00", "Z")
+
+
+def age_text(duration_ms: float | None) -> str:
+    """Return a duration in its two largest units; a dash if it is not known."""
+    if duration_ms is None or duration_ms < 0:
+        return UNKNOWN
+    if duration_ms < 1000:
+        return f"{duration_ms:.0f} ms"
+    left, parts = int(duration_ms // 1000), []
+    for name, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])
+
+
+def exact(text: str) -> Markup:
+    """Return text for a field of a form that is not shown: escaped, and sent back as it is."""
+    return Markup(str(escape(text)).replace("\r", "&#13;").replace("\n", "&#10;"))
+
+
+def pretty(text: str) -> Lines:
+    """Return JSON text with line breaks and indents; other text as it is."""
+    try:
+        return Lines(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return Lines(text)
+
+
+def render(env: Environment, template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page in UTF-8. Halves of surrogate pairs become question marks."""
+    return env.get_template(template).render(values).encode("utf-8", errors="replace")
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Lines):
+        return printable_lines(value)
+    return printable(value) if isinstance(value, str) else value

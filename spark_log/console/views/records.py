@@ -1,0 +1,217 @@
+"""Records of a topic: by offset, by time, newest first; one record in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from spark_log.console.budget import Budget
+from spark_log.console.console import Console
+from spark_log.console.decoding import Form
+from spark_log.console.reading import PREVIEW_BYTES, Record, Rows, read_backward, read_forward
+from spark_log.console.view import (
+    Isolation,
+    Offset,
+    Parameters,
+    PartitionNumber,
+    Time,
+    TopicName,
+    View,
+    time_us,
+)
+from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
+from spark_log.log import PartitionLog
+
+MAX_PARTITIONS: Final = 64
+"""Most partitions whose records are shown together."""
+
+
+class RecordsParameters(Parameters):
+    """Which records. Without an offset and a time: the newest."""
+
+    topic: TopicName
+    partition: PartitionNumber = None
+    offset: Annotated[
+        Offset | None, Field(description="First offset; needs a partition if there are several.")
+    ] = None
+    before: Annotated[
+        Offset | None, Field(description="The last records before this offset; as offset.")
+    ] = None
+    time: Annotated[Time | None, Field(description="First event time.")] = None
+    limit: Annotated[int, Field(ge=1, le=500, description="Most records.")] = 50
+    form: Annotated[Form, Field(description="How values are shown.")] = "auto"
+    isolation: Isolation = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a topic.
+
+    Attributes:
+        topic: its name.
+        partitions: numbers of all of its partitions.
+        order: ``offset``, ``time``, or ``newest`` for newest first.
+        records: the records. By time they are in the order of their timestamps.
+        before: an offset of ``partition`` before which there are more; None if there are none.
+        after: an offset from which there may be more; None if it is not one partition.
+        partition: the partition of ``before`` and ``after``.
+        is_cut: whether values are shown in part, because there are too many bytes.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    order: Literal["offset", "time", "newest"]
+    records: tuple[Record, ...]
+    before: int | None
+    after: int | None
+    partition: int | None
+    is_cut: bool
+
+
+def read_records(console: Console, parameters: RecordsParameters, budget: Budget) -> Records:
+    """Read the records of one page.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic or partition does not exist.
+        OffsetOutOfRangeError: the offset is not in the log.
+        InvalidConfigurationError: parameters exclude each other.
+    """
+    given = [name for name in ("offset", "before", "time") if getattr(parameters, name) is not None]
+    if len(given) > 1:
+        raise InvalidConfigurationError(f"{given[0]} and {given[1]} exclude each other")
+    topic = console.cluster.topic(parameters.topic)
+    every = tuple(sorted(topic.partitions))
+    number = parameters.partition
+    if number is None and len(every) == 1:
+        number = every[0]
+    if number is None and ("offset" in given or "before" in given):
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} has {len(every)} partitions; give the partition of the offset"
+        )
+    if number is None and len(every) > MAX_PARTITIONS:
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} has {len(every)} partitions; give one of them"
+        )
+    logs = {
+        each: console.cluster.partition_log(topic, each)
+        for each in (every if number is None else (number,))
+    }
+    with console.cluster.detecting_deletion(topic):
+        found = _read(logs, parameters, budget)
+    order: Literal["offset", "time", "newest"] = "newest"
+    if parameters.time is not None:
+        order = "time"
+    elif given:
+        order = "offset"
+    avro = console.settings.avro.get(topic.name)
+    chosen, sizes = _chosen(found, parameters.limit, order, is_one=number is not None)
+    most = PREVIEW_BYTES if sizes * PREVIEW_BYTES < console.settings.max_answer_bytes else 200
+    records = [record for rows in chosen for record in rows.shown(parameters.form, avro, most)]
+    if number is None:
+        records.sort(key=lambda each: (each.timestamp_us, each.partition, each.offset))
+    if order == "newest":
+        records.reverse()
+    offsets = [each.offset for each in records]
+    has_offsets = number is not None and bool(offsets)
+    return Records(
+        topic.name,
+        every,
+        order,
+        tuple(records),
+        min(offsets) if has_offsets and min(offsets) > 0 else None,
+        max(offsets) + 1 if has_offsets else None,
+        number,
+        most < PREVIEW_BYTES,
+    )
+
+
+def _read(
+    logs: Mapping[int, PartitionLog], parameters: RecordsParameters, budget: Budget
+) -> list[Rows]:
+    limit, isolation = parameters.limit, parameters.isolation
+    wanted_us = time_us("time", parameters.time)
+    found: list[Rows] = []
+    for number, log in logs.items():
+        budget.check()
+        offset = parameters.offset
+        if wanted_us is not None:
+            first = log.offset_for_time(wanted_us, isolation_level=isolation)
+            if first is None:
+                continue
+            offset = first[0]
+        if offset is None:
+            found += read_backward(log, number, parameters.before, limit, budget, isolation)
+        else:
+            found += read_forward(log, number, offset, limit, budget, isolation)
+    return found
+
+
+def _chosen(
+    found: Iterable[Rows], limit: int, order: str, *, is_one: bool
+) -> tuple[list[Rows], int]:
+    """Return the rows to show, and how many they are; of several partitions, those of one page."""
+    rows = list(found)
+    if is_one:
+        return rows, sum(map(len, rows))
+    places = [
+        (int(at_us), index, row)
+        for index, each in enumerate(rows)
+        for row, at_us in enumerate(each.timestamps_us())
+    ]
+    places.sort(reverse=order == "newest")
+    chosen = [rows[index].slice(row, 1) for _, index, row in places[:limit]]
+    return chosen, len(chosen)
+
+
+class RecordParameters(Parameters):
+    """Which record."""
+
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0, lt=2**31, description="Number of the partition.")]
+    offset: Annotated[Offset, Field(description="Offset of the record.")]
+    form: Annotated[Form, Field(description="How the value is shown.")] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """A record in full: of each value up to ``max_value_bytes``.
+
+    Attributes:
+        topic: name of its topic.
+        record: the record.
+    """
+
+    topic: str
+    record: Record
+
+
+def read_record(console: Console, parameters: RecordParameters, budget: Budget) -> OneRecord:
+    """Read one record.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic or partition does not exist.
+        OffsetOutOfRangeError: no record has this offset.
+    """
+    topic = console.cluster.topic(parameters.topic)
+    log = console.cluster.partition_log(topic, parameters.partition)
+    with console.cluster.detecting_deletion(topic):
+        found = read_forward(
+            log, parameters.partition, parameters.offset, 1, budget, "read_uncommitted"
+        )
+    if not found or int(found[0].offsets[0]) != parameters.offset:
+        raise OffsetOutOfRangeError(
+            f"{topic.name}-{parameters.partition}: no record has the offset {parameters.offset}",
+            offset=parameters.offset,
+            log_start_offset=0,
+            log_end_offset=0,
+        )
+    avro = console.settings.avro.get(topic.name)
+    (record,) = found[0].shown(parameters.form, avro, console.settings.max_value_bytes)
+    return OneRecord(topic.name, record)
+
+
+RECORDS = View("/records", "Records", RecordsParameters, Records, read_records, "records.html")
+RECORD = View("/record", "Record", RecordParameters, OneRecord, read_record, "record.html")

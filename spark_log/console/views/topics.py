@@ -1,0 +1,267 @@
+"""Topics: their size, rate, retention, and what the cleaner has left to do; one topic in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from spark_log.console.budget import Budget
+from spark_log.console.console import Console
+from spark_log.console.view import Parameters, TopicName, View
+from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.log import LogView
+from spark_log.metadata import TopicImage
+from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerState:
+    """What the cleaner has done with a topic, as the names of its segments tell.
+
+    Attributes:
+        policy: ``cleanup.policy``.
+        retention_ms: ``retention.ms``; -1 for no limit.
+        retention_bytes: ``retention.bytes``; -1 for no limit.
+        segments: number of segments.
+        unmerged_segments: those that are as an append wrote them.
+        dirty_ratio: bytes that no compaction has seen, divided by all; None without compaction.
+    """
+
+    policy: str
+    retention_ms: int
+    retention_bytes: int
+    segments: int
+    unmerged_segments: int
+    dirty_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in the list.
+
+    Attributes:
+        name: its name.
+        partitions: number of its partitions.
+        replication_factor: most replicas of a partition.
+        records: offsets between start and end, of all partitions that can be read.
+        size_bytes: size of the segments of one replica of each.
+        records_per_second: since the page was looked at before, at most a minute ago; None if it
+            was not.
+        under_replicated: number of partitions with replicas out of sync.
+        unreadable: number of partitions that cannot be read now.
+        cleaner: what the cleaner has left to do.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    records: int
+    size_bytes: int
+    records_per_second: float | None
+    under_replicated: int
+    unreadable: int
+    cleaner: CleanerState
+
+
+class TopicsParameters(Parameters):
+    """Which topics."""
+
+    q: Annotated[str, Field(max_length=1000, description="A part of the name.")] = ""
+    start: Annotated[int, Field(ge=0, description="Number of topics to skip.")] = 0
+    limit: Annotated[int, Field(ge=1, le=200, description="Most topics.")] = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics by name.
+
+    Attributes:
+        total: number of topics whose names match.
+        start: number of topics before these.
+        topics: some of them.
+    """
+
+    total: int
+    start: int
+    topics: tuple[TopicRow, ...]
+
+
+def read_topics(console: Console, parameters: TopicsParameters, budget: Budget) -> Topics:
+    """Read the sizes of the topics of one page: a listing for each of their partitions."""
+    wanted = parameters.q.lower()
+    found = [each for each in console.cluster.image().topics() if wanted in each.name.lower()]
+    page = found[parameters.start : parameters.start + parameters.limit]
+    rows = []
+    for topic in page:
+        with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
+            rows.append(_topic_row(console, topic, budget))
+    return Topics(len(found), parameters.start, tuple(rows))
+
+
+def _topic_row(console: Console, topic: TopicImage, budget: Budget) -> TopicRow:
+    (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
+    views = _views(console, topic, budget)
+    known = [view for view in views.values() if view is not None]
+    end = sum(view.log_end_offset for view in known)
+    return TopicRow(
+        topic.name,
+        topic.num_partitions,
+        max((len(each.replicas) for each in description.partitions), default=0),
+        end - sum(view.log_start_offset for view in known),
+        sum(_size(view) for view in known),
+        console.rates.per_second(topic.topic_id, end),
+        sum(each.is_under_replicated for each in description.partitions),
+        len(views) - len(known),
+        _cleaner(topic, known),
+    )
+
+
+class TopicParameters(Parameters):
+    """Which topic."""
+
+    topic: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a topic. Numbers are -1 if the partition cannot be read now.
+
+    Attributes:
+        partition: its number.
+        leader: the broker that leads it; -1 if none can.
+        leader_epoch: number of changes of the leader and of the in-sync replicas.
+        replicas: the brokers that have a replica, the preferred leader first.
+        isr: the in-sync replicas.
+        offline_replicas: replicas on brokers that are fenced.
+        is_under_replicated: whether replicas are out of sync.
+        log_start_offset: the first offset that can be read.
+        log_end_offset: the next offset to be written.
+        size_bytes: size of the segments of one replica.
+        segments: their number.
+    """
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    is_under_replicated: bool
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic.
+
+    Attributes:
+        name: its name.
+        topic_id: its id.
+        records: offsets between start and end, of all partitions that can be read.
+        size_bytes: size of the segments of one replica of each partition.
+        records_per_second: as in `TopicRow`.
+        cleaner: what the cleaner has left to do.
+        partitions: in order.
+        configs: settings that somebody has set, for this topic or for the cluster: key → value.
+    """
+
+    name: str
+    topic_id: str
+    records: int
+    size_bytes: int
+    records_per_second: float | None
+    cleaner: CleanerState
+    partitions: tuple[Partition, ...]
+    configs: Mapping[str, str | None]
+
+
+def read_topic(console: Console, parameters: TopicParameters, budget: Budget) -> Topic:
+    """Read one topic: a listing for each of its partitions.
+
+    Raises:
+        UnknownTopicOrPartitionError: it does not exist.
+    """
+    topic = console.cluster.topic(parameters.topic)
+    (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
+    views = _views(console, topic, budget)
+    known = [view for view in views.values() if view is not None]
+    end = sum(view.log_end_offset for view in known)
+    return Topic(
+        topic.name,
+        topic.topic_id,
+        end - sum(view.log_start_offset for view in known),
+        sum(_size(view) for view in known),
+        console.rates.per_second(topic.topic_id, end),
+        _cleaner(topic, known),
+        tuple(_partition(each, views.get(each.partition)) for each in description.partitions),
+        {name: entry.value for name, entry in modified_configs(console, topic.name).items()},
+    )
+
+
+def modified_configs(console: Console, topic: str) -> Mapping[str, ConfigEntry]:
+    """Return the settings that somebody has set, for a topic or for the cluster."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    described = console.admin.describe_configs([resource], config_filter="modified")
+    return described.get("topic", {}).get(topic, {})
+
+
+def _views(console: Console, topic: TopicImage, budget: Budget) -> dict[int, LogView | None]:
+    return {number: console.observe(topic, number, budget) for number in sorted(topic.partitions)}
+
+
+def _partition(state: PartitionDescription, view: LogView | None) -> Partition:
+    return Partition(
+        state.partition,
+        state.leader,
+        state.leader_epoch,
+        state.replicas,
+        state.isr,
+        state.offline_replicas,
+        state.is_under_replicated,
+        -1 if view is None else view.log_start_offset,
+        -1 if view is None else view.log_end_offset,
+        -1 if view is None else _size(view),
+        -1 if view is None else len(view.live.segments),
+    )
+
+
+def _size(view: LogView) -> int:
+    return sum(segment.file.size_bytes for segment in view.live.segments)
+
+
+def _cleaner(topic: TopicImage, views: Iterable[LogView]) -> CleanerState:
+    config = topic.config()
+    segments = unmerged = clean_bytes = all_bytes = 0
+    for view in views:
+        is_clean = True
+        for segment in view.live.segments:
+            name = segment.name
+            is_clean = (
+                is_clean
+                and name.last_offset is not None
+                and name.generation == view.live.compaction_generation
+            )
+            segments += 1
+            unmerged += name.last_offset is None
+            all_bytes += segment.file.size_bytes
+            clean_bytes += segment.file.size_bytes if is_clean else 0
+    is_compacted = "compact" in config.cleanup_policy
+    return CleanerState(
+        ",".join(config.cleanup_policy),
+        config.retention_ms,
+        config.retention_bytes,
+        segments,
+        unmerged,
+        round(1 - clean_bytes / all_bytes, 3) if is_compacted and all_bytes else None,
+    )
+
+
+TOPICS = View("/topics", "Topics", TopicsParameters, Topics, read_topics, "topics.html")
+TOPIC = View("/topic", "Topic", TopicParameters, Topic, read_topic, "topic.html")

@@ -1,0 +1,155 @@
+"""Transactions: each transactional id with its newest transaction, and those that hang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from spark_log.console.budget import Budget
+from spark_log.console.console import Console
+from spark_log.console.view import Parameters, View
+from spark_log.errors import TransactionalIdNotFoundError
+from spark_log.types import TopicPartition
+
+
+class TransactionsParameters(Parameters):
+    """Which transactional ids."""
+
+    q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
+    start: Annotated[int, Field(ge=0, description="Number of ids to skip.")] = 0
+    limit: Annotated[int, Field(ge=1, le=200, description="Most ids.")] = 50
+    topic: Annotated[
+        str, Field(max_length=1000, description="Look for hanging transactions in this topic.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transactional id and its newest transaction.
+
+    Attributes:
+        transactional_id: its id.
+        state: ``Empty``, ``Ongoing``, ``PrepareCommit`` and so on, as in Kafka.
+        producer_id: of the producer that decides its transactions.
+        producer_epoch: its epoch.
+        timeout_ms: ``transaction.timeout.ms``.
+        started_us: when it began; None if it is complete or there is none.
+        partitions: those that are registered.
+        groups: consumer groups whose offsets it commits.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_us: int | None
+    partitions: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A transaction that is open in a partition, and that nobody will end.
+
+    Attributes:
+        topic: name of the topic.
+        partition: number of the partition.
+        producer_id: of its producer.
+        producer_epoch: the epoch of its records.
+        start_offset: its first offset.
+        transactional_id: None if it has expired.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    transactional_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactional ids, and hanging transactions of a topic.
+
+    Attributes:
+        total: number of ids that match.
+        start: number of ids before these.
+        transactions: some of them, by id.
+        hanging: in the topic that was asked for; None if none was.
+    """
+
+    total: int
+    start: int
+    transactions: tuple[Transaction, ...]
+    hanging: tuple[Hanging, ...] | None
+
+
+def read_transactions(
+    console: Console, parameters: TransactionsParameters, budget: Budget
+) -> Transactions:
+    """Read the state logs of transactional ids.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic does not exist.
+    """
+    wanted = parameters.q.lower()
+    found = [
+        each
+        for each in console.admin.list_transactions()
+        if wanted in each.transactional_id.lower()
+    ]
+    rows = []
+    for each in found[parameters.start : parameters.start + parameters.limit]:
+        budget.check()
+        try:
+            described = console.admin.describe_transactions([each.transactional_id])
+        except TransactionalIdNotFoundError:
+            continue  # it has expired meanwhile
+        state = described[each.transactional_id]
+        started_ms = state.transaction_start_time_ms
+        rows.append(
+            Transaction(
+                each.transactional_id,
+                state.state,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_timeout_ms,
+                started_ms * 1000 if started_ms >= 0 else None,
+                tuple(map(str, sorted(state.topic_partitions))),
+                state.groups,
+            )
+        )
+    hanging = _hanging(console, parameters.topic, budget) if parameters.topic else None
+    return Transactions(len(found), parameters.start, tuple(rows), hanging)
+
+
+def _hanging(console: Console, name: str, budget: Budget) -> tuple[Hanging, ...]:
+    found: list[Hanging] = []
+    for number in sorted(console.cluster.topic(name).partitions):
+        budget.check()
+        for each in console.admin.find_hanging_transactions([TopicPartition(name, number)]):
+            found.append(
+                Hanging(
+                    name,
+                    number,
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.start_offset,
+                    each.transactional_id,
+                )
+            )
+    return tuple(found)
+
+
+TRANSACTIONS = View(
+    "/transactions",
+    "Transactions",
+    TransactionsParameters,
+    Transactions,
+    read_transactions,
+    "transactions.html",
+)
