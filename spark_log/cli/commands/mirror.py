@@ -1,0 +1,268 @@
+"""``spark-log mirror``: a bridge between Kafka and the log, as MirrorMaker 2."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from spark_log.cli.examples import with_examples
+from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
+from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
+from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.properties import parse_pairs
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+from spark_log.stop_signals import StopSignals
+
+if TYPE_CHECKING:
+    from spark_log.mirror import Mirror, Side, TranslatedGroup
+
+app = typer.Typer(rich_markup_mode=None)
+
+_PAUSE_S: Final = 0.5
+_MB: Final = 1_000_000
+
+_UntilEnd = Annotated[
+    bool,
+    typer.Option(
+        "--until-end", help="End when everything is mirrored, instead of waiting for more."
+    ),
+]
+_SyncGroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sync-groups",
+        metavar="REGEX",
+        help="Translate committed offsets of these groups of the source, at each refresh and at "
+        "the end. Repeatable.",
+    ),
+]
+
+
+@app.command("from-kafka")
+@with_examples(
+    "spark-log mirror from-kafka --bootstrap-server localhost:9092 --until-end",
+    "spark-log mirror from-kafka --topics 'shop.*' --until-end",
+)
+@with_option_groups
+def from_kafka(
+    kafka: KafkaOptions,
+    options: MirrorOptions,
+    root: Root,
+    output: Output,
+    sync_groups: _SyncGroups = None,
+    until_end: _UntilEnd = False,
+) -> None:
+    """Mirror topics of Kafka into the log.
+
+    Each record arrives exactly once, with its key, value, headers, timestamp and partition. Topics
+    are created with their settings. The command may be killed at any time: it continues where it
+    was. SIGTERM and Ctrl-C end it after the present transaction.
+    """
+    from spark_log.mirror import KafkaToLog
+
+    arguments = kafka.cluster(), options.log(root), options.settings()
+    _run(KafkaToLog(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+
+
+@app.command("to-kafka")
+@with_examples("spark-log mirror to-kafka --topics flights --until-end")
+@with_option_groups
+def to_kafka(
+    kafka: KafkaOptions,
+    options: MirrorOptions,
+    root: Root,
+    output: Output,
+    sync_groups: _SyncGroups = None,
+    until_end: _UntilEnd = False,
+) -> None:
+    """Mirror topics of the log into Kafka.
+
+    Each record arrives exactly once, with its key, value, headers, timestamp (in milliseconds) and
+    partition. A topic that was mirrored from Kafka under the same name continues behind the last
+    record that came from there. So this is the way back after writers have moved to the log.
+    """
+    from spark_log.mirror import LogToKafka
+
+    root.cluster()  # it must exist
+    arguments = kafka.cluster(), options.log(root), options.settings()
+    _run(LogToKafka(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+
+
+@app.command("from-root")
+@with_examples("spark-log mirror from-root --source /data/log --root /backup --until-end")
+@with_option_groups
+def from_root(
+    topics: TopicPatterns,
+    root: Root,
+    output: Output,
+    source: Annotated[
+        str, typer.Option("--source", metavar="URL", help="Root to copy from; --root is copied to.")
+    ],
+    source_storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source-storage-option",
+            metavar="KEY=VALUE",
+            help="Option for the source's file system. Repeatable. [default: those of the root]",
+        ),
+    ] = None,
+    throttle: Annotated[
+        float | None,
+        typer.Option("--throttle", metavar="N", help="Maximum bytes per second to copy."),
+    ] = None,
+    until_end: _UntilEnd = False,
+) -> None:
+    """Copy topics of another root with all offsets.
+
+    The checksum of each batch is checked first, if the source is local. The command may be killed
+    at any time: it continues where it was. The target root is created if it does not exist, and
+    nobody else may write to these topics of it.
+    """
+    from spark_log.log import Throttle
+    from spark_log.mirror import RootMirror
+
+    if throttle is not None and throttle <= 0:
+        raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
+    chosen = topics.filter()
+    given = parse_pairs("--source-storage-option", source_storage_option or [], secret=True)
+    there = replace(root, url=source, storage_options=given or root.storage_options)
+    source_cluster = there.cluster()
+    root.admin().create_topics([])  # the root, if it does not exist
+    limit = Throttle(throttle or math.inf)
+    copied = 0
+    with StopSignals() as stop, status_line("Copying") as show:
+
+        def on_progress(done_bytes: int) -> None:
+            nonlocal copied
+            copied += done_bytes
+            show(f"Copying: {copied / _MB:,.1f} MB")
+            limit(done_bytes)
+
+        mirror = RootMirror(source_cluster, root.cluster(), chosen, on_progress)
+        while True:
+            done = mirror.copy()
+            if stop.is_set() or until_end:
+                break
+            time.sleep(_PAUSE_S)
+    rows = [[*each.topic_partition, each.end_offset, each.lag] for each in done]
+    if output.is_json:
+        document = {name.replace("-", "_"): each for name, each in mirror.metrics().items()}
+        names = ("topic", "partition", "end_offset", "lag")
+        parts = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({**document, "partitions": parts})
+    else:
+        print_table(["Topic", "Partition", "LogEndOffset", "Lag"], rows)
+    if stop.exit_status:
+        raise typer.Exit(stop.exit_status)
+
+
+@app.command("groups")
+@with_examples("spark-log mirror groups --to log --group billing --dry-run")
+@with_option_groups
+def groups(
+    kafka: KafkaOptions,
+    options: MirrorOptions,
+    root: Root,
+    output: Output,
+    to: Annotated[
+        str, typer.Option("--to", metavar="log|kafka", help="The side that gets the offsets.")
+    ],
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="REGEX", help="Ids of groups. Repeatable. [default: .*]"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the offsets, and commit nothing.")
+    ] = False,
+) -> None:
+    """Translate committed offsets of groups once.
+
+    A consumer of the group goes on at the very record that it would have read next. Groups with
+    members on that side, and offsets that are further there, stay as they are. Exit status: 0 done,
+    1 some offsets lie behind what is mirrored.
+    """
+    from spark_log.mirror import GroupTranslation, Side, patterns, read_maps
+
+    if to not in ("log", "kafka"):
+        raise InvalidConfigurationError(f"--to is {to!r}; give log or kafka")
+    expressions = patterns(group or [".*"], "group")
+    settings = options.settings()
+    root.cluster()
+    cluster, log = kafka.cluster(), options.log(root)
+    maps = read_maps(cluster, log, settings.map_topic)
+    source = Side.KAFKA if to == "log" else Side.LOG
+    done = GroupTranslation(cluster, log, expressions).translate(maps, source, dry_run=dry_run)
+    _print_groups(done, output)
+    if any(each.waiting for each in done):
+        raise typer.Exit(1)
+
+
+def _run(
+    mirror: Mirror,
+    kafka: KafkaOptions,
+    options: MirrorOptions,
+    root: Root,
+    output: Output,
+    sync_groups: list[str],
+    until_end: bool,
+) -> None:
+    """Run a mirror until it is told to stop, and print its metrics."""
+    from spark_log.mirror import GroupTranslation, patterns
+
+    expressions = patterns(sync_groups, "sync-groups")
+    translation = GroupTranslation(kafka.cluster(), options.log(root), expressions)
+    source: Side = mirror.source
+    translated: list[TranslatedGroup] = []
+
+    def translate() -> None:
+        if expressions:
+            translated[:] = translation.translate(mirror.maps, source)
+
+    with StopSignals() as stop, status_line("Mirroring") as show, mirror:
+        mirror.run(
+            stop.is_set,
+            refresh_interval_s=options.refresh_interval_s,
+            until_end=until_end,
+            on_transaction=lambda: show(_line(mirror.metrics())),
+            on_refresh=translate,
+        )
+        metrics = mirror.metrics()
+    if output.is_json:
+        document: dict[str, object] = {
+            name.replace("-", "_"): each for name, each in metrics.items()
+        }
+        if expressions:
+            document["groups"] = [each.document() for each in translated]
+        print_json(document)
+    else:
+        print_table(["Metric", "Value"], [[name, each] for name, each in metrics.items()])
+        if expressions:
+            _print_groups(translated, output)
+    if not metrics["partition-count"]:
+        print_note("no topic matches --topics and is not excluded")
+    if stop.exit_status:
+        raise typer.Exit(stop.exit_status)
+
+
+def _print_groups(done: list[TranslatedGroup], output: Output) -> None:
+    if output.is_json:
+        print_json({"groups": [each.document() for each in done]})
+        return
+    rows: list[list[object]] = [
+        [each.group_id, tp.topic, tp.partition, offset.offset, "committed"]
+        for each in done
+        for tp, offset in sorted(each.offsets.items())
+    ]
+    rows += [[each.group_id, *tp, None, "not mirrored yet"] for each in done for tp in each.waiting]
+    rows += [[each.group_id, "-", None, None, "has members"] for each in done if each.is_active]
+    print_table(["Group", "Topic", "Partition", "Offset", "State"], rows)
+
+
+def _line(metrics: dict[str, float]) -> str:
+    count, lag = int(metrics["record-count"]), int(metrics["records-lag"])
+    return f"Mirroring: {count:,} records, lag {lag:,}"

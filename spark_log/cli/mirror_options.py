@@ -1,0 +1,210 @@
+"""Options of the commands that mirror topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_log.cli.properties import parse_pairs
+from spark_log.cli.root import Root
+from spark_log.errors import InvalidConfigurationError
+
+if TYPE_CHECKING:
+    from spark_log.mirror import KafkaCluster, LogAddress, MirrorSettings, TopicFilter
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """The Kafka cluster of a command line.
+
+    Attributes:
+        settings: of librdkafka; never shown.
+    """
+
+    settings: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def from_options(
+        cls,
+        bootstrap_server: Annotated[
+            str | None,
+            typer.Option(
+                "--bootstrap-server",
+                "--bootstrap-servers",
+                envvar="KAFKA_BOOTSTRAP_SERVERS",
+                metavar="HOST:PORT,...",
+                help="Brokers of the Kafka cluster.",
+            ),
+        ] = None,
+        kafka_property: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--kafka-property",
+                metavar="KEY=VALUE",
+                help="Setting of librdkafka, such as security.protocol=SASL_SSL. Repeatable.",
+            ),
+        ] = None,
+    ) -> KafkaOptions:
+        """Return the options.
+
+        Raises:
+            InvalidConfigurationError: no broker was given.
+        """
+        given = parse_pairs("--kafka-property", kafka_property or [], secret=True)
+        if bootstrap_server:
+            given["bootstrap.servers"] = bootstrap_server
+        if not given.get("bootstrap.servers"):
+            raise InvalidConfigurationError(
+                "which Kafka cluster? Give --bootstrap-server, or set KAFKA_BOOTSTRAP_SERVERS"
+            )
+        return cls(given)
+
+    def cluster(self) -> KafkaCluster:
+        """Return the cluster, which is not accessed yet.
+
+        Raises:
+            InvalidConfigurationError: a setting does not exist, or confluent-kafka is missing.
+        """
+        from spark_log.mirror import KafkaCluster
+
+        return KafkaCluster(self.settings)
+
+
+_Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topics", metavar="REGEX", help="Topics to mirror. Repeatable. [default: .*]"),
+]
+_Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics-exclude",
+        metavar="REGEX",
+        help="Topics not to mirror. Repeatable. [default: internal ones]",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPatterns:
+    """Which topics are mirrored.
+
+    Attributes:
+        include: regular expressions.
+        exclude: regular expressions, besides those of internal topics.
+    """
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    @classmethod
+    def from_options(cls, topics: _Topics = None, exclude: _Exclude = None) -> TopicPatterns:
+        """Return the options, which `filter` checks."""
+        return cls(tuple(topics or (".*",)), tuple(exclude or ()))
+
+    def filter(self) -> TopicFilter:
+        """Return the filter.
+
+        Raises:
+            InvalidConfigurationError: one of them is no regular expression.
+        """
+        from spark_log.mirror import DEFAULT_EXCLUDED, TopicFilter
+
+        return TopicFilter.parse(self.include, (*DEFAULT_EXCLUDED, *self.exclude))
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """What is mirrored, and how.
+
+    Attributes:
+        refresh_interval_s: how often to look for new topics.
+    """
+
+    topics: TopicPatterns
+    policy: str
+    kafka_alias: str
+    log_alias: str
+    commit_interval_ms: int
+    refresh_interval_s: float
+    fail_on_data_loss: bool
+
+    @classmethod
+    def from_options(
+        cls,
+        topics: _Topics = None,
+        exclude: _Exclude = None,
+        policy: Annotated[
+            str,
+            typer.Option(
+                "--replication-policy",
+                metavar="identity|default",
+                help="identity: a topic keeps its name. default: the source's alias precedes it.",
+            ),
+        ] = "identity",
+        kafka_alias: Annotated[
+            str, typer.Option("--kafka-alias", metavar="NAME", help="Name of the Kafka cluster.")
+        ] = "kafka",
+        log_alias: Annotated[
+            str, typer.Option("--log-alias", metavar="NAME", help="Name of the log.")
+        ] = "spark-log",
+        commit_interval_ms: Annotated[
+            int,
+            typer.Option(
+                "--commit-interval-ms", min=1, help="How long a transaction collects records."
+            ),
+        ] = 1_000,
+        refresh_interval_s: Annotated[
+            float,
+            typer.Option(
+                "--refresh-interval-seconds",
+                min=0.1,
+                help="How often to look for new topics, partitions and settings.",
+            ),
+        ] = 30.0,
+        fail_on_data_loss: Annotated[
+            bool,
+            typer.Option(
+                "--fail-on-data-loss/--no-fail-on-data-loss",
+                help="Whether to fail if records were deleted before they were mirrored.",
+            ),
+        ] = True,
+    ) -> MirrorOptions:
+        """Return the options, which `settings` checks."""
+        return cls(
+            TopicPatterns.from_options(topics, exclude),
+            policy,
+            kafka_alias,
+            log_alias,
+            commit_interval_ms,
+            refresh_interval_s,
+            fail_on_data_loss,
+        )
+
+    def settings(self) -> MirrorSettings:
+        """Return the settings of a mirror.
+
+        Raises:
+            InvalidConfigurationError: an option has a wrong value.
+        """
+        from spark_log.mirror import MirrorSettings, ReplicationPolicy
+
+        if self.policy not in list(ReplicationPolicy):
+            raise InvalidConfigurationError(
+                f"--replication-policy is {self.policy!r}; give identity or default"
+            )
+        return MirrorSettings(
+            self.kafka_alias,
+            self.log_alias,
+            ReplicationPolicy(self.policy),
+            self.topics.filter(),
+            self.commit_interval_ms,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+    def log(self, root: Root) -> LogAddress:
+        """Return the log, which is not accessed yet."""
+        from spark_log.mirror import LogAddress
+
+        return LogAddress(root.url, root.client_arguments)

@@ -1,0 +1,243 @@
+"""`KafkaToLog`: mirrors topics of Kafka into a log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import DataLossError
+from spark_log.mirror import topic_settings
+from spark_log.mirror.confluent import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaPartition,
+    Message,
+)
+from spark_log.mirror.kafka_cluster import is_end, kafka_errors
+from spark_log.mirror.map_topic import create_in_log
+from spark_log.mirror.message_table import MessageTable, message_tables
+from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.offset_map import (
+    MirroredPartition,
+    Side,
+    find_runs,
+    map_record,
+    parts_by_partition,
+)
+from spark_log.producer import Producer, TableFuture
+from spark_log.record import binary_array
+from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
+
+_log = logging.getLogger(__name__)
+
+_MESSAGES: Final = 50_000
+"""Most messages of one table."""
+_WAIT_S: Final = 0.1
+"""How long messages are collected for one table."""
+
+Runs = dict[MirroredPartition, np.ndarray]
+_Sent = list[tuple[MessageTable, TableFuture]]
+
+
+class KafkaToLog(Mirror):
+    """Reads committed records of Kafka, and writes them as tables in transactions of the log.
+
+    Keys, values, headers and partitions are the same. Timestamps are those of Kafka, in
+    milliseconds, whichever type they have there.
+    """
+
+    source = Side.KAFKA
+
+    _producer: Producer | None = None
+    _consumer: Consumer | None = None
+
+    def open(self) -> None:
+        """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
+        settings = self._settings
+        topic = settings.map_topic
+        has_been_source = topic in self._kafka.partition_counts()
+        if settings.is_exclusive and has_been_source:
+            self._kafka.producer(settings.transactional_id(Side.KAFKA))  # fences the other way
+        create_in_log(self._log, topic)
+        self._producer = self._log.producer(settings.transactional_id(Side.LOG))
+        self._read_maps()
+        self._consumer = self._kafka.consumer(
+            auto_offset_reset="error" if settings.fail_on_data_loss else "earliest",
+            queued_min_messages=500_000,
+            queued_max_messages_kbytes=262_144,
+            fetch_max_bytes=67_108_864,
+            max_partition_fetch_bytes=8_388_608,
+        )
+        self._partitions: dict[tuple[str, int], MirroredPartition] = {}
+        self._ended: dict[MirroredPartition, int] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Create new topics and partitions in the log, take over settings, and read new ones."""
+        counts = {
+            topic: count
+            for topic, count in self._kafka.partition_counts().items()
+            if self._settings.is_mirrored(topic, Side.KAFKA)
+        }
+        settings = self._kafka.topic_settings(counts)
+        admin = self._log.admin()
+        present = {each.name: each for each in admin.describe_topics(with_offsets=False)}
+        for topic, count in counts.items():
+            target = self._settings.partition(topic, 0, Side.KAFKA).log_topic
+            wanted = topic_settings.to_log(settings[topic])
+            found = present.get(target)
+            if found is None:
+                admin.create_topics([NewTopic(target, count, topic_configs=wanted)])
+                continue
+            if len(found.partitions) < count:
+                admin.create_partitions({target: count})
+            changed = {
+                key: value for key, value in wanted.items() if found.configs.get(key) != value
+            }
+            if changed:
+                kind = ConfigResourceType.TOPIC
+                admin.alter_configs([ConfigResource(kind, target, changed)])
+        self._assign({(topic, number) for topic in counts for number in range(counts[topic])})
+
+    def transfer(self, wait_s: float = 0.5) -> int:
+        """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
+        producer = self._opened_producer()
+        first = self._consume(wait_s)
+        if not first and not self._with_passed({}, self._ended):
+            return 0
+        with producer.transaction():
+            sent, count, size_bytes = self._send(producer, first)
+            runs = self._with_passed(self._runs(sent), self._ended)
+            if runs:
+                records = [map_record(*each) for each in runs.items()]
+                columns = [binary_array(column) for column in zip(*records, strict=True)]
+                table = pa.Table.from_arrays(columns, ["key", "value"])
+                producer.send_table(self._settings.map_topic, table, partition=0)
+        self._on_commit(runs, count, size_bytes)
+        return count
+
+    def lag(self) -> dict[MirroredPartition, int]:
+        """Return how many offsets of Kafka are not mirrored yet, by partition.
+
+        The ends are those of the last fetch. A partition that was not fetched yet has no lag.
+        """
+        found = {}
+        for (topic, number), partition in self._partitions.items():
+            assert self._consumer is not None
+            tp = KafkaPartition(topic, number)
+            low, high = self._consumer.get_watermark_offsets(tp, cached=True)
+            position = self.maps[partition].end(Side.KAFKA)
+            found[partition] = max(0, high - max(low, 0) if position is None else high - position)
+        return found
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all records that Kafka had when it was last read are mirrored."""
+        ends = ((self._ended.get(each), self.maps[each]) for each in self._partitions.values())
+        return all(end is not None and end >= (runs.end(Side.KAFKA) or 0) for end, runs in ends)
+
+    def close(self) -> None:
+        """Release everything; an open transaction is aborted."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _opened_producer(self) -> Producer:
+        assert self._producer is not None, "open the mirror first"
+        return self._producer
+
+    def _assign(self, wanted: set[tuple[str, int]]) -> None:
+        """Read these partitions: new ones from where they are mirrored, or from their start."""
+        assert self._consumer is not None
+        gone = self._partitions.keys() - wanted
+        for each in gone:
+            self._ended.pop(self._partitions.pop(each), None)
+        added = []
+        for topic, number in sorted(wanted - self._partitions.keys()):
+            partition = self._settings.partition(topic, number, Side.KAFKA)
+            if number not in self._opened_producer().partitions_for(partition.log_topic):
+                continue  # the producer will know it at the next refresh
+            self._partitions[topic, number] = partition
+            end = self.maps[partition].end(Side.KAFKA)
+            added.append(KafkaPartition(topic, number, OFFSET_BEGINNING if end is None else end))
+        with kafka_errors():
+            if gone:
+                _log.info("no longer mirrored: %s", sorted(gone))
+                self._consumer.incremental_unassign([KafkaPartition(*each) for each in gone])
+            if added:
+                self._consumer.incremental_assign(added)
+
+    def _consume(self, wait_s: float) -> list[Message]:
+        """Return the next records; note where a partition's end was reached."""
+        assert self._consumer is not None
+        with kafka_errors():
+            messages = self._consumer.consume(_MESSAGES, wait_s)
+        if not any(map(Message.error, messages)):
+            return messages
+        records = []
+        for message in messages:
+            if message.error() is None:
+                records.append(message)
+                continue
+            self._check_for_loss(message)
+            if is_end(message):
+                place: Any = message.topic(), message.partition()
+                partition = self._partitions.get(place)
+                if partition is not None:
+                    self._ended[partition] = message.offset() or 0
+        return records
+
+    def _check_for_loss(self, message: Message) -> None:
+        error: Any = message.error()
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise DataLossError(
+                f"{message.topic()}-{message.partition()} in Kafka does not have the next offset "
+                f"to mirror: records were deleted, or the topic was created again "
+                f"({error.str()}). To continue with those that are left, give "
+                f"--no-fail-on-data-loss",
+                topic=message.topic() or "",
+            )
+
+    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, int, int]:
+        """Send messages, and those that arrive in the time of a transaction."""
+        settings = self._settings
+        due_s = time.monotonic() + settings.commit_interval_ms / 1000
+        sent: _Sent = []
+        count = size_bytes = 0
+        while messages or sent:
+            for each in message_tables(messages):
+                topic = self._settings.partition(each.topic, 0, Side.KAFKA).log_topic
+                sent.append((each, producer.send_table(topic, each.table)))
+                count += len(each.offsets)
+                size_bytes += each.table.nbytes
+            left_s = due_s - time.monotonic()
+            if left_s <= 0 or size_bytes >= settings.max_transaction_bytes:
+                break
+            messages = self._consume(min(_WAIT_S, left_s))
+        return sent, count, size_bytes
+
+    def _runs(self, sent: _Sent) -> Runs:
+        """Wait until all tables are in the log, and return the runs of each partition."""
+        by_topic: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
+        for each, future in sent:
+            order = np.argsort(each.partitions, kind="stable")  # the ranges are by partition
+            ranges = [
+                np.arange(found.base_offset, found.last_offset + 1) for found in future.result()
+            ]
+            columns = each.partitions[order], each.offsets[order], np.concatenate(ranges)
+            by_topic.setdefault(each.topic, []).append(columns)
+        runs: Runs = {}
+        for topic, parts in by_topic.items():
+            partitions, kafka_offsets, log_offsets = map(np.concatenate, zip(*parts, strict=True))
+            for number, rows in parts_by_partition(partitions):
+                found_runs = find_runs(kafka_offsets[rows], log_offsets[rows])
+                runs[self._partitions[topic, number]] = found_runs
+        return runs

@@ -1,0 +1,185 @@
+"""`Mirror`: copies topics from one side to the other, transaction by transaction."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Self
+
+import numpy as np
+
+from spark_log.mirror.kafka_cluster import KafkaCluster
+from spark_log.mirror.map_topic import read_maps
+from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
+from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side
+
+
+class Mirror(ABC):
+    """Copies topics of a source to a target, each record exactly once.
+
+    A transaction of the target has the records, and the runs of the offset map that they make. If
+    the process is killed at any point, the next mirror aborts or completes that transaction, reads
+    the map, and continues behind its end. A mirror with the same aliases fences earlier ones.
+
+    For one thread.
+
+    Attributes:
+        maps: of all mirrored partitions, as far as they are committed.
+    """
+
+    source: Side
+
+    def __init__(self, kafka: KafkaCluster, log: LogAddress, settings: MirrorSettings) -> None:
+        """Access nothing yet.
+
+        Args:
+            kafka: one of the two sides.
+            log: the other one.
+            settings: how to mirror.
+        """
+        self._kafka = kafka
+        self._log = log
+        self._settings = settings
+        self.maps = OffsetMaps()
+        self._records = self._bytes = self._transactions = 0
+
+    @property
+    def target(self) -> Side:
+        """The side that is written."""
+        return self.source.other
+
+    @abstractmethod
+    def open(self) -> None:
+        """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Mirror new topics, new partitions and changed settings from now on."""
+
+    @abstractmethod
+    def transfer(self, wait_s: float = 0.5) -> int:
+        """Copy the records of one transaction, and commit it.
+
+        Args:
+            wait_s: how long to wait for the first record.
+
+        Returns:
+            Number of records; 0 if there were none.
+
+        Raises:
+            ProducerFencedError: another mirror has taken over.
+            DataLossError: records were deleted before they were mirrored.
+            SparkLogError: the source or the target failed. The transaction has no effect, or all
+                of it: open another mirror.
+        """
+
+    @abstractmethod
+    def lag(self) -> dict[MirroredPartition, int]:
+        """Return how many offsets of the source are not mirrored yet, by partition."""
+
+    @property
+    @abstractmethod
+    def is_at_end(self) -> bool:
+        """Whether all records that the source had when it was last read are mirrored."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; an open transaction is aborted."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics since the mirror was opened, by name.
+
+        ``record-count``, ``byte-count`` (keys and values) and ``transaction-count`` count what was
+        committed. ``records-lag`` is the number of offsets that are not mirrored yet, in all
+        partitions, and ``records-lag-max`` that of the partition with most. ``partition-count`` is
+        the number of mirrored partitions.
+        """
+        lag = self.lag()
+        return {
+            "record-count": self._records,
+            "byte-count": self._bytes,
+            "transaction-count": self._transactions,
+            "records-lag": sum(lag.values()),
+            "records-lag-max": max(lag.values(), default=0),
+            "partition-count": len(lag),
+        }
+
+    def run(
+        self,
+        is_stopped: Callable[[], bool],
+        *,
+        refresh_interval_s: float = 30.0,
+        until_end: bool = False,
+        on_transaction: Callable[[], object] = lambda: None,
+        on_refresh: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Mirror until told to stop.
+
+        Args:
+            is_stopped: asked between two transactions.
+            refresh_interval_s: how often to look for new topics, partitions and settings.
+            until_end: whether to stop when everything is mirrored.
+            on_transaction: called after each transaction.
+            on_refresh: called after each look, and at the end.
+
+        Raises:
+            SparkLogError: the errors of `transfer` and `refresh`.
+        """
+        refreshed_s = time.monotonic()
+        while not is_stopped():
+            if self.transfer():
+                on_transaction()
+            elif until_end and self.is_at_end:
+                break
+            if time.monotonic() - refreshed_s >= refresh_interval_s:
+                self.refresh()
+                on_refresh()
+                refreshed_s = time.monotonic()
+        on_refresh()
+
+    def _read_maps(self) -> None:
+        self.maps = read_maps(self._kafka, self._log, self._settings.map_topic)
+
+    def _on_commit(
+        self, runs: Mapping[MirroredPartition, np.ndarray], count: int, size_bytes: int
+    ) -> None:
+        """Take over what a transaction has committed."""
+        for partition, added in runs.items():
+            self.maps[partition].add(added, self.target)
+        self._records += count
+        self._bytes += size_bytes
+        self._transactions += 1
+
+    def _with_passed(
+        self, runs: dict[MirroredPartition, np.ndarray], positions: Mapping[MirroredPartition, int]
+    ) -> dict[MirroredPartition, np.ndarray]:
+        """Return the runs of a transaction, and where the source was read beyond its last record.
+
+        Markers, and aborted or compacted records, take offsets at which a group may have committed.
+
+        Args:
+            runs: of the transaction's records.
+            positions: the offset up to which the source was read.
+        """
+        found = dict(runs)
+        for partition, position in positions.items():
+            rows = runs.get(partition)
+            if rows is None:
+                ends = [self.maps[partition].end(side) for side in Side]
+            else:
+                ends = [int(rows[-1, side] + rows[-1, 2]) for side in Side]
+            end = ends[self.source]
+            if end is None or position <= end:
+                continue
+            ends[self.source] = position
+            passed = np.array([[*ends, 0]], np.int64)
+            found[partition] = passed if rows is None else np.concatenate((rows, passed))
+        return found
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,129 @@
+"""What a mirror between Kafka and a log is told: whom it connects, what it copies, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_log.admin import Admin
+from spark_log.consumer import Consumer
+from spark_log.errors import InvalidConfigurationError
+from spark_log.mirror.offset_map import MirroredPartition, Side
+from spark_log.mirror.replication_policy import ReplicationPolicy, TopicFilter, check_alias
+from spark_log.producer import Producer
+
+
+@dataclass(frozen=True, slots=True)
+class LogAddress:
+    """The root of a log.
+
+    Attributes:
+        root: path or URL of the cluster root.
+        client_arguments: keyword arguments of every client, such as ``storage_options``; never
+            shown.
+    """
+
+    root: str | os.PathLike[str]
+    client_arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def admin(self) -> Admin:
+        """Return an `Admin`; nothing is read yet."""
+        return Admin(self.root, **self.client_arguments)
+
+    def producer(self, transactional_id: str) -> Producer:
+        """Return a transactional producer that has fenced all earlier ones with this id."""
+        producer = Producer(
+            self.root,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=300_000,
+            buffer_memory=268_435_456,
+            max_request_size=2**31 - 1,  # the topic's own limit decides
+            metadata_max_age_ms=1_000,  # new partitions
+            flush_on_exit=False,  # what is not committed is mirrored again
+            **self.client_arguments,
+        )
+        producer.init_transactions()
+        return producer
+
+    def consumer(self) -> Consumer:
+        """Return a consumer of committed records, without a group."""
+        return Consumer(
+            root=self.root,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            fetch_max_bytes=268_435_456,
+            max_partition_fetch_bytes=33_554_432,
+            **self.client_arguments,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """How a mirror works.
+
+    Attributes:
+        kafka_alias: name of the Kafka cluster, in topic names and in those of offset maps.
+        log_alias: name of the log.
+        policy: how mirrored topics are named.
+        topics: which topics of the source are mirrored.
+        commit_interval_ms: how long a transaction collects records.
+        max_transaction_bytes: of records, after which a transaction is committed earlier.
+        fail_on_data_loss: whether a mirror fails if records were deleted before they were mirrored.
+            If not, it continues at the first record that is left.
+    """
+
+    kafka_alias: str = "kafka"
+    log_alias: str = "spark-log"
+    policy: ReplicationPolicy = ReplicationPolicy.IDENTITY
+    topics: TopicFilter = field(default_factory=TopicFilter.parse)
+    commit_interval_ms: int = 1_000
+    max_transaction_bytes: int = 134_217_728
+    fail_on_data_loss: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the aliases.
+
+        Raises:
+            InvalidConfigurationError: an alias cannot be a part of a topic's name, or both are the
+                same.
+        """
+        check_alias(self.kafka_alias, "kafka-alias")
+        check_alias(self.log_alias, "log-alias")
+        if self.kafka_alias == self.log_alias:
+            raise InvalidConfigurationError(
+                f"--kafka-alias and --log-alias are both {self.kafka_alias!r}: name two clusters"
+            )
+
+    @property
+    def map_topic(self) -> str:
+        """Name of the topic with the offset map; it has this name in Kafka and in the log."""
+        return f"mirror-offset-syncs.{self.kafka_alias}.{self.log_alias}.internal"
+
+    def transactional_id(self, target: Side) -> str:
+        """Return the transactional id of the mirror that writes to one side.
+
+        If topics keep their names, a record would come back to where it was. So both directions
+        have one id, and the mirror that is started last fences the other.
+        """
+        name = f"mirror.{self.kafka_alias}.{self.log_alias}"
+        return name if self.is_exclusive else f"{name}.to-{target.name.lower()}"
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether only one direction may be mirrored at a time."""
+        return self.policy is ReplicationPolicy.IDENTITY
+
+    def is_mirrored(self, topic: str, source: Side) -> bool:
+        """Whether a topic of the source is mirrored: not one that came from the target."""
+        return self.topics(topic) and not self.policy.comes_from(topic, self._alias(source.other))
+
+    def partition(self, topic: str, partition: int, source: Side) -> MirroredPartition:
+        """Return a partition of the source together with that of the target."""
+        target = self.policy.target_topic(topic, self._alias(source))
+        names = (topic, target) if source is Side.KAFKA else (target, topic)
+        return MirroredPartition(*names, partition)
+
+    def _alias(self, side: Side) -> str:
+        return self.kafka_alias if side is Side.KAFKA else self.log_alias

@@ -1,0 +1,200 @@
+"""`OffsetMap`: which offset of a partition in Kafka is which offset in the log, exactly.
+
+A map is a set of runs: ``count`` records that have consecutive offsets on both sides. A run ends at
+a transaction marker, at a record that compaction or an abort removed, and at the end of the
+mirror's transaction. A run of no records says that there was nothing to mirror before its offsets.
+
+Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
+records. So the map has a record if and only if the target has it, and the end of the map is where a
+mirror continues after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from spark_log.errors import CorruptRecordError
+
+_LITTLE_ENDIAN: Final = np.dtype("<i8")
+_FIELDS: Final = 3
+_TO: Final = 3
+"""Column with the side that the records of a run were written to."""
+
+
+class Side(IntEnum):
+    """One of the two places of a mirrored partition, and its column in a run."""
+
+    KAFKA = 0
+    LOG = 1
+
+    @property
+    def other(self) -> Side:
+        """The other one."""
+        return Side(1 - self)
+
+
+class MirroredPartition(NamedTuple):
+    """A partition of Kafka and the partition of the log that mirrors it, or is mirrored by it."""
+
+    kafka_topic: str
+    log_topic: str
+    partition: int
+
+    def topic(self, side: Side) -> str:
+        """The topic's name on one side."""
+        return self.kafka_topic if side is Side.KAFKA else self.log_topic
+
+
+class OffsetMap:
+    """The runs of one `MirroredPartition`, of both directions."""
+
+    def __init__(self) -> None:
+        """Return a map without runs."""
+        self._runs = np.empty((16, _FIELDS + 1), np.int64)
+        self._size = 0
+        self._is_sorted = True
+        self._ends = [-1, -1]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, runs: np.ndarray, to: Side) -> None:
+        """Add runs that were written to one side.
+
+        Args:
+            runs: int64 of shape (runs, 3): first offset in Kafka, first offset in the log, number
+                of records.
+            to: the target.
+        """
+        needed = self._size + len(runs)
+        if needed > len(self._runs):
+            grown = np.empty((max(needed, 2 * len(self._runs)), _FIELDS + 1), np.int64)
+            grown[: self._size] = self._runs[: self._size]
+            self._runs = grown
+        added = self._runs[self._size : needed]
+        added[:, :_FIELDS] = runs
+        added[:, _TO] = to
+        for side in Side if len(runs) else ():
+            self._ends[side] = max(self._ends[side], int((runs[:, side] + runs[:, 2]).max()))
+        last = self._runs[max(self._size - 1, 0), 0]
+        self._is_sorted &= not self._size or not len(runs) or last <= runs[0, 0]
+        self._size = needed
+
+    def end(self, side: Side) -> int | None:
+        """Return the offset after the last mirrored record on one side; None without runs."""
+        return self._ends[side] if self._size else None
+
+    def translate(self, offset: int, side: Side) -> int | None:
+        """Return the offset on the other side at which a reader finds the same next record.
+
+        Args:
+            offset: the next offset to read on one side.
+            side: this side.
+
+        Returns:
+            None if records before the offset are not mirrored yet, or there are no runs.
+        """
+        if not self._size:
+            return None
+        runs = self._sorted()
+        at = int(np.searchsorted(runs[:, side], offset, "right")) - 1
+        if at < 0:  # what lies before the first run was deleted before it could be mirrored
+            return int(runs[0, side.other])
+        first, there, count = int(runs[at, side]), int(runs[at, side.other]), int(runs[at, 2])
+        passed = offset - first
+        # The marker of the mirror's transaction follows the last record in the target.
+        beyond = count + (runs[at, _TO] == side)
+        if at == len(runs) - 1 and passed > beyond:
+            return None
+        return there + min(passed, count)
+
+    def _sorted(self) -> np.ndarray:
+        runs = self._runs[: self._size]
+        if not self._is_sorted:  # two topics hold the runs of the two directions
+            runs[:] = runs[np.lexsort((runs[:, 1], runs[:, 0]))]
+            self._is_sorted = True
+        return runs
+
+
+class OffsetMaps:
+    """The maps of all partitions of a mirror."""
+
+    def __init__(self) -> None:
+        """Return no maps."""
+        self._maps: dict[MirroredPartition, OffsetMap] = {}
+
+    def __getitem__(self, partition: MirroredPartition) -> OffsetMap:
+        """Return the map of a partition, which is empty if the partition was never mirrored."""
+        return self._maps.setdefault(partition, OffsetMap())
+
+    def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
+        """Add the runs of a record of the topic that holds them.
+
+        Args:
+            key: its key.
+            value: its value; None: it was removed.
+            to: the side that has the topic.
+
+        Raises:
+            CorruptRecordError: it is no such record.
+        """
+        if value is None:
+            return
+        try:
+            fields = json.loads(key)
+            partition = MirroredPartition(fields["kafka"], fields["log"], fields["partition"])
+            runs = np.frombuffer(value, _LITTLE_ENDIAN).reshape(-1, _FIELDS)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptRecordError(
+                f"a record with the key {key[:200]!r} is no part of an offset map: {error}"
+            ) from None
+        self[partition].add(runs, to)
+
+    def of_topic(self, topic: str, side: Side) -> dict[int, list[MirroredPartition]]:
+        """Return the mirrored partitions of a topic on one side, by their number."""
+        found: dict[int, list[MirroredPartition]] = {}
+        for each, runs in self._maps.items():
+            if each.topic(side) == topic and len(runs):
+                found.setdefault(each.partition, []).append(each)
+        return found
+
+
+def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, bytes]:
+    """Return key and value of the record that holds runs.
+
+    Every key is used once, so compaction keeps all runs. The value is the runs as little-endian
+    int64: first offset in Kafka, first offset in the log, number of records.
+    """
+    key = {
+        "kafka": partition.kafka_topic,
+        "log": partition.log_topic,
+        "partition": partition.partition,
+        "offset": int(runs[0, Side.KAFKA]),
+    }
+    if not runs[0, 2]:
+        key["records"] = 0  # the next run may begin at the same offset
+    return json.dumps(key).encode(), runs.astype(_LITTLE_ENDIAN).tobytes()
+
+
+def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:
+    """Return the runs of records whose offsets on both sides are given, in order.
+
+    Returns:
+        int64 of shape (runs, 3), as `OffsetMap.add` takes them.
+    """
+    breaks = np.flatnonzero((np.diff(kafka_offsets) != 1) | (np.diff(log_offsets) != 1)) + 1
+    firsts = np.concatenate(([0], breaks)).astype(np.int64)
+    counts = np.diff(np.append(firsts, len(kafka_offsets)))
+    return np.column_stack((kafka_offsets[firsts], log_offsets[firsts], counts))
+
+
+def parts_by_partition(partitions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each partition with the indexes of its rows, in their order."""
+    order = np.argsort(partitions, kind="stable")
+    numbers, firsts = np.unique(partitions[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)

@@ -1,0 +1,96 @@
+"""Names of mirrored topics, and which topics are mirrored, by the rules of MirrorMaker 2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_log.errors import InvalidConfigurationError
+
+DEFAULT_EXCLUDED: Final = (r".*[-.]internal", r".*\.replica", r"__.*")
+"""Topics that are not mirrored by default: those that Kafka and its tools keep for themselves."""
+
+_ALIAS = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+
+
+class ReplicationPolicy(StrEnum):
+    """How a mirrored topic is named (Kafka's classes of these names)."""
+
+    IDENTITY = "identity"
+    """The topic keeps its name (``IdentityReplicationPolicy``, KIP-690)."""
+    DEFAULT = "default"
+    """The source's alias and a dot precede the name (``DefaultReplicationPolicy``, KIP-382)."""
+
+    def target_topic(self, topic: str, source_alias: str) -> str:
+        """Return the name that a topic of the source has in the target."""
+        return topic if self is ReplicationPolicy.IDENTITY else f"{source_alias}.{topic}"
+
+    def comes_from(self, topic: str, alias: str) -> bool:
+        """Whether a topic's name says that it was mirrored from the cluster with this alias."""
+        return self is ReplicationPolicy.DEFAULT and topic.startswith(f"{alias}.")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Which topics of the source are mirrored, by regular expressions for whole names.
+
+    Attributes:
+        include: a topic is mirrored if one of these matches its name.
+        exclude: and none of these.
+    """
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def parse(
+        cls, include: Iterable[str] = (".*",), exclude: Iterable[str] = DEFAULT_EXCLUDED
+    ) -> TopicFilter:
+        """Return the filter of these regular expressions.
+
+        Raises:
+            InvalidConfigurationError: one of them is no regular expression.
+        """
+        return cls(patterns(include, "topics"), patterns(exclude, "topics-exclude"))
+
+    def __call__(self, topic: str) -> bool:
+        """Whether a topic is mirrored."""
+        return _any(self.include, topic) and not _any(self.exclude, topic)
+
+
+def patterns(texts: Iterable[str], option: str) -> tuple[re.Pattern[str], ...]:
+    """Return compiled regular expressions.
+
+    Raises:
+        InvalidConfigurationError: one of them is no regular expression.
+    """
+    compiled = []
+    for text in texts:
+        try:
+            compiled.append(re.compile(text))
+        except re.error as error:
+            raise InvalidConfigurationError(
+                f"--{option} {text!r} is not a regular expression: {error}", key=option
+            ) from None
+    return tuple(compiled)
+
+
+def check_alias(alias: str, option: str) -> str:
+    """Return an alias of a cluster, which becomes a part of topic names.
+
+    Raises:
+        InvalidConfigurationError: it cannot be a part of a topic's name, or has a dot, at which the
+            alias ends.
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise InvalidConfigurationError(
+            f"--{option} is {alias!r}; give 1 to 100 ASCII letters, digits, '_' and '-'", key=option
+        )
+    return alias
+
+
+def _any(expressions: Sequence[re.Pattern[str]], topic: str) -> bool:
+    return any(each.fullmatch(topic) for each in expressions)

@@ -1,0 +1,104 @@
+"""Offset maps: exact, both ways."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_log.errors import CorruptRecordError
+from spark_log.mirror import MirroredPartition, OffsetMap, OffsetMaps, Side, find_runs, map_record
+
+FLIGHTS = MirroredPartition("flights", "kafka.flights", 3)
+
+
+def offset_map(*runs, to=Side.LOG):
+    made = OffsetMap()
+    made.add(np.array(runs, np.int64), to)
+    return made
+
+
+def test_records_without_gaps_are_one_run():
+    assert find_runs(np.arange(5, 9), np.arange(100, 104)).tolist() == [[5, 100, 4]]
+
+
+def test_a_gap_on_either_side_begins_a_run():
+    kafka, log = np.array([0, 1, 3, 4, 5]), np.array([7, 8, 9, 10, 12])
+    assert find_runs(kafka, log).tolist() == [[0, 7, 2], [3, 9, 2], [5, 12, 1]]
+
+
+def test_an_offset_in_a_run_is_found_on_the_other_side():
+    runs = offset_map([10, 0, 5], [20, 6, 5])
+    assert [runs.translate(each, Side.KAFKA) for each in (10, 14, 20, 22)] == [0, 4, 6, 8]
+    assert [runs.translate(each, Side.LOG) for each in (0, 4, 6, 8)] == [10, 14, 20, 22]
+
+
+def test_an_offset_between_two_runs_is_followed_by_the_second_one():
+    runs = offset_map([10, 0, 5], [20, 6, 5])
+    assert runs.translate(17, Side.KAFKA) == 5  # 5 is the marker: the next record is 6
+    assert runs.translate(5, Side.LOG) == 15
+
+
+def test_offsets_before_the_first_run_are_translated_to_its_start():
+    assert offset_map([10, 0, 5]).translate(3, Side.KAFKA) == 0
+
+
+def test_the_end_is_translated_and_what_lies_behind_is_not_mirrored_yet():
+    runs = offset_map([0, 0, 5])
+    assert runs.translate(5, Side.KAFKA) == 5
+    assert runs.translate(6, Side.KAFKA) is None
+    assert OffsetMap().translate(0, Side.KAFKA) is None
+
+
+def test_a_reader_behind_the_marker_of_the_mirror_has_read_everything():
+    assert offset_map([0, 0, 5]).translate(6, Side.LOG) == 5
+    assert offset_map([0, 0, 5]).translate(7, Side.LOG) is None
+    assert offset_map([0, 0, 5], to=Side.KAFKA).translate(6, Side.KAFKA) == 5
+    assert offset_map([0, 0, 5], to=Side.KAFKA).translate(6, Side.LOG) is None
+
+
+def test_a_run_of_no_records_says_how_far_the_source_was_read():
+    runs = offset_map([0, 0, 5], [8, 5, 0])
+    assert runs.translate(8, Side.KAFKA) == 5
+    assert runs.translate(9, Side.KAFKA) is None
+    assert runs.end(Side.KAFKA) == 8
+    assert runs.end(Side.LOG) == 5
+
+
+def test_the_runs_of_two_directions_are_one_map():
+    runs = offset_map([5, 6, 10], to=Side.KAFKA)  # read from Kafka's topic first
+    runs.add(np.array([[0, 0, 5]], np.int64), Side.LOG)
+    assert [runs.translate(each, Side.LOG) for each in (2, 5, 6, 15, 16)] == [2, 5, 5, 14, 15]
+    assert runs.end(Side.LOG) == 16
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=50))
+def test_every_mirrored_record_is_found_both_ways(gaps):
+    steps = np.array(gaps, np.int64) + 1
+    kafka, log = np.cumsum(steps[:, 0]), np.cumsum(steps[:, 1])
+    runs = OffsetMap()
+    for part in np.array_split(np.arange(len(kafka)), 3):
+        if len(part):
+            runs.add(find_runs(kafka[part], log[part]), Side.LOG)
+    assert [runs.translate(int(each), Side.KAFKA) for each in kafka] == log.tolist()
+    assert [runs.translate(int(each), Side.LOG) for each in log] == kafka.tolist()
+    assert runs.end(Side.KAFKA) == kafka[-1] + 1
+
+
+def test_runs_come_back_from_their_record():
+    runs = np.array([[0, 0, 5], [7, 5, 1]], np.int64)
+    maps = OffsetMaps()
+    maps.replay(*map_record(FLIGHTS, runs), Side.LOG)
+    assert maps[FLIGHTS].translate(7, Side.KAFKA) == 5
+    assert maps.of_topic("flights", Side.KAFKA) == {3: [FLIGHTS]}
+    assert maps.of_topic("flights", Side.LOG) == {}
+
+
+def test_no_two_records_of_a_map_have_the_same_key():
+    passed, following = np.array([[8, 5, 0]]), np.array([[8, 6, 1]])
+    assert map_record(FLIGHTS, passed)[0] != map_record(FLIGHTS, following)[0]
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"no", b""), (b"{}", b""), (b"[]", b"123")])
+def test_what_is_no_map_is_damage(key, value):
+    with pytest.raises(CorruptRecordError, match="no part of an offset map"):
+        OffsetMaps().replay(key, value, Side.LOG)

@@ -1,0 +1,150 @@
+"""Topics are copied from root to root, with all offsets."""
+
+import pytest
+
+from spark_log import (
+    Admin,
+    Consumer,
+    CorruptRecordError,
+    InvalidTopicError,
+    NewTopic,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+)
+from spark_log.log import DivergedReplicaError
+from spark_log.metadata import Cluster
+from spark_log.mirror import RootMirror, TopicFilter
+from tests.mirror.support import read_log
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = tmp_path / "source"
+    configs = {"flush.on.append": False, "retention.ms": "-1"}
+    Admin(root).create_topics([NewTopic("flights", 2, topic_configs=configs), NewTopic("weather")])
+    return root
+
+
+@pytest.fixture
+def target(tmp_path):
+    root = tmp_path / "target"
+    Admin(root).create_topics([NewTopic("other")])
+    return root
+
+
+def send(root, count, first=0, **config):
+    with Producer(root, linger_ms=0, **config) as producer:
+        if config:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for number in range(first, first + count):
+            producer.send("flights", str(number).encode(), partition=number % 2)
+            if number % 10 == 0:
+                producer.flush()
+        if config:
+            producer.commit_transaction()
+
+
+def mirror(source, target, *topics, **more):
+    return RootMirror(Cluster(source), Cluster(target), TopicFilter.parse(topics or [".*"]), **more)
+
+
+def test_records_offsets_ids_and_settings_are_the_same(source, target):
+    send(source, 100)
+    send(source, 50, first=100, transactional_id="t")
+    done = mirror(source, target, "flights").copy()
+    assert [each.lag for each in done] == [0, 0]
+    assert read_log(target, "flights") == read_log(source, "flights")
+    (here,), (there,) = (Admin(each).describe_topics(["flights"]) for each in (source, target))
+    assert here.topic_id == there.topic_id
+    assert here.configs == there.configs
+    assert Admin(target).list_topics() == ["flights", "other"]
+
+
+def test_only_what_is_new_is_copied(source, target):
+    copies = mirror(source, target)
+    send(source, 100)
+    assert sum(each.copied_segments for each in copies.copy()) > 2
+    assert sum(each.copied_segments for each in copies.copy()) == 0
+    send(source, 10, first=100)
+    Admin(source).create_partitions({"flights": 3})
+    again = mirror(source, target)
+    assert sum(each.copied_bytes for each in again.copy()) > 0
+    assert again.metrics()["partition-count"] == 4
+    assert read_log(target, "flights", 3) == read_log(source, "flights", 3)
+
+
+def test_a_copy_that_was_cut_off_is_continued(source, target):
+    send(source, 100)
+
+    def cut_off(done_bytes):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirror(source, target, on_progress=cut_off).copy()
+    mirror(source, target).copy()
+    assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_an_open_transaction_is_copied_when_it_has_ended(source, target):
+    copies = mirror(source, target, "flights")
+    with Producer(source, transactional_id="t") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("flights", b"open", partition=0).result()
+        assert [each.end_offset for each in copies.copy()] == [0, 0]
+        producer.commit_transaction()
+    assert [each.end_offset for each in copies.copy()] == [2, 0]
+
+
+def test_deleted_records_are_not_copied(source, target):
+    send(source, 40)
+    first = TopicPartition("flights", 0)
+    Admin(source).delete_records({first: 7})
+    mirror(source, target).copy()
+    found = Admin(target).list_offsets({first: OffsetSpec.EARLIEST})
+    assert found[first].offset == 7
+    with Consumer(root=target, auto_offset_reset="earliest") as consumer:
+        consumer.assign([first])
+        assert consumer.poll(5000)[first][0].value == b"14"
+
+
+def test_writers_move_to_the_target(source, target):
+    send(source, 40, transactional_id="t")
+    mirror(source, target).copy()
+    send(target, 10, first=40)
+    send(target, 10, first=50, transactional_id="t")
+    values = [each[2] for each in read_log(target, "flights")[0]]
+    assert values == [str(each).encode() for each in range(0, 60, 2)]
+
+
+def test_another_topic_of_this_name_is_left_alone(source, target):
+    Admin(target).create_topics([NewTopic("flights")])
+    with pytest.raises(InvalidTopicError, match="delete it, or exclude it"):
+        mirror(source, target).copy()
+    assert Admin(target).list_topics() == ["flights", "other"]
+
+
+def test_a_target_that_somebody_wrote_to_is_not_continued(source, target):
+    send(source, 20)
+    mirror(source, target).copy()
+    send(target, 20, first=500)
+    send(source, 60, first=20)
+    before = read_log(target, "flights")
+    with pytest.raises(DivergedReplicaError, match="somebody else has written"):
+        mirror(source, target).copy()
+    assert read_log(target, "flights") == before
+
+
+def test_damage_is_not_copied(source, target):
+    with Producer(source) as producer:
+        producer.send("flights", b"damage me", partition=0)
+    (damaged,) = source.glob("flights*/flights-0/*.log")
+    content = damaged.read_bytes()
+    damaged.chmod(0o600)
+    damaged.write_bytes(content.replace(b"damage me", b"damaged !"))
+    with pytest.raises(CorruptRecordError, match="flights"):
+        mirror(source, target).copy()
+    found = Admin(target).list_offsets({TopicPartition("flights", 0): OffsetSpec.LATEST})
+    assert found[TopicPartition("flights", 0)].offset == 0

@@ -1,0 +1,31 @@
+"""Settings of topics that are taken over."""
+
+from spark_log.config import TopicConfig
+from spark_log.mirror.topic_settings import to_kafka, to_log
+
+
+def test_settings_with_the_same_meaning_are_taken_over():
+    given = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "min.insync.replicas": "2"}
+    assert to_log(given) == {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    assert to_kafka(given) == to_log(given)
+
+
+def test_append_times_do_not_replace_mirrored_ones():
+    assert to_log({"message.timestamp.type": "LogAppendTime"}) == {}
+
+
+def test_compressions_become_the_nearest_one():
+    found = [to_log({"compression.type": each})["compression.type"] for each in ("gzip", "snappy")]
+    assert found == ["zstd", "lz4"]
+    assert to_log({"compression.type": "uncompressed"}) == {"compression.type": "none"}
+    assert to_kafka({"compression.type": "none"}) == {"compression.type": "uncompressed"}
+
+
+def test_small_segments_become_as_small_as_the_log_allows():
+    assert to_log({"segment.bytes": "14"}) == {"segment.bytes": "1048576"}
+
+
+def test_what_is_taken_over_is_valid_here():
+    given = dict.fromkeys(to_log(dict.fromkeys(TopicConfig().dotted(), "1")), "1")
+    del given["cleanup.policy"], given["compression.type"]
+    TopicConfig.parse(to_log(given))
