@@ -8,19 +8,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 
+def run_notebook(code: list[str]) -> dict[str, object]:
+    """Run the cells of a notebook and draw its figure; return the names that the cells have set."""
+    matplotlib.use("Agg")
+    names: dict[str, object] = {"__name__": "__main__"}
+    for cell in code:
+        exec(cell, names)
+    figure = names["figure"]
+    assert isinstance(figure, Figure)
+    figure.canvas.draw()
+    return names
+
+
 def plotted_lag(code: list[str]) -> dict[str, list[int]]:
     """Run the cells of ``notebooks/group_lag.ipynb``; return what its lines show, by their labels.
 
     Only what can be seen counts: a line of one point has to have a marker.
     """
-    matplotlib.use("Agg")
-    names: dict[str, object] = {"__name__": "__main__"}
-    for cell in code:
-        exec(cell, names)
-    figure, axes = names["figure"], names["axes"]
-    assert isinstance(figure, Figure)
+    axes = run_notebook(code)["axes"]
     assert isinstance(axes, Axes)
-    figure.canvas.draw()
     low, high = axes.get_ylim()
     drawn = {}
     for line in axes.get_lines():

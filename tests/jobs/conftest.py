@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from spark_log.cli import run
+from spark_log.testing.spark import spark
+
+__all__ = ["Submit", "spark", "submit"]
 
 HOME = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

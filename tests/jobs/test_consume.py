@@ -131,6 +131,7 @@ def test_with_nothing_to_do_no_java_is_started(root, consume, tmp_path, monkeypa
     assert consume("--to", "delta", "--path", tmp_path / "table", "--json")[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_one_that_follows_ends_by_a_signal_and_leaves_its_group(root, tmp_path):
     table, conf = tmp_path / "table", tmp_path / "conf"

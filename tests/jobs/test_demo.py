@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from tests.docs.blocks import block, blocks, cells
-from tests.docs.notebooks import plotted_lag
+from tests.docs.notebooks import plotted_lag, run_notebook
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -141,15 +143,17 @@ EXPECTED = {
     "consumer-perf": r"start\.time, .*\n.*, 100\d{3}, .*\n",
     "groups describe demo": r"GROUP .* LAG .*\n(demo +flights +[0-3] +(\d+) +\2 +0 .*\n){4}",
     "groups reset-offsets demo": r"GROUP .*\n(demo +flights +[0-3] +\d+\n){4}",
+    "exporter --once": r"(#.*\n)+spark_log_exporter_up 1\.0\n(.*\n)*",
+    "canary --once": r"offset 0: produce .* ms, roundtrip .* ms, commit .* ms\n",
     "top --sort": r"\S+Z  2 topics, .*\n(.*\n)*flights +0\.0 +0 +336776 +336776 .*\n(.*\n)*",
-    "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 10, .*\n",
+    "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 11, .*\n",
     "clean --all-topics": r"(.*\n)*.*\bflights\b.*\n(.*\n)*",
-    "verify": r"(.*\n)*Verified 11 partitions: .*\n",
+    "verify": r"(.*\n)*Verified 12 partitions: .*\n",
     "version": r"spark-log +\d.*\n(.*\n)*",
     "jobs/produce.py": BOTH_ALL,
     "jobs/consume.py": BOTH_ALL,
     "jobs/replay.py": r'(\{"key": .*2013-07-04T12:00:00.*\}\n){5}' + counts(56, 5),
-    "jobs/clean.py": r"cleaned +\n.*\n.*dry run +│ False .*\n.*partitions +│ 14 .*\n(.*\n)*",
+    "jobs/clean.py": r"cleaned +\n.*\n.*dry run +│ False .*\n.*partitions +│ 15 .*\n(.*\n)*",
     "topics create late": r"Created topic late with 4 partitions in \.demo/log\.\n",
     "jobs/transform.py": counts(336_776, r"\d\d,\d{3}"),
     "jobs/reprocess.py": counts("{read}", "{written}"),
@@ -213,3 +217,63 @@ def test_the_notebook_shows_the_lag_of_the_demos_group(
         assert behind[0] > 0
         assert behind == sorted(behind, reverse=True)
         assert behind[-1] == 0
+
+
+@pytest.fixture
+def flights(demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """The flights of the demo; the test runs in the demo's directory, as its user's notebook."""
+    directory, _ = demo
+    monkeypatch.chdir(directory)
+    for name in ("SPARK_LOG_ROOT", "SPARK_LOG_RESULTS"):
+        monkeypatch.delenv(name, raising=False)
+    options = pyarrow.csv.ConvertOptions(null_values=["NA"])
+    return pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=options)
+
+
+def test_the_notebook_replays_the_worst_hour_by_time_and_by_offset(
+    flights: pa.Table, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    try:
+        names = run_notebook(cells("notebooks/replay_by_time.ipynb"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+    day = pc.strftime(flights["time_hour"], "%Y-%m-%d")
+    days = flights.append_column("day", day).group_by("day").aggregate([("dep_delay", "mean")])
+    worst = days.sort_by([("dep_delay_mean", "descending")])["day"][0].as_py()
+    assert f"{names['worst_day']:%Y-%m-%d}" == worst
+    hour = pc.strftime(flights["time_hour"], "%Y-%m-%d %H")
+    count = pc.sum(pc.equal(hour, f"{names['worst_hour']:%Y-%m-%d %H}")).as_py()
+    printed = capsys.readouterr().out
+    assert f"{count} records by event time, {count} by offset" in printed
+    assert "only by event time: 0, only by offset: 0" in printed
+
+
+def test_the_notebook_makes_the_changed_result_beside_the_old_one(
+    flights: pa.Table, spark: SparkSession
+) -> None:
+    names = run_notebook(cells("notebooks/reprocess_history.ipynb"))
+
+    delay = pc.fill_null(flights["dep_delay"].cast(pa.float64()), 180.0)
+    expected = flights.append_column("delay", delay).group_by(["carrier", "month"])
+    expected = expected.aggregate([("delay", "mean"), ("dep_delay", "mean")]).to_pandas()
+    expected = expected.set_index(["carrier", "month"]).sort_index()
+    compared = names["compared"].set_index(["carrier", "month"]).sort_index()  # type: ignore[attr-defined]
+    assert list(compared.index) == list(expected.index)
+    assert compared["new"].to_numpy() == pytest.approx(expected["delay_mean"].to_numpy())
+    assert compared["old"].to_numpy() == pytest.approx(
+        expected["dep_delay_mean"].to_numpy(), nan_ok=True
+    )
+
+
+def test_the_notebook_makes_features_of_every_flight(flights: pa.Table) -> None:
+    features = run_notebook(cells("notebooks/topic_to_features.ipynb"))["features"]
+
+    expected = flights.group_by(["origin", "hour"])
+    expected = expected.aggregate([("dep_delay", "mean"), ("hour", "count")]).to_pandas()
+    expected = expected.set_index(["origin", "hour"]).sort_index()
+    assert features["flights"].tolist() == expected["hour_count"].tolist()  # type: ignore[index]
+    assert features["delay"].to_numpy() == pytest.approx(  # type: ignore[index]
+        expected["dep_delay_mean"].to_numpy(), nan_ok=True
+    )

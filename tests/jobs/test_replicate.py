@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator
 
 from spark_log.jobs import ReplicationTask
 from spark_log.testing.spark import spark
@@ -42,6 +43,14 @@ def test_a_task_tells_why_a_replica_did_not_come_back(disks):
     (result,) = task.catch_up(TopicPartition("t", 0))["replicas"]
     assert "broker 2 is fenced" in result["error"]
     assert task.catch_up(TopicPartition("deleted", 0)) == {"replicas": []}
+
+
+def test_a_task_counts_the_bytes_that_it_has_copied(disks):
+    copied = Accumulator(1000, 0, INT_ACCUMULATOR_PARAM)
+    (result,) = ReplicationTask(disks.root, {}, {}, copied_bytes=copied).catch_up(
+        TopicPartition("t", 0)
+    )["replicas"]
+    assert copied.value == result["copied_bytes"] > 0
 
 
 def test_a_task_shows_no_storage_option():
