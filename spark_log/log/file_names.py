@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from google_crc32c import extend
+
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
@@ -18,7 +20,7 @@ MAX_MERGE_GENERATION: Final = 1_000_000
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
-_LEADER_EPOCH = re.compile(rb"leaderEpoch=(-?\d+)\n")
+_LEADER_EPOCH = re.compile(rb"([0-9a-f]{8}):(leaderEpoch=(-?\d+)\n)")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 _GENERATION = re.compile(r"(\d{10})\.generation")
 
@@ -106,14 +108,17 @@ class StartMarker:
 
 
 def encode_leader_epoch(leader_epoch: int) -> bytes:
-    """Return the content of a start marker that empties a log whose last batch has this epoch."""
-    return b"leaderEpoch=%d\n" % leader_epoch
+    """Return the content of a start marker before which the last batch has this leader epoch."""
+    line = b"leaderEpoch=%d\n" % leader_epoch
+    return b"%08x:%b" % (extend(0, line), line)
 
 
 def decode_leader_epoch(content: bytes) -> int | None:
     """Return the leader epoch in a start marker; None if it has none, or is damaged."""
     match = _LEADER_EPOCH.fullmatch(content)
-    return None if match is None else int(match[1])
+    if match is None or match[1] != b"%08x" % extend(0, match[2]):
+        return None
+    return int(match[3])
 
 
 def snapshot_name(offset: int) -> str:

@@ -83,6 +83,14 @@ class LogReader:
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Record a segment that this process appended: the next read need not look for it."""
+        tail = self._tail
+        if tail is not None and tail.is_valid:
+            tail.on_appended(base_offset, end_offset)
+        else:
+            self._tail = None
+
     def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
 

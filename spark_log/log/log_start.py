@@ -1,18 +1,18 @@
 """Moving the log start offset: the first step of delete-records and retention.
 
 On storage: a ``.start`` marker, created by put-if-absent. The highest marker counts, so the start
-never goes back, no matter how many processes move it at once. If it empties the log, the marker
-contains the leader epoch of the last batch, which no segment shows any more. A snapshot is written
-before the marker: when the batch headers before the start are gone, only the snapshot holds the
-state of their idempotent producers. A crash between the two leaves one more snapshot, and the log
-is unchanged. A cleaner deletes the files before the start later.
+never goes back, no matter how many processes move it at once. The marker contains the leader epoch
+of the last batch before the start, which no segment may show any more. A snapshot is written before
+the marker: when the batch headers before the start are gone, only the snapshot holds the state of
+their idempotent producers. A crash between the two leaves one more snapshot, and the log is
+unchanged. A cleaner deletes the files before the start later.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.errors import AlreadyExistsError, NotFoundError
+from spark_log.errors import AlreadyExistsError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.file_names import StartMarker, encode_leader_epoch
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.partition_log import PartitionLog
@@ -58,7 +58,7 @@ def move_replica_start(replica: Replica, offset: int, view: LogView | None = Non
     marker = StartMarker(offset, _segment_base(files, view, offset))
     replica.snapshots.write()
     path = files.file_path(marker.name)
-    epoch = _epoch_of_emptied(replica, view) if offset == view.log_end_offset else None
+    epoch = _epoch_before(replica, view, offset)
     content = b"" if epoch is None else encode_leader_epoch(epoch)
     try:
         files.store.put_if_absent(path, content)
@@ -77,9 +77,12 @@ def _segment_base(files: PartitionDirectory, view: LogView, offset: int) -> int:
     return offset
 
 
-def _epoch_of_emptied(replica: Replica, view: LogView) -> int | None:
-    """Return the leader epoch of the last batch; None if it is not known."""
+def _epoch_before(replica: Replica, view: LogView, offset: int) -> int | None:
+    """Return the leader epoch of the last batch before an offset; None if it is not known."""
     try:
-        return replica.leader_epoch(view)
-    except NotFoundError:  # rewritten since
+        last = replica.leader_epoch(view)
+        if not last or offset == view.log_end_offset:
+            return last  # epochs never go back: if the last one is 0, all are
+        return replica.leader_epoch_at(offset - 1, view)
+    except (NotFoundError, OffsetOutOfRangeError):  # rewritten or deleted since
         return None

@@ -98,6 +98,11 @@ class PartitionLog:
         return self._replica.files
 
     @property
+    def reached_offset(self) -> int:
+        """The highest offset up to which this object knows that the log can be read."""
+        return self.files.reached_offset
+
+    @property
     def replica(self) -> Replica:
         """The replica that is read."""
         return self._replica
@@ -210,7 +215,9 @@ class PartitionLog:
                 to it; nothing was appended.
             StorageError: nothing was appended.
         """
-        return self._replica.appender.append_segment(segment, expected_leo)
+        info = self._replica.appender.append_segment(segment, expected_leo)
+        self._replica.reader.on_appended(info.base_offset, info.last_offset + 1)
+        return info
 
     def catch_up(self) -> None:
         """Bring other replicas up to what was appended with ``acks=1``: a log of one has none."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -18,9 +20,10 @@ from spark_log.log.append import (
     ProducerAppend,
     leader_change_records,
 )
+from spark_log.log.live_log import LiveSegment
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.log.segment import SegmentWriter, StagedCopies, StagedSegment
 from spark_log.log.snapshot import Snapshots
 from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
 
@@ -65,6 +68,7 @@ class Replica:
         *,
         leader_epoch: int = 0,
         validator: LogValidator | None = None,
+        copies: StagedCopies | None = None,
         on_failure: Callable[[StorageError], None] | None = None,
     ) -> SegmentWriter:
         """Return a writer for a segment that the appender puts.
@@ -74,6 +78,7 @@ class Replica:
             producer: of an idempotent append.
             leader_epoch: for the batch headers.
             validator: checks the records by the topic's settings; None checks nothing.
+            copies: to be made of the segment on the roots of followers.
             on_failure: called with the error if the segment cannot be staged, before it is raised.
         """
         return SegmentWriter(
@@ -86,21 +91,25 @@ class Replica:
             leader_epoch=leader_epoch,
             producer=producer,
             validator=validator,
+            copies=copies,
             on_failure=on_failure,
         )
 
-    def stage_again(self, segment: StagedSegment, leader_epoch: int) -> StagedSegment:
+    def stage_again(
+        self, segment: StagedSegment, leader_epoch: int, copies: StagedCopies | None = None
+    ) -> StagedSegment:
         """Return a staged segment of the same records for this replica and another leader epoch.
 
         Args:
             segment: of records, not of markers; it stays as it is.
             leader_epoch: for the batch headers.
+            copies: to be made of the segment on the roots of followers.
 
         Raises:
             StorageError: it cannot be staged.
         """
         writer = self.segment_writer(
-            segment.compression, segment.producer, leader_epoch=leader_epoch
+            segment.compression, segment.producer, leader_epoch=leader_epoch, copies=copies
         )
         try:
             with ipc.open_file(segment.data) as file:
@@ -193,6 +202,37 @@ class Replica:
                 return int(headers["leader_epoch"][0])
             except NotFoundError:  # rewritten since
                 view = self.files.observe()
+
+    def offset_of_epoch(self, leader_epoch: int, view: LogView) -> int:
+        """Return the offset at which a leader epoch, or else a later one, begins in a view.
+
+        Returns:
+            The log end offset if the log has no such batch.
+
+        Raises:
+            CorruptRecordError: a segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        while True:
+            try:
+                segments = view.live.segments
+                epochs_of = partial(self._first_epoch, view)
+                index = bisect_left(segments, leader_epoch, key=epochs_of)
+                if index:
+                    before = self.files.open_listed(segments[index - 1], view.observed_ms)
+                    headers = before.header_array()
+                    deltas = headers["base_offset_delta"][headers["leader_epoch"] >= leader_epoch]
+                    if len(deltas):
+                        return before.base_offset + int(deltas[0])
+                if index == len(segments):
+                    return view.log_end_offset
+                return segments[index].start_offset
+            except NotFoundError:  # rewritten since
+                view = self.files.observe()
+
+    def _first_epoch(self, view: LogView, segment: LiveSegment) -> int:
+        headers = self.files.open_listed(segment, view.observed_ms).header_array()
+        return int(headers["leader_epoch"][0])
 
 
 def _in_epoch(

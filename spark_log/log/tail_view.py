@@ -84,6 +84,11 @@ class TailView:
             return offset == self.log_end_offset and self.is_valid
         return False
 
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Add a segment that this process appended, if it is the next one."""
+        if base_offset == self.log_end_offset:
+            self._add(SegmentName(base_offset), end_offset)
+
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:
@@ -94,11 +99,14 @@ class TailView:
         if not self.is_valid:
             return None  # the name may have been used before: this may be a put delivered late
         self._directory.identities.check(reader.path, name, reader.append_id)
-        self._starts.append(self.log_end_offset)
-        self._names.append(name)
-        self.log_end_offset = end_offset
+        self._add(name, end_offset)
         self._directory.on_log_end(end_offset)
         return reader
+
+    def _add(self, name: SegmentName, end_offset: int) -> None:
+        self._starts.append(name.base_offset)
+        self._names.append(name)
+        self.log_end_offset = end_offset
 
     def _open(self, name: SegmentName) -> SegmentReader:
         if self._opened is None or self._opened[0] != name:

@@ -1,5 +1,7 @@
+from .broker_registration import check_new_voter as check_new_voter
 from .broker_registration import register_broker as register_broker
 from .broker_stores import storage_options_of as storage_options_of
+from .brokers import alter_broker_records as alter_broker_records
 from .brokers import fence_broker_records as fence_broker_records
 from .brokers import unregister_broker_records as unregister_broker_records
 from .cluster import Cluster as Cluster
@@ -48,6 +50,8 @@ from .records import ConfigRecord as ConfigRecord
 from .records import MetadataRecord as MetadataRecord
 from .records import PartitionChangeRecord as PartitionChangeRecord
 from .records import PartitionRecord as PartitionRecord
+from .records import ProducerIdsRecord as ProducerIdsRecord
+from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog

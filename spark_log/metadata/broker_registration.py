@@ -19,7 +19,7 @@ from spark_log.metadata.brokers import (
     register_broker_records,
 )
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -27,7 +27,7 @@ from spark_log.metadata.meta_properties import (
     read_meta_properties,
 )
 from spark_log.metadata.records import MetadataRecord
-from spark_log.storage import Store, checked_root, with_reserve
+from spark_log.storage import QuorumStore, Store, checked_root, with_reserve
 from spark_log.types import random_id
 
 _OWN_DIRECTORY: Final = re.compile(r"__.+|.+\.[\w-]{22}")
@@ -62,13 +62,14 @@ def register_broker(
     given = checked_root(root)
     check_has_no_credentials(given)
     store = cluster.unchecked_broker_store(broker_id, given)
+    cluster_root = _roots_of(cluster.store)
 
     def records(image: MetadataImage, incarnation_id: str) -> list[MetadataRecord]:
         return register_broker_records(
             image,
             broker_id,
             store.url,
-            cluster_root=cluster.root,
+            cluster_root=cluster_root,
             incarnation_id=incarnation_id,
             rack=rack,
         )
@@ -76,10 +77,7 @@ def register_broker(
     image = cluster.image()
     new = MetaProperties(cluster.cluster_id, broker_id, random_id())
     records(image, new.incarnation_id)  # refuse before anything is written
-    if "://" not in store.url:  # a link may lead into another root
-        check_is_outside_of_other_roots(
-            image, broker_id, os.path.realpath(store.url), os.path.realpath(cluster.root)
-        )
+    _check_links(image, broker_id, store.url, cluster_root)
     incarnation_id = _take_root(store, new)
     with cluster.suppressed.suppress("reserve", store.url, StorageError):
         store.keep_reserve()
@@ -87,6 +85,36 @@ def register_broker(
         cluster.store,
         lambda: cluster.metadata.commit(lambda image: records(image, incarnation_id)),
     )
+
+
+def check_new_voter(cluster: Cluster, root: str) -> None:
+    """Check that a root that is to be a member of the quorum shares no files with other roots.
+
+    Args:
+        cluster: the cluster, whose root is the quorum, or will be a member of it.
+        root: URL of the new member; of a root that is one already nothing is checked.
+
+    Raises:
+        InvalidRootError: the root is inside of a member or of a broker's root, or has one inside.
+        StorageError: the metadata cannot be read.
+    """
+    image, members = cluster.image(), _roots_of(cluster.store)
+    if isinstance(cluster.store, QuorumStore) and root in members.split(","):
+        return
+    check_is_outside_of_other_roots(image, ROOT_BROKER_ID, root, members)
+    _check_links(image, ROOT_BROKER_ID, root, members)
+
+
+def _check_links(image: MetadataImage, broker_id: int, root: str, cluster_root: str) -> None:
+    """Check a local root for a link that leads into another root."""
+    if "://" not in root:
+        real_roots = ",".join(os.path.realpath(each) for each in cluster_root.split(","))
+        check_is_outside_of_other_roots(image, broker_id, os.path.realpath(root), real_roots)
+
+
+def _roots_of(store: Store) -> str:
+    """Return the URL of a root; of a quorum those of all members, whichever it was opened with."""
+    return store.members().membership.url if isinstance(store, QuorumStore) else store.url
 
 
 def _take_root(store: Store, new: MetaProperties) -> str:

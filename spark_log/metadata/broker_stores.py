@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.clock import Clock
 from spark_log.config import BrokerOptions, checked_broker_options
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidRootError,
     NotFoundError,
+    StorageError,
     StorageUnavailableError,
 )
 from spark_log.metadata.image import ROOT_BROKER_ID
@@ -19,9 +24,29 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.records import RegisterBrokerRecord
 from spark_log.storage import StorageOptions, Store, open_store
 
+_LONG_MS: Final = 1_000
+"""A root that fails faster is tried again at each call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedOpen:
+    """An attempt to open a root.
+
+    Attributes:
+        error: what was raised.
+        until_ms: monotonic time before which it is not tried again.
+    """
+
+    error: StorageError
+    until_ms: float
+
 
 class BrokerStores:
-    """The stores of the registered brokers, each opened on first use. Safe in several threads."""
+    """The stores of the registered brokers, each opened on first use. Safe in several threads.
+
+    A root that could not be opened after a long wait is not tried again for as long as it took. So
+    a process that opens many partitions waits for a dead root once, and not once for each of them.
+    """
 
     def __init__(
         self,
@@ -31,6 +56,7 @@ class BrokerStores:
         options: BrokerOptions | None,
         request_timeout_ms: int | None,
         root_options: StorageOptions | None,
+        clock: Clock,
     ) -> None:
         """Return the stores of a cluster; nothing is opened yet.
 
@@ -42,6 +68,7 @@ class BrokerStores:
             request_timeout_ms: time limit of one request to an object store.
             root_options: storage options of the cluster's root. A broker without options of its
                 own has them too, if its URL has the same scheme.
+            clock: its monotonic time tells how long an attempt took.
 
         Raises:
             InvalidConfigurationError: ``options`` are not a mapping from ids to mappings.
@@ -57,6 +84,8 @@ class BrokerStores:
         self._request_timeout_ms = request_timeout_ms
         self._opened: dict[int, Store] = {}
         """By the epoch of the registration: a broker that is registered again is opened again."""
+        self._failed: dict[int, _FailedOpen] = {}
+        self._clock = clock
 
     def unchecked(self, broker_id: int, root: str) -> Store:
         """Return the store at a root, with a broker's options; no request is sent.
@@ -89,7 +118,7 @@ class BrokerStores:
         opened = self._opened.get(broker.broker_epoch)
         if opened is None:
             store = self.unchecked(broker_id, broker.root)
-            self._check(store, broker)
+            self._check_first(store, broker)
             opened = self._opened.setdefault(broker.broker_epoch, store)
         return opened
 
@@ -106,6 +135,25 @@ class BrokerStores:
         if broker_id != ROOT_BROKER_ID:
             store = self._opened.get(broker.broker_epoch) or self.unchecked(broker_id, broker.root)
         self._check(store, broker)
+        self._failed.pop(broker.broker_epoch, None)
+
+    def _check_first(self, store: Store, broker: RegisterBrokerRecord) -> None:
+        """Check a root that is to be opened, unless an attempt has just failed."""
+        epoch, began_ms = broker.broker_epoch, self._clock.monotonic_ms()
+        failed = self._failed.get(epoch)
+        if failed is not None and began_ms < failed.until_ms:
+            raise StorageUnavailableError(
+                f"the root of broker {broker.broker_id} could not be opened: {failed.error}",
+                path=store.url,
+            ) from failed.error
+        try:
+            self._check(store, broker)
+        except StorageError as error:
+            failed_ms = self._clock.monotonic_ms()
+            if failed_ms - began_ms >= _LONG_MS:
+                self._failed[epoch] = _FailedOpen(error, failed_ms + (failed_ms - began_ms))
+            raise
+        self._failed.pop(epoch, None)
 
     def _registration(self, broker_id: int) -> RegisterBrokerRecord:
         try:

@@ -1,4 +1,4 @@
-"""Builds the metadata records that register, fence and unregister brokers (storage roots).
+"""Builds the metadata records that register, change and unregister brokers (storage roots).
 
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
 return no records if there is nothing to change.
@@ -62,10 +62,7 @@ def register_broker_records(
             f"the metadata log)",
             key="broker.id",
         )
-    if rack == "":
-        raise InvalidConfigurationError(
-            "the rack is empty; give its name, or leave it out", key="broker.rack"
-        )
+    _check_rack(rack)
     check_has_no_credentials(root)
     for broker in image.brokers():
         other_root = cluster_root if broker.broker_id == ROOT_BROKER_ID else broker.root
@@ -169,6 +166,34 @@ def fence_broker_records(
     return [change, *on_change(image, broker_id)]
 
 
+def alter_broker_records(
+    image: MetadataImage, broker_id: int, *, rack: str | None
+) -> list[MetadataRecord]:
+    """Return the record that moves a broker to another rack; none if it is in it already.
+
+    Replicas stay where they are; placement counts the new rack from now on. Kafka changes
+    ``broker.rack`` by a restart of the broker.
+
+    Args:
+        image: the present metadata.
+        broker_id: the broker, 0 for the root of the metadata log.
+        rack: the rack that its root is in; None without one.
+
+    Raises:
+        BrokerIdNotRegisteredError: the broker is not registered.
+        InvalidConfigurationError: the rack is empty.
+    """
+    _check_rack(rack)
+    broker = image.broker(broker_id)
+    if broker.rack == rack:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker.broker_epoch, rack=rack or ""
+        )
+    ]
+
+
 def unregister_broker_records(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
     """Return the record that unregisters a broker, or begins to.
 
@@ -234,6 +259,13 @@ def _lost_replicas(image: MetadataImage, broker_id: int) -> Iterator[MetadataRec
                     else None
                 ),
             )
+
+
+def _check_rack(rack: str | None) -> None:
+    if rack == "":
+        raise InvalidConfigurationError(
+            "the rack is empty; give its name, or leave it out", key="broker.rack"
+        )
 
 
 def _holds_replicas(image: MetadataImage, broker_id: int) -> bool:

@@ -33,6 +33,7 @@ from spark_log.metadata.meta_properties import (
     MetaProperties,
     create_meta_properties,
     read_meta_properties,
+    unreadable_root,
 )
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
 from spark_log.metadata.partition_states import MetadataPartitionStates
@@ -42,6 +43,7 @@ from spark_log.storage import (
     StorageOptions,
     Store,
     call_within,
+    find_quorum,
     listing_validity_ms,
     open_store,
 )
@@ -140,7 +142,7 @@ class Cluster:
             UnsupportedStoreError: the storage does not support put-if-absent.
             InvalidConfigurationError: a storage option is unknown.
         """
-        self.store: Store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
+        self.store = _open_root(root, storage_options, request_timeout_ms)
         self.clock = clock
         self._client_rack = client_rack
         self.suppressed = SuppressedErrors(IN_PROCESS)
@@ -154,6 +156,7 @@ class Cluster:
             broker_options,
             request_timeout_ms,
             storage_options,
+            clock,
         )
 
     def __repr__(self) -> str:
@@ -280,6 +283,7 @@ class Cluster:
             clock=self.clock,
             suppressed=suppressed,
             is_near=self._is_near if self._client_rack else None,
+            check_root=self.check_broker,
         )
 
     def _is_near(self, broker_id: int) -> bool:
@@ -423,3 +427,16 @@ class Cluster:
                 path=self.root,
             )
         return found.cluster_id
+
+
+def _open_root(
+    root: str | os.PathLike[str] | None,
+    storage_options: StorageOptions | None,
+    request_timeout_ms: int | None,
+) -> Store:
+    """Return the store of a root, or the quorum that it is a member of."""
+    store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
+    try:
+        return find_quorum(store, storage_options, request_timeout_ms=request_timeout_ms)
+    except StorageError as error:
+        raise unreadable_root(store, error) from error

@@ -238,6 +238,7 @@ class MetadataImage:
             "failed": record.failed if record.fenced else broker.failed,
             "in_controlled_shutdown": broker.in_controlled_shutdown
             or record.in_controlled_shutdown > 0,
+            "rack": broker.rack if record.rack is None else record.rack or None,
         }
         self._brokers[broker.broker_id] = broker.model_copy(update=changes)
 

@@ -57,15 +57,7 @@ def read_meta_properties(store: Store) -> MetaProperties:
     except NotFoundError:
         raise
     except StorageError as error:
-        if _may_pass(error):
-            raise StorageUnavailableError(
-                f"the root {store.url} cannot be reached: {error}", path=store.url
-            ) from error
-        # An object store has no directories that a file could replace.
-        hint = "; a root is a directory" if store.is_mapped else ""
-        raise InvalidRootError(
-            f"{store.url} cannot be read as a root: {error}{hint}", path=store.url
-        ) from error
+        raise unreadable_root(store, error) from error
     lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     properties = {key.strip(): value.strip() for key, _, value in lines}
     if properties.get("version") != FORMAT_VERSION or not properties.get("cluster.id"):
@@ -84,6 +76,22 @@ def read_meta_properties(store: Store) -> MetaProperties:
     return MetaProperties(
         properties["cluster.id"], None if broker_id is None else int(broker_id), incarnation_id
     )
+
+
+def unreadable_root(store: Store, error: StorageError) -> StorageError:
+    """Return the error for a root of which nothing can be read, or not now.
+
+    Args:
+        store: of the root.
+        error: of a read.
+    """
+    if _may_pass(error):
+        return StorageUnavailableError(
+            f"the root {store.url} cannot be reached: {error}", path=store.url
+        )
+    # An object store has no directories that a file could replace.
+    hint = "; a root is a directory" if store.is_mapped else ""
+    return InvalidRootError(f"{store.url} cannot be read as a root: {error}{hint}", path=store.url)
 
 
 def create_meta_properties(store: Store, properties: MetaProperties) -> MetaProperties:

@@ -1,8 +1,8 @@
 """The metadata log: a partition log of JSON records with conditional appends (docs/protocol.md).
 
-A change is decided on the state after the whole log, and appended at exactly that log end offset.
-If another change was first, nothing is appended, and the change is decided again on the new state.
-So any number of writers are safe without a lock or a leader.
+A change is decided on a state, and appended at exactly the log end offset of that state. If another
+change was first, nothing is appended, and the change is decided again on the new state. So any
+number of writers are safe without a lock or a leader.
 
 On storage: the log in ``__cluster_metadata-0``, and its end offset after the last change in
 ``__witnesses/__cluster_metadata-0``. If the log ends before that offset, or is empty while topic
@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -102,30 +103,45 @@ class MetadataLog:
     def commit(self, decide: Decide) -> None:
         """Append the records that ``decide`` returns, at the end of the log that it was decided on.
 
+        If no other process has changed the metadata since this one read or changed them, this costs
+        the append and the put of the witness.
+
         Args:
-            decide: called with the present state, and again after each append that came first. It
-                must have no effects; it raises to refuse the change. If it returns no records,
-                nothing is appended.
+            decide: called with the state as it is known, and again with the present one if that is
+                newer, or if it returned no records or raised: only an append shows that a state was
+                the newest. It must have no effects; it raises to refuse the change. If it returns
+                no records for the present state, nothing is appended.
 
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
         """
         with self._lock:
-            while True:
+            records: Sequence[MetadataRecord] = ()
+            if self._is_checked:
+                with suppress(SparkLogError):  # the present state decides
+                    records = decide(self._known.image)
+            while not records or not self._append(records):
                 self._replay_to_end()
                 records = decide(self._known.image)
                 if not records:
                     return
-                batch = _record_batch(records, self._clock.time_us())
-                try:
-                    self._log.append(batch, expected_leo=self._known.offset)
-                except LogEndOffsetMismatchError:
-                    continue
-                self._replay_to_end()
-                # The change is made. After a crash or an error here the witness has an older end.
-                with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
-                    self._store.put(self._witness.path, b"%d\n" % self._known.offset)
-                return
+            # The change is made. After a crash or an error here the witness has an older end.
+            with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
+                self._store.put(self._witness.path, b"%d\n" % self._known.offset)
+
+    def _append(self, records: Sequence[MetadataRecord]) -> bool:
+        """Append records that were decided on the known state; return whether it was the newest."""
+        image = self._known.image.copy()
+        for record in records:
+            image.replay(from_json(record.to_json()))
+        batch = _record_batch(records, self._clock.time_us())
+        try:
+            self._log.append(batch, expected_leo=self._known.offset)
+        except LogEndOffsetMismatchError:
+            return False
+        self._known = _Replayed(image, self._known.offset + len(records))
+        self._is_checked = True
+        return True
 
     def _replay_to_end(self) -> None:
         self._read_on()
@@ -156,14 +172,13 @@ class MetadataLog:
 
     def _read_on(self) -> None:
         image, offset = None, self._known.offset
-        while True:  # at the log's end this is one lookup of the next segment's name
-            batches, offset = self._log.fetch_from(offset)
-            if not batches:
-                break
-            image = image or self._known.image.copy()
-            for batch in batches:
+        # At the log's end this is one lookup of the next segment's name.
+        for batch, next_offset in self._log.read_on(offset):
+            if batch is not None:
+                image = image or self._known.image.copy()
                 for value in batch.records.column("value").to_pylist():
                     image.replay(from_json(value))
+            offset = next_offset
         if image is not None:
             self._known = _Replayed(image, offset)
 

@@ -100,4 +100,5 @@ def state_of(record: PartitionRecord) -> PartitionState:
         joining=record.joining,
         replicas=record.replicas,
         directories={each: record.directory_of(each) for each in record.replicas},
+        hidden_from_epoch=record.hidden_from_epoch,
     )

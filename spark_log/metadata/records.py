@@ -44,6 +44,9 @@ class PartitionRecord(MetadataRecord):
         eligible_leader_replicas: replicas outside `isr` that hold everything that was acknowledged
             by ``min.insync.replicas`` (KIP-966).
         last_known_elr: the last leader, while there is none (KIP-966).
+        hidden_from_epoch: while there are eligible replicas, the leader epoch since which too few
+            have been in sync. Readers see no record of it or of a later one: an eligible replica
+            may lack it. 0 if they see all. It follows from the changes.
     """
 
     version: ClassVar[int] = 1
@@ -61,6 +64,7 @@ class PartitionRecord(MetadataRecord):
     removing_replicas: tuple[int, ...] = ()
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    hidden_from_epoch: int = 0
 
     @property
     def stored_version(self) -> int:
@@ -70,7 +74,8 @@ class PartitionRecord(MetadataRecord):
     @property
     def omitted(self) -> set[str]:
         """Names of the fields from `joining` on that are empty."""
-        return {field for field in _TAGGED_FIELDS if not getattr(self, field)}
+        fields = (*_TAGGED_FIELDS, "hidden_from_epoch")
+        return {field for field in fields if not getattr(self, field)}
 
     def directory_of(self, broker_id: int) -> int:
         """Return the number of the directory of a broker's replica; 0 for the first one.
@@ -117,6 +122,10 @@ class PartitionChangeRecord(MetadataRecord):
         is_new_epoch = not changes.keys().isdisjoint(("isr", "leader", "joining"))
         changes["leader_epoch"] = partition.leader_epoch + is_new_epoch
         changes["partition_epoch"] = partition.partition_epoch + 1
+        if not changes.get("eligible_leader_replicas", partition.eligible_leader_replicas):
+            changes["hidden_from_epoch"] = 0
+        elif not partition.hidden_from_epoch:
+            changes["hidden_from_epoch"] = changes["leader_epoch"]
         return partition.model_copy(update=changes)
 
 
@@ -196,6 +205,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
         fenced: 1 if the broker was fenced, -1 if it was unfenced, 0 without a change.
         in_controlled_shutdown: 1 if unregistering the broker began, 0 without a change.
         failed: whether a controller fenced the broker, because its root did not answer.
+        rack: the broker's new rack, empty for none; None without a change.
     """
 
     broker_id: int
@@ -203,11 +213,12 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     fenced: int = 0
     in_controlled_shutdown: int = 0
     failed: bool = False
+    rack: str | None = None
 
     @property
     def omitted(self) -> set[str]:
-        """`failed`, unless it is true."""
-        return set() if self.failed else {"failed"}
+        """`failed`, unless it is true, and `rack`, unless it changes."""
+        return (set() if self.failed else {"failed"}) | ({"rack"} if self.rack is None else set())
 
 
 class UnregisterBrokerRecord(MetadataRecord):

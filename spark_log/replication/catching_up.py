@@ -83,6 +83,7 @@ class Replicator:
         broker_id: int,
         *,
         on_progress: Callable[[int], None] = lambda done_bytes: None,
+        on_listed: Callable[[int], None] = lambda remaining_bytes: None,
     ) -> None:
         """Access no storage yet.
 
@@ -93,6 +94,8 @@ class Replicator:
             broker_id: the broker that has the replica.
             on_progress: called with the number of bytes of each segment after it was copied; it may
                 sleep to throttle.
+            on_listed: called with the number of bytes that are still to be copied, whenever the
+                leader's log was listed.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -102,6 +105,7 @@ class Replicator:
         self._partition = partition
         self._broker_id = broker_id
         self._on_progress = on_progress
+        self._on_listed = on_listed
         self._log = cluster.partition_log(topic, partition)
         self._copied_segments = 0
         self._copied_bytes = 0
@@ -220,7 +224,9 @@ class Replicator:
             StorageError: a root cannot be reached.
         """
         leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
-        fetcher = ReplicaFetcher(leader, follower, self._count, check_crcs=True)
+        fetcher = ReplicaFetcher(
+            leader, follower, self._count, check_crcs=True, on_listed=self._on_listed
+        )
         offset = follower.follower.observe().log_end_offset
         while True:
             high_watermark = self._high_watermark()

@@ -13,7 +13,13 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import Throttle
-from spark_log.metadata import Cluster, MetadataImage, advance_reassignment
+from spark_log.metadata import (
+    Cluster,
+    MetadataImage,
+    MetadataRecord,
+    TopicImage,
+    advance_reassignment,
+)
 from spark_log.replication.catching_up import CatchUp, Replicator
 
 _REPLICA_FAILURES = (
@@ -42,11 +48,14 @@ class ReplicatedPartition(NamedTuple):
         replica: the replica.
         report: what was done; None if it failed.
         error: why it failed; None if it did not.
+        completes_reassignment: whether the replica was the last one that a reassignment waited for,
+            and this is completed now.
     """
 
     replica: TopicPartitionReplica
     report: CatchUp | None
     error: str | None = None
+    completes_reassignment: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -57,6 +66,8 @@ class ReplicatedPartition(NamedTuple):
             document["directory"] = self.report.directory
             document["copied_segments"] = self.report.copied_segments
             document["copied_bytes"] = self.report.copied_bytes
+        if self.completes_reassignment:
+            document["completes_reassignment"] = True
         return document | ({"error": self.error} if self.error is not None else {})
 
     @classmethod
@@ -73,7 +84,8 @@ class ReplicatedPartition(NamedTuple):
                 document["copied_bytes"],
             )
         replica = TopicPartitionReplica(document["topic"], document["partition"], broker_id)
-        return cls(replica, report, document.get("error"))
+        completes = document.get("completes_reassignment", False)
+        return cls(replica, report, document.get("error"), completes)
 
 
 def out_of_sync_replicas(
@@ -119,7 +131,10 @@ class ClusterReplicator:
     """Brings replicas back one after the other; a failure of one does not stop the others."""
 
     def __init__(
-        self, cluster: Cluster, on_progress: Callable[[int], None] = lambda done_bytes: None
+        self,
+        cluster: Cluster,
+        on_progress: Callable[[int], None] = lambda done_bytes: None,
+        on_listed: Callable[[int], None] = lambda remaining_bytes: None,
     ) -> None:
         """Access no storage yet.
 
@@ -127,9 +142,12 @@ class ClusterReplicator:
             cluster: the opened root.
             on_progress: called with the number of bytes of each segment after it was copied; it may
                 sleep to throttle.
+            on_listed: called with the number of bytes that are still to be copied to a replica,
+                whenever its leader's log was listed.
         """
         self._cluster = cluster
         self._on_progress = on_progress
+        self._on_listed = on_listed
 
     def catch_up(
         self, replicas: Collection[TopicPartitionReplica]
@@ -163,17 +181,27 @@ class ClusterReplicator:
                     replica.partition,
                     replica.broker_id,
                     on_progress=self._on_progress,
+                    on_listed=self._on_listed,
                 ).catch_up()
         except UnknownTopicOrPartitionError:
             return None
         except _REPLICA_FAILURES as error:
             return ReplicatedPartition(replica, None, str(error))
         if report.is_in_sync:
-            self._cluster.metadata.commit(
-                lambda image: advance_reassignment(image, topic.topic_id, replica.partition)
-            )
-            return ReplicatedPartition(replica, report)
+            completes = self._complete_reassignment(topic, replica.partition)
+            return ReplicatedPartition(replica, report, completes_reassignment=completes)
         return ReplicatedPartition(replica, report, self._why_not(replica))
+
+    def _complete_reassignment(self, topic: TopicImage, partition: int) -> bool:
+        """Complete the reassignment of a partition if nothing is left to do; return whether."""
+        records: list[MetadataRecord] = []
+
+        def decide(image: MetadataImage) -> list[MetadataRecord]:
+            records[:] = advance_reassignment(image, topic.topic_id, partition)
+            return records
+
+        self._cluster.metadata.commit(decide)
+        return bool(records)
 
     def _why_not(self, replica: TopicPartitionReplica) -> str | None:
         image = self._cluster.metadata.known_image()

@@ -53,6 +53,9 @@ from spark_log.types import TopicPartition, random_id
 _PROBE_TIMEOUT_MS: Final = 5_000
 """A root that does not answer for so long counts as failing."""
 
+_COMPLETE: Final = "complete the reassignment"
+_ALL_ARE_IN_SYNC: Final = "all replicas of the target are in sync"
+
 _Change = tuple[Decide, Decision]
 """A change of the metadata, and what is told if it is made."""
 
@@ -297,7 +300,6 @@ class Controller:
 
     def _advance_reassignments(self) -> None:
         image = self._cluster.image()
-        reason = "all replicas of the target are in sync"
         self._commit(
             [
                 (
@@ -306,7 +308,7 @@ class Controller:
                         topic_id=image.topic(tp.topic).topic_id,
                         partition=tp.partition,
                     ),
-                    Decision("complete the reassignment", reason, tp.topic, tp.partition),
+                    Decision(_COMPLETE, _ALL_ARE_IN_SYNC, tp.topic, tp.partition),
                 )
                 for tp in list_reassignments(image)
             ]
@@ -370,6 +372,8 @@ class Controller:
                 f"directory {report.directory}"
             )
             self._tell(Decision("expand the isr", reason, topic, number, broker_id))
+        if done.completes_reassignment:
+            self._tell(Decision(_COMPLETE, _ALL_ARE_IN_SYNC, topic, number))
 
     # --- changes of the metadata -----------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from .deadline import call_within as call_within
 from .directory_watch import DirectoryWatch as DirectoryWatch
 from .directory_watch import watch_directories as watch_directories
 from .factory import checked_root as checked_root
+from .factory import find_quorum as find_quorum
 from .factory import open_quorum as open_quorum
 from .factory import open_store as open_store
 from .file_system import sync_path as sync_path

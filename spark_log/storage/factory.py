@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ def open_store(
     Args:
         root: a path, ``file://…``, ``memory://name`` (this process only), or a bucket and prefix:
             ``s3://…``, ``gs://…``, ``az://…``, ``abfs://…``. Several are the members of a quorum.
-            A local root that is a member opens the whole quorum.
+            A local root that is a member opens the whole quorum; one on an object store does not,
+            as that takes a request (`find_quorum`).
         storage_options: options of an object store, with the names of s3fs, gcsfs and adlfs; never
             printed or logged. For a quorum the value of a key that is a member's root is a mapping
             with options of this member.
@@ -48,6 +50,43 @@ def open_store(
     if isinstance(store, LocalStore) and os.path.isdir(f"{store.url}/{VOTERS}"):
         return open_quorum([store.url], storage_options, request_timeout_ms=request_timeout_ms)
     return store
+
+
+def find_quorum(
+    store: Store,
+    storage_options: StorageOptions | None = None,
+    *,
+    request_timeout_ms: int | None = None,
+) -> Store:
+    """Return the quorum that an object store's root is a member of, or the store; one request.
+
+    Args:
+        store: of a root, from `open_store`.
+        storage_options: as of `open_store`.
+        request_timeout_ms: as of `open_store`.
+
+    Raises:
+        StorageError: the root does not answer.
+        CorruptRecordError: its list of the members is damaged.
+        InvalidConfigurationError: another member needs a storage option, which the text names.
+    """
+    from spark_log.storage.quorum import QuorumStore, Standing, read_membership
+
+    if store.is_mapped or isinstance(store, QuorumStore):
+        return store
+    standing = Standing.of(store)
+    if not standing.version:
+        return store
+    roots = [voter.root for voter in read_membership(store, standing.version).voters]
+    try:
+        return open_quorum(roots, storage_options, request_timeout_ms=request_timeout_ms)
+    except InvalidConfigurationError as error:
+        raise InvalidConfigurationError(
+            f"{store.url} is a member of the quorum {','.join(roots)}, and not all of these roots "
+            f"have the same storage options ({error.message}); give the options of such a root "
+            f"under its URL: storage_options={{URL: {{...}}}}",
+            key=error.key,
+        ) from error
 
 
 def open_one_root(
@@ -103,6 +142,11 @@ def open_quorum(
 
     open_root = partial(_open_member, request_timeout_ms=request_timeout_ms)
     stores = [open_root(root, storage_options) for root in roots]
+    twice = [url for url, count in Counter(store.url for store in stores).items() if count > 1]
+    if twice:
+        raise InvalidConfigurationError(
+            f"the root {twice[0]} is given twice; give each member of the quorum once", key="root"
+        )
     kind = MappedQuorumStore if all(store.is_mapped for store in stores) else QuorumStore
     return kind([store.url for store in stores], storage_options, open_root)
 
@@ -125,8 +169,8 @@ def checked_root(root: object) -> str:
     Raises:
         InvalidConfigurationError: it is missing, or not a path.
     """
-    if not isinstance(root, str | os.PathLike):
-        given = "is missing" if root is None else f"is a {type(root).__name__}"
+    if not isinstance(root, str | os.PathLike) or root == "":
+        given = "is missing" if root in (None, "") else f"is a {type(root).__name__}"
         settings = (
             "; settings are keyword arguments, such as linger_ms=5"
             if isinstance(root, Mapping)

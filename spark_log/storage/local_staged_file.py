@@ -66,6 +66,24 @@ class LocalStagedFile(StagedFile):
         self.seal()
         return map_file(self.path, self.path)
 
+    def open_written(self) -> pa.NativeFile:
+        """Return a file that has the bytes while more are written."""
+        with storage_errors(self.path):
+            return pa.OSFile(self.path, "rb")
+
+    def copy(self, source: pa.NativeFile, start: int, end: int) -> None:
+        """Append bytes of another staged file; the system copies them where it can."""
+        with (
+            storage_errors(self.path, "writing"),
+            open(self.path, "r+b", buffering=0) as target,
+        ):
+            target.seek(start)
+            while start < end:
+                copied = os.sendfile(target.fileno(), source.fileno(), start, end - start)
+                if not copied:
+                    raise OSError(errno.EIO, "the file to be copied ends too early")
+                start += copied
+
     def sync(self) -> None:
         """Flush the bytes to the device, once."""
         self.seal()

@@ -6,12 +6,18 @@ that begins with a dot is a temporary file of the store: `Store.list` leaves it 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 import pyarrow as pa
+
+from spark_log.errors import StorageError
+
+_COPIED_BYTES: Final = 1_048_576
+"""`StagedFile.copy` holds this many bytes in memory."""
 
 StorageOptions = Mapping[str, object]
 
@@ -71,6 +77,36 @@ class StagedFile(ABC):
     @abstractmethod
     def read_back(self) -> pa.Buffer:
         """Return the written bytes (sealed first), as a memory map if they are in a file."""
+
+    def open_written(self) -> pa.NativeFile | None:
+        """Return a file that has the bytes while more are written, also after `discard`.
+
+        It has a file descriptor, and shows what was written before the last ``flush`` of `sink`.
+        None if the store cannot do this; `read_back` returns the whole file when it is sealed.
+
+        Raises:
+            StorageError: the file cannot be opened.
+        """
+        return None
+
+    def copy(self, source: pa.NativeFile, start: int, end: int) -> None:
+        """Append bytes of another staged file, in place of writing to `sink`.
+
+        Args:
+            source: from `open_written` of the other file. Several threads may copy from it.
+            start: position in both files: this one has the bytes before it.
+            end: position after the last byte.
+
+        Raises:
+            StorageFullError: no space.
+            StorageError: the bytes cannot be read or written.
+        """
+        while start < end:
+            piece = os.pread(source.fileno(), min(end - start, _COPIED_BYTES), start)
+            if not piece:
+                raise StorageError(f"a staged file ends at {start}, before {end}")
+            self.sink.write(piece)
+            start += len(piece)
 
     @abstractmethod
     def discard(self) -> None:

@@ -1,22 +1,30 @@
-"""Processes that write and read a replicated topic, while its roots are lost and come back."""
+"""Processes that write, read and watch a replicated topic, while its roots fail and come back."""
 
 import faulthandler
 import logging
 import os
 import sys
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
+from typing import Any, Literal
 
 from spark_log import Consumer, Producer, TopicPartition
 from spark_log.errors import SparkLogError
+from spark_log.metadata import Cluster
 from spark_log.producer import RecordFuture
+from spark_log.replication import Controller
 from spark_log.testing.history import Operation, Polled
 from tests.faults.operation_notes import OperationNotes
 
+Acks = Literal["all", "1", "0"]
+
 TOPIC, PARTITIONS = "t", 2
+REQUEST_TIMEOUT_MS = 1_500
 _IN_FLIGHT = 20
+_CONTROLLER_INTERVAL_S = 0.2
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,23 +35,39 @@ class ReplicaRole:
 
     Attributes:
         root: the cluster's root.
+        options: broker id → storage options of its root.
+        acks: of a writer.
         notes: path of its notes, whose name is the name of the process; its ``stderr`` goes to a
             file beside them.
     """
 
     root: str
+    options: Mapping[int, Mapping[str, Any]]
+    acks: Acks
     notes: str
 
     @property
     def name(self):
         return os.path.basename(self.notes)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of a client."""
+        return {
+            "root": self.root,
+            "broker_storage_options": self.options,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        }
+
 
 def write_until_told(role: ReplicaRole, told: Connection):
-    """Send numbered records to all partitions with ``acks=all`` until the pipe is closed."""
+    """Send numbered records to all partitions until the pipe is closed."""
     _redirect(role)
     waiting: deque[tuple[Operation, RecordFuture]] = deque()
-    with OperationNotes(role.notes) as operations, Producer(role.root, linger_ms=1) as producer:
+    with (
+        OperationNotes(role.notes) as operations,
+        Producer(**role.settings, acks=role.acks, linger_ms=1) as producer,
+    ):
         for number in count():
             if _is_told(told):
                 break
@@ -62,7 +86,7 @@ def read_until_told(role: ReplicaRole, told: Connection):
     """Read all partitions, from the beginning, until the pipe is closed."""
     _redirect(role)
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-    with OperationNotes(role.notes) as operations, Consumer(root=role.root) as consumer:
+    with OperationNotes(role.notes) as operations, Consumer(**role.settings) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         operations.assign(partitions, 0)
@@ -74,6 +98,13 @@ def read_until_told(role: ReplicaRole, told: Connection):
                 continue
             for partition, records in polled.items():
                 operations.poll(*(_polled(partition, each) for each in records))
+
+
+def control_until_told(role: ReplicaRole, told: Connection):
+    """Run a controller until the pipe is closed."""
+    _redirect(role)
+    cluster = Cluster(role.root, broker_options=role.options, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    Controller(cluster, threads=PARTITIONS).run(lambda: told.poll(_CONTROLLER_INTERVAL_S))
 
 
 def _polled(partition, record):

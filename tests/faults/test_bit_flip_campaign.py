@@ -23,6 +23,7 @@ CHECKED = {
     "timeindex",
     "snapshot",
     "generation",
+    "start",
     "meta.properties",
     "other",
 }

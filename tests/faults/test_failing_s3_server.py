@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import random
-import socket
 import threading
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -32,7 +30,7 @@ from spark_log import (
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.testing.history import Polled
-from spark_log.testing.servers.s3_server import run_s3_server, versitygw_binary
+from spark_log.testing.servers.s3_server import versitygw_binary
 from tests.faults.operation_notes import (
     OperationNotes,
     check_operations,
@@ -40,6 +38,7 @@ from tests.faults.operation_notes import (
     read_operations,
     sends,
 )
+from tests.faults.restarted_server import RestartedServer
 from tests.log.support import values
 from tests.waiting import wait_until
 
@@ -68,42 +67,6 @@ _LOG.setLevel(logging.INFO)
 pytestmark = pytest.mark.skipif(
     not versitygw_binary().exists(), reason="needs a server that keeps its data: make s3-server"
 )
-
-
-def quiet_port():
-    """Return a port outside of the range of client ports.
-
-    A client that connects to a stopped server could otherwise get the server's port as its own, and
-    connect to itself.
-    """
-    for port in random.sample(range(20_000, 32_000), 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
-
-
-class RestartedServer:
-    """A server that can be killed, and restarted on the same port and directory."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        self._running = ExitStack()
-        self._port = quiet_port()
-        self.start()
-
-    def start(self):
-        self.server = self._running.enter_context(
-            run_s3_server(directory=self._folder, port=self._port)
-        )
-
-    def restart(self, pause):
-        self.server.kill()
-        self._running.close()
-        pause()
-        self.start()
-
-    def close(self):
-        self._running.close()
 
 
 class NotesRebalances(ConsumerRebalanceListener):

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.file_names import (
+    SegmentName,
+    StartMarker,
+    decode_leader_epoch,
+    encode_leader_epoch,
+)
 
 offsets = st.integers(0, 2**63 - 1)
 
@@ -85,3 +90,14 @@ class TestStartMarker:
     )
     def test_any_other_name_is_no_markers(self, name):
         assert StartMarker.parse(name) is None
+
+
+@pytest.mark.parametrize("leader_epoch", [-1, 0, 7, 2**31 - 1])
+def test_a_start_marker_tells_a_leader_epoch_and_notices_each_flipped_bit(leader_epoch):
+    content = encode_leader_epoch(leader_epoch)
+    assert decode_leader_epoch(content) == leader_epoch
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert decode_leader_epoch(bytes(flipped)) is None
+    assert decode_leader_epoch(b"") is None

@@ -4,11 +4,15 @@ from spark_log import Admin, NewTopic
 from spark_log.metadata import Cluster, begin_joining, complete_joining, leave_isr, register_broker
 
 
-def replicated_cluster(path, *, brokers=3, **configs):
-    """Return a cluster of some directories, with the topic ``t``, which has a replica on each."""
+def replicated_cluster(path, *, brokers=3, racks=False, **configs):
+    """Return a cluster of some directories, with the topic ``t``, which has a replica on each.
+
+    With ``racks`` broker 1 is in ``rack1``, and so on.
+    """
     cluster = Cluster(path / "r0", create=True)
     for broker_id in range(1, brokers):
-        register_broker(cluster, broker_id, path / f"r{broker_id}")
+        rack = f"rack{broker_id}" if racks else None
+        register_broker(cluster, broker_id, path / f"r{broker_id}", rack=rack)
     configs = {"merge.tail.segments": 0, "retention.ms": -1} | {
         key.replace("_", "."): value for key, value in configs.items()
     }

@@ -188,6 +188,16 @@ class TestRefused:
         with pytest.raises(InvalidRootError):
             register_broker(cluster, 2, tmp_path / "link")
 
+    @pytest.mark.parametrize("root", ["m2", "m3/sub", "m3-link", ""])
+    def test_a_root_that_shares_files_with_a_member_of_the_quorum(self, tmp_path, root):
+        """Also if the quorum was opened by another member."""
+        Cluster(",".join(str(tmp_path / name) for name in ("m1", "m2", "m3")), create=True)
+        (tmp_path / "m3-link").symlink_to(tmp_path / "m3")
+        cluster = Cluster(tmp_path / "m1")
+        with pytest.raises(InvalidRootError, match="the root of broker 0"):
+            register_broker(cluster, 1, tmp_path / root)
+        assert broker_ids(cluster) == [0]
+
     def test_nothing_is_written_if_the_id_is_registered(self, cluster, tmp_path):
         register_broker(cluster, 1, tmp_path / "b")
         with pytest.raises(DuplicateBrokerRegistrationError):

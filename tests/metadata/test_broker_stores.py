@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spark_log.clock import ManualClock
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigurationError,
     InvalidRootError,
+    StorageError,
+    StorageTimeoutError,
     StorageUnavailableError,
 )
 from spark_log.metadata import META_PROPERTIES, Cluster, broker_stores, register_broker
@@ -109,6 +112,27 @@ class TestRefused:
             cluster.broker_store(1)
         (tmp_path / "elsewhere").rename(tmp_path / "b1")
         assert cluster.broker_store(1).url == str(tmp_path / "b1")
+
+    @pytest.mark.parametrize(("wait_ms", "tries"), [(30_000, 1), (10, 100)])
+    def test_a_root_that_does_not_answer_is_waited_for_once(
+        self, cluster, monkeypatch, wait_ms, tries
+    ):
+        clock, waits = ManualClock(), []
+        cluster = Cluster(cluster.root, clock=clock)
+
+        def waiting(store):
+            clock.advance_ms(wait_ms)
+            waits.append(store.url)
+            raise StorageTimeoutError(f"{store.url} does not answer")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(broker_stores, "read_meta_properties", waiting)
+            for _ in range(100):
+                with pytest.raises(StorageError, match="b1 does not answer"):
+                    cluster.broker_store(1)
+        assert len(waits) == tries
+        clock.advance_ms(wait_ms)
+        assert cluster.broker_store(1).url == waits[0]
 
     def test_the_root_of_another_broker(self, cluster, tmp_path):
         shutil.copy(tmp_path / "b2" / META_PROPERTIES, tmp_path / "b1" / META_PROPERTIES)

@@ -13,6 +13,7 @@ from spark_log.errors import (
 from spark_log.log import NO_LEADER
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.metadata.brokers import (
+    alter_broker_records,
     fence_broker_records,
     register_broker_records,
     unregister_broker_records,
@@ -174,6 +175,35 @@ class TestFence:
             fence_broker_records(image, 1, fenced=True)
 
 
+class TestAlter:
+    def test_placement_counts_the_rack_of_the_root(self, image):
+        replay(image, register(image, 4, "/d", "east"))
+        replay(image, alter_broker_records(image, 0, rack="west"))
+        assert [each.rack for each in usable_brokers(image)] == ["west", "east", "east"]
+        for seed in range(5):
+            placed = place_replicas(
+                usable_brokers(image), num_partitions=4, replication_factor=2, random=Random(seed)
+            )
+            assert all(0 in replicas for replicas in placed), "one replica in each rack"
+
+    def test_nothing_else_of_the_broker_changes(self, image):
+        replay(image, fence_broker_records(image, 3, fenced=True))
+        before = image.broker(3)
+        replay(image, alter_broker_records(image, 3, rack="west"))
+        assert image.broker(3) == before.model_copy(update={"rack": "west"})
+        assert alter_broker_records(image, 3, rack="west") == []
+        replay(image, fence_broker_records(image, 3, fenced=False))
+        assert image.broker(3).rack == "west"
+        replay(image, alter_broker_records(image, 3, rack=None))
+        assert image.broker(3).rack is None
+
+    def test_an_empty_rack_and_a_broker_that_is_not_registered_are_refused(self, image):
+        with pytest.raises(InvalidConfigurationError, match="the rack is empty"):
+            alter_broker_records(image, 3, rack="")
+        with pytest.raises(BrokerIdNotRegisteredError):
+            alter_broker_records(image, 1, rack="west")
+
+
 class TestUnregister:
     def test_a_broker_without_replicas_is_gone_at_once_and_its_id_is_free(self, image):
         hold_replica(image, 5)
@@ -205,10 +235,11 @@ def test_registrations_are_read_back_from_the_metadata_log(tmp_path):
     cluster.metadata.commit(lambda image: register(image, 1, "/b", "east"))
     cluster.metadata.commit(lambda image: register(image, 2, "/c"))
     cluster.metadata.commit(lambda image: fence_broker_records(image, 1, fenced=True))
+    cluster.metadata.commit(lambda image: alter_broker_records(image, 0, rack="west"))
     cluster.metadata.commit(lambda image: unregister_broker_records(image, 2))
     found = list(Cluster(tmp_path / "a").image().brokers())
     assert found == list(cluster.image().brokers())
     assert [(broker.broker_id, broker.rack, broker.fenced) for broker in found] == [
-        (0, None, False),
+        (0, "west", False),
         (1, "east", True),
     ]

@@ -194,9 +194,18 @@ class TestPartitionChanges:
     )
     def test_set_one_field_and_raise_the_epochs(self, fields, is_new_leader_epoch):
         epochs = {"leader_epoch": 4 + is_new_leader_epoch, "partition_epoch": 10}
+        hidden = {"hidden_from_epoch": 4 if "eligible_leader_replicas" in fields else 0}
         assert changed_partition(change(**fields)) == REPLICATED[1].model_copy(
-            update=fields | epochs
+            update=fields | epochs | hidden
         )
+
+    def test_hide_what_is_written_while_there_are_eligible_replicas(self):
+        fewer = change(isr=(1,), eligible_leader_replicas=(2,))
+        assert changed_partition(fewer).hidden_from_epoch == 5
+        joining = change(joining=(3,))
+        assert changed_partition(fewer, joining).hidden_from_epoch == 5
+        enough = change(isr=(1, 3), joining=(), eligible_leader_replicas=())
+        assert changed_partition(fewer, joining, enough).hidden_from_epoch == 0
 
     def test_a_list_is_emptied(self):
         before = change(joining=(3,), adding_replicas=(3,), eligible_leader_replicas=(3,))

@@ -206,6 +206,6 @@ class TestDeleteRecords:
         leave(cluster, 2)
         append(log_of(cluster), numbered(3, 6))
         self.delete(cluster, 6)
-        come_back(cluster, 2)
+        come_back(cluster, 2, number=1)
         assert log_of(cluster).log_start_offset() == 6
         assert len(values(log_of(cluster))) == len(values(replica_of(cluster, 0)))

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from spark_log import Producer
+from spark_log import Producer, TopicPartition
 from spark_log.clock import ManualClock
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
@@ -21,6 +21,7 @@ from spark_log.metadata.topics import STRAY_REPLICAS
 from spark_log.producer import RecordFuture
 from spark_log.replication import (
     ClusterReplicator,
+    ReplicatedPartition,
     Replicator,
     TopicPartitionReplica,
     out_of_sync_replicas,
@@ -136,6 +137,19 @@ class TestComesBack:
             replicator(cluster, 2).catch_up()
         assert list(disks.path(2).iterdir()) == []
 
+    def test_after_a_reader_met_its_mount_point_without_its_disk(self, disks):
+        disks.create(0, 1, 2)
+        disks.send(*NUMBERS[:3])
+        cluster = disks.cluster()
+        cluster.broker_store(2)
+        disks.take_away(2)
+        disks.path(2).mkdir()
+        assert values_of(cluster.partition_log(cluster.topic("t"), 0)) == NUMBERS[:3]
+        assert disks.partition().isr == (0, 1)
+        disks.bring_back(2)
+        disks.replicate()
+        assert disks.partition().isr == (0, 1, 2)
+
     def test_not_without_a_leader(self, disks):
         disks.create()
         for broker_id in (2, 1, 0):
@@ -171,6 +185,24 @@ class TestComesBack:
         clock = SleepingClock()
         report = catch_up(disks, 2, on_progress=Throttle(1000, clock))
         assert clock.monotonic_ms() == pytest.approx(report.copied_bytes)
+
+    def test_how_much_is_left_is_known_from_the_leaders_listing(self, disks):
+        disks.create()
+        disks.send(*NUMBERS[:10])
+        disks.wipe(2)
+        remaining: list[int] = []
+        assert remaining == [catch_up(disks, 2, on_listed=remaining.append).copied_bytes]
+
+    def test_replicas_on_one_file_system_share_no_file(self, disks):
+        disks.create()
+        disks.send(*NUMBERS[:5])
+        disks.wipe(2)
+        disks.replicate()
+        segments = [
+            path for broker_id in (0, 1, 2) for path in disks.path(broker_id).glob("t.*/t-0*/*.log")
+        ]
+        assert len(segments) >= 15
+        assert {path.stat().st_nlink for path in segments} == {1}
 
 
 class TestDiverged:
@@ -219,6 +251,26 @@ class TestDiverged:
         (result,) = diverged.replicate()
         whole = result.report.copied_segments + 1
         assert (result.report.directory, whole) == (1, 21)
+
+    @pytest.mark.parametrize("start", [12, 13, 15])
+    def test_in_what_the_leader_has_deleted_since(self, disks, start):
+        disks.create(**{"min.insync.replicas": "1"})
+        disks.send(*NUMBERS[:10])
+        lost = ProducerAppend(7, 0, 0)
+        disks.replica(1).append(numbered(0, 3, mark="lost"), producer=lost)
+        disks.leave(1)
+        disks.send(*NUMBERS[10:20])
+        cluster = disks.cluster()
+        cluster.partition_log(cluster.topic("t"), 0).move_start(start)
+        (result,) = disks.replicate()
+        assert (result.report.is_in_sync, result.report.directory) == (True, 1)
+        disks.leave(2, 0)
+        assert disks.partition().leader == 1
+        cluster = disks.cluster()
+        log = cluster.partition_log(cluster.topic("t"), 0)
+        info = log.append(numbered(0, 3), producer=lost)
+        assert info.base_offset > 20  # the new leader does not take it for a retry
+        assert values_of(log)[-3:] == numbered(0, 3).column("value").to_pylist()
 
     def test_comes_back_if_files_of_it_are_missing(self, disks):
         disks.create()
@@ -292,6 +344,7 @@ class TestLogStart:
         move_replica_start(shortened.replica(1).replica, 50)
         shortened.replicate()
         assert shortened.partition().isr == (1, 0, 2)
+        assert shortened.partition().directory_of(2) == 1  # none of its records is left to compare
         assert shortened.replica(2).log_start_offset() == 50
         assert values_of(shortened.replica(2)) == values_of(shortened.replica(1))
 
@@ -426,3 +479,12 @@ class TestWhichReplicas:
         replicas = out_of_sync_replicas(cluster.image())
         disks.admin.delete_topics(["t"])
         assert list(ClusterReplicator(cluster).catch_up(replicas)) == []
+
+
+def test_the_last_replica_that_a_reassignment_waits_for_completes_it(disks):
+    disks.admin.register_broker(3, disks.path(3))
+    disks.create(0)
+    disks.admin.alter_partition_reassignments({TopicPartition("t", 0): [1, 3]})
+    first, last = (ReplicatedPartition.from_document(each.document()) for each in disks.replicate())
+    assert (first.completes_reassignment, last.completes_reassignment) == (False, True)
+    assert disks.partition().replicas == (1, 3)

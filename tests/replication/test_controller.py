@@ -177,7 +177,7 @@ class TestPartitions:
         disks.cluster().metadata.commit(
             lambda image: reassign_partition(image, topic_id, 0, (3, 0))
         )
-        assert "complete the reassignment" in watch.settle()
+        assert watch.settle().count("complete the reassignment") == 1
         state = disks.partition()
         assert (set(state.replicas), set(state.isr)) == ({3, 0}, {3, 0})
         assert values_of(disks.replica(3)) == disks.values() == [b"one", b"two"]

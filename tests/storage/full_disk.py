@@ -3,7 +3,7 @@
 import os
 import resource
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +39,18 @@ class LimitedDisk:
 
 
 class SmallDisk:
-    """A tmpfs of four megabytes, with a file that fills it; only root can mount it."""
+    """A tmpfs, by default of four megabytes, with a file that fills it; only root can mount it."""
 
     ballast = (".ballast",)
     size_bytes = 4 << 20
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, size_bytes: int = size_bytes):
         self.path = path
+        self._size_bytes = size_bytes
         path.mkdir()
 
     def __enter__(self):
-        options = f"size={self.size_bytes}"
+        options = f"size={self._size_bytes}"
         mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)]
         try:
             subprocess.run(mount, check=True, capture_output=True, timeout=30)
@@ -67,6 +68,18 @@ class SmallDisk:
         ballast = self.path / self.ballast[0]
         ballast.write_bytes(bytes(status.f_bavail * status.f_frsize - free_bytes))
         try:
+            yield
+        finally:
+            ballast.unlink()
+
+    @contextmanager
+    def full(self):
+        """Fill it while others may write to it."""
+        ballast = self.path / self.ballast[0]
+        try:
+            with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(bytes(1 << 20))
             yield
         finally:
             ballast.unlink()

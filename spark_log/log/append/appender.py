@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
@@ -54,10 +54,13 @@ class LogAppendInfo:
     Attributes:
         base_offset: offset of its first record.
         last_offset: offset of its last record.
+        is_duplicate: whether an earlier try put it. An idempotent append may then be in another
+            file than its segment's, with an id and times of its own.
     """
 
     base_offset: int
     last_offset: int
+    is_duplicate: bool = field(default=False, compare=False)
 
 
 class Appender:
@@ -77,7 +80,6 @@ class Appender:
         self._directory = directory
         self._config = config
         self._has_leader_epochs = has_leader_epochs
-        self._is_epoch_certain = False
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config)
         self._state = AppenderState(directory, snapshots, config, self._derived)
@@ -148,9 +150,8 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        self._is_epoch_certain = is_epoch_certain
         with self._lost_answers() as unknown:
-            return self._append(segment, expected_leo, unknown)
+            return self._append(segment, expected_leo, unknown, is_epoch_certain=is_epoch_certain)
 
     def append_barrier(self, barrier: StagedSegment) -> None:
         """Append the barrier of a leader epoch, unless the log has it. Then it is durable.
@@ -194,17 +195,16 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        self._is_epoch_certain = is_epoch_certain
         with self._lost_answers() as unknown:
             missing = markers
             while missing:
                 segment = stage(missing)
                 try:
-                    return self._append(segment, None, unknown)
+                    return self._append(segment, None, unknown, is_epoch_certain=is_epoch_certain)
                 except _MarkerInLogError:
                     missing = self._state.missing_markers(missing)
                 finally:
-                    segment.staged.discard()
+                    segment.discard()
             self._make_durable()  # another process may have put them, and died before it synced
             return None
 
@@ -232,7 +232,12 @@ class Appender:
             ) from error
 
     def _append(
-        self, segment: StagedSegment, expected_leo: int | None, unknown: set[int]
+        self,
+        segment: StagedSegment,
+        expected_leo: int | None,
+        unknown: set[int],
+        *,
+        is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
         began_ms = self._clock.monotonic_ms()
         tail = self._state.tail
@@ -241,7 +246,9 @@ class Appender:
             tail = self._state.observe(segment)
         lost_answers = 0
         for race in range(1, _MAX_RACES + 1):
-            duplicate, tail = self._check(segment, expected_leo, tail)
+            duplicate, tail = self._check(
+                segment, expected_leo, tail, is_epoch_certain=is_epoch_certain
+            )
             if duplicate is not None:
                 return self._acknowledge_duplicate(duplicate)
             if self._is_last_gone(tail):
@@ -283,7 +290,12 @@ class Appender:
     # --- checks before a put ---------------------------------------------------------------------
 
     def _check(
-        self, segment: StagedSegment, expected_leo: int | None, tail: LogTail
+        self,
+        segment: StagedSegment,
+        expected_leo: int | None,
+        tail: LogTail,
+        *,
+        is_epoch_certain: bool,
     ) -> tuple[LogAppendInfo | None, LogTail]:
         """Check that the segment may be put at the log's end.
 
@@ -300,7 +312,7 @@ class Appender:
         tail = self._state.load_producers(segment, tail)
         if self._has_leader_epochs:
             tail = self._state.load_leader_epoch(tail, segment)
-            self._check_leader_epoch(segment, tail)
+            self._check_leader_epoch(segment, tail, is_epoch_certain=is_epoch_certain)
         if segment.markers:
             if len(self._state.missing_markers(segment.markers)) < len(segment.markers):
                 raise _MarkerInLogError
@@ -311,6 +323,8 @@ class Appender:
                 self._check_expected_leo(expected_leo, tail)
                 self._state.check_producer(segment)
             except (LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidTxnStateError):
+                if segment.producer is None and (expected_leo or 0) < tail.log_end_offset:
+                    raise  # the log's end never goes back
                 # Other processes may have appended the segments that it follows.
                 tail = self._state.observe(segment)
                 duplicate = self._find_duplicate(segment)
@@ -319,7 +333,9 @@ class Appender:
                     self._state.check_producer(segment)
         return duplicate, tail
 
-    def _check_leader_epoch(self, segment: StagedSegment, tail: LogTail) -> None:
+    def _check_leader_epoch(
+        self, segment: StagedSegment, tail: LogTail, *, is_epoch_certain: bool
+    ) -> None:
         """Check that the log's last batch has the segment's leader epoch.
 
         So nobody appends before the barrier of an epoch, nor behind that of a newer one.
@@ -331,7 +347,7 @@ class Appender:
             if stands == epoch:
                 raise _BarrierInLogError
             return
-        is_first = epoch <= 0 and (stands is not None or self._is_epoch_certain)
+        is_first = epoch <= 0 and (stands is not None or is_epoch_certain)
         if stands != epoch and not is_first:
             raise UnknownLeaderEpochError(
                 f"{self._directory.path}: the log has no barrier of leader epoch {epoch}",
@@ -423,7 +439,7 @@ class Appender:
                 path=self._directory.path,
                 is_visible=True,
             ) from error
-        return info
+        return replace(info, is_duplicate=True)
 
     def _make_durable(self) -> None:
         """Sync the directory entries. The files were synced before they got their names."""

@@ -111,7 +111,13 @@ class FollowerAppender:
         """
         self.reset()
         view = self._directory.observe()
-        self.check(view)
+        try:
+            self.check(view)
+        except DivergedReplicaError:
+            # Others may have brought it up since, and the leader's start behind what was listed.
+            if self._directory.observe().log_end_offset == view.log_end_offset:
+                raise
+            return self.observe()
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
@@ -184,28 +190,17 @@ class FollowerAppender:
             Whether this call put it; False if the follower had it already.
 
         Raises:
-            ValueError: the follower's log ends before the segment.
             DivergedReplicaError: the follower has something else at this offset.
-            CorruptRecordError: the follower's log is damaged.
+            CorruptRecordError: the follower's log is damaged, or ends before the segment.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StorageError: the storage does not answer.
         """
         lost: UnknownOutcomeError | None = None
         for _ in range(_MAX_TRIES):
-            tail = self._tail
-            if tail is None or not self._is_recent(tail):
-                self.observe()
-                tail = self._tail
-            assert tail is not None
+            tail = self._tail_before(segment)
             if tail.log_end_offset >= segment.end_offset:
                 self._check_holds(segment)
                 return False
-            if tail.log_end_offset < segment.name.base_offset:
-                self.reset()
-                raise ValueError(
-                    f"{self._directory.path} ends at offset {tail.log_end_offset}, before "
-                    f"{segment.name.base_offset}"
-                )
             if self._is_last_gone(tail):
                 self.observe()  # raises if the directory was removed
                 continue
@@ -246,6 +241,28 @@ class FollowerAppender:
             f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
             path=self._directory.path,
         )
+
+    def _tail_before(self, segment: CopiedSegment) -> LogTail:
+        """Return the end of the log, behind which a segment fits if it is not there yet.
+
+        Raises:
+            DivergedReplicaError: the log ends within the segment: the leader's are never divided.
+            CorruptRecordError: the log ends before the segment.
+            StorageError: the storage does not answer.
+        """
+        name, tail = segment.name, self._tail
+        if tail is None or not self._is_recent(tail) or tail.log_end_offset < name.base_offset:
+            self.observe()
+            tail = self._tail
+            assert tail is not None
+        end_offset = tail.log_end_offset
+        if end_offset < name.base_offset:
+            self.reset()
+            raise self._directory.truncated(end_offset, name.base_offset)
+        if name.last_offset is None and name.base_offset < end_offset < segment.end_offset:
+            self.reset()
+            raise self._diverged(segment)
+        return tail
 
     def _on_copied(self, segment: CopiedSegment) -> None:
         self._directory.on_log_end(segment.end_offset)

@@ -2,6 +2,8 @@
 
 - `partition_state`: which replicas there are at one leader epoch, and who tells of a newer one.
 - `replica_chain`: appends to the leader, and brings the others up to it.
+- `replica_fetcher`: copies segments to a replica that lacks them.
+- `chain_start`, `committed_end`: deleting records; how far a replica outside the chain goes.
 - `replicated_log`: a partition's log that appends through the chain and reads what all have.
 """
 

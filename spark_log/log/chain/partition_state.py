@@ -24,6 +24,9 @@ class PartitionState:
             is acknowledged that they lack.
         replicas: ids of all replicas, the preferred leader first.
         directories: id → number of the replica's directory; 0 for an id that is missing.
+        hidden_from_epoch: the leader epoch since which fewer than ``min.insync.replicas`` have been
+            in sync, while a replica may be elected that left then (KIP-966). Readers see no batch
+            of it or of a later one. 0 if they see all.
     """
 
     leader: int = 0
@@ -32,6 +35,7 @@ class PartitionState:
     joining: tuple[int, ...] = ()
     replicas: tuple[int, ...] = (0,)
     directories: Mapping[int, int] = field(default_factory=dict)
+    hidden_from_epoch: int = 0
 
     @property
     def is_replicated(self) -> bool:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -22,29 +21,26 @@ from spark_log.errors import (
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
-    OffsetOutOfRangeError,
     SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
 from spark_log.log.append import DivergedReplicaError
-from spark_log.log.chain.ahead import StagedAhead
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
     LeaderFailedError,
     ReplicaFetcher,
 )
-from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
-from spark_log.log.segment import StagedSegment
-from spark_log.storage import Store, with_reserve
+from spark_log.log.segment import StagedCopies, StagedSegment
+from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
-_MAX_CHANGES: Final = 100
-"""Changes of the chain that one append follows before it gives up."""
+MAX_CHANGES: Final = 100
+"""Changes of the chain that one call follows before it gives up."""
 
 _Result = TypeVar("_Result")
 
@@ -61,15 +57,21 @@ class _Own:
         segment: its staged file may be discarded since.
         base_offset: its offset.
         data: the file.
+        copies: staged on the roots of followers.
     """
 
     segment: StagedSegment
     base_offset: int
     data: pa.Buffer
+    copies: StagedCopies
 
-    @property
-    def end_offset(self) -> int:
-        return self.base_offset + self.segment.record_count
+    def ends(self, state: PartitionState, end_offset: int) -> bool:
+        """Whether it is what the leader of a state has before an offset.
+
+        Another leader may have something else there, as only one leader epoch gives an offset once.
+        """
+        is_there = self.base_offset + self.segment.record_count == end_offset
+        return is_there and self.segment.leader_epoch == state.leader_epoch
 
 
 class _FollowerFailedError(Exception):
@@ -114,7 +116,6 @@ class ReplicaChain:
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
-        self._ahead = StagedAhead()
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -169,12 +170,12 @@ class ReplicaChain:
         appended_to: tuple[int, int] | None = None
         result: list[_Result] = []
         lacks_barrier = False
-        for _ in range(_MAX_CHANGES):
-            state = self._available(state, needs_enough=needs_enough and appended_to is None)
+        for _ in range(MAX_CHANGES):
+            state = self.available(state, needs_enough=needs_enough and appended_to is None)
             leader_key = state.leader, state.directory_number(state.leader)
             is_new_leader = appended_to != leader_key
             if is_new_leader and appended_to is not None and not repeatable:
-                raise self._unknown("its leader changed")
+                raise self.unknown_outcome("its leader changed")
             newer = state
             try:
                 leader = self.replica(state, state.leader)
@@ -194,19 +195,19 @@ class ReplicaChain:
                 lacks_barrier = is_certain = True
                 continue
             except _FollowerFailedError as failed:
-                newer = self._without(state, failed.broker_id, failed.error, has_put=True)
+                newer = self.without(state, failed.broker_id, failed.error, has_put=True)
             except REPLICA_ERRORS as error:
                 is_unknown = isinstance(error, UnknownOutcomeError)
                 if is_unknown and not repeatable:
                     raise
                 has_put = appended_to is not None or is_unknown
-                newer = self._without(state, state.leader, error, has_put=has_put)
+                newer = self.without(state, state.leader, error, has_put=has_put)
             if newer is state:
                 if needs_enough and self._are_too_few(state):
                     raise self._not_enough_after_append(state)
                 return result[0]
             state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
-        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+        raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
     def catch_up(self) -> None:
         """Bring the other replicas up to what this process has appended with ``acks=1``.
@@ -228,8 +229,8 @@ class ReplicaChain:
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         state = self.states.refresh()
-        for _ in range(_MAX_CHANGES):
-            state = self._available(state, needs_enough=False)
+        for _ in range(MAX_CHANGES):
+            state = self.available(state, needs_enough=False)
             try:
                 leader = self.replica(state, state.leader)
                 _limit_merges(leader, state)
@@ -239,26 +240,28 @@ class ReplicaChain:
             except FencedLeaderEpochError:
                 state = self._newer(state)
             except _FollowerFailedError as failed:
-                state = self._without(state, failed.broker_id, failed.error, has_put=False)
+                state = self.without(state, failed.broker_id, failed.error, has_put=False)
             except REPLICA_ERRORS as error:
-                state = self._without(state, state.leader, error, has_put=False)
+                state = self.without(state, state.leader, error, has_put=False)
             else:
                 return state
-        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
+        raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
-    def stage_ahead(self, state: PartitionState, segment: StagedSegment, *, sync: bool) -> None:
-        """Begin to write a segment to the roots of the followers, while the leader gets it.
+    def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
+        """Return the copies of a segment that are staged on the roots of followers, to be made.
 
         Args:
-            state: of the partition.
-            segment: that will be put into the leader's log now.
-            sync: whether to make it durable.
+            state: by which the segment will be put.
+            sync: whether to make them durable.
         """
-        self._ahead.discard()
+        if len(state.chain) == 1:
+            return None
+        places = []
         for broker_id in state.chain[1:]:
             with suppress(SparkLogError):  # the put will tell
-                replica = self.replica(state, broker_id)
-                self._ahead.begin(broker_id, replica, segment.data, sync=sync)
+                files = self.replica(state, broker_id).files
+                places.append((files.store, files.path))
+        return StagedCopies(places, sync=sync)
 
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
         """Remember the segment that was just put into the leader's log, to be copied from memory.
@@ -267,11 +270,13 @@ class ReplicaChain:
             segment: that was put.
             base_offset: its offset.
         """
-        self._own = _Own(segment, base_offset, segment.data)
+        self.forget_put()
+        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
 
     def forget_put(self) -> None:
         """Forget that segment: it is not needed any more."""
-        self._ahead.discard()
+        if self._own is not None:
+            self._own.copies.discard()
         self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
@@ -288,81 +293,6 @@ class ReplicaChain:
             return False
         self._suppressed.add("replica", self._name, error)
         return True
-
-    # --- deleting records ------------------------------------------------------------------------
-
-    def move_start(self, offset: int) -> int:
-        """Move the log start offset of all in-sync and joining replicas, the leader first.
-
-        A replica that comes back later gets the leader's start before the barrier of its epoch.
-
-        Args:
-            offset: of the first record that is kept, up to the high watermark.
-
-        Returns:
-            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
-
-        Raises:
-            LeaderNotAvailableError: the partition has no leader.
-            OffsetOutOfRangeError: a replica ends before the offset.
-            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
-            StorageError: as before; or the start was moved nowhere.
-        """
-        state = self._available(self.states.current(), needs_enough=False)
-        for _ in range(_MAX_CHANGES):
-            newer, starts, lags = state, [], False
-            for broker_id in state.chain:
-                try:
-                    replica = self.replica(state, broker_id)
-                    move = partial(move_replica_start, replica, offset)
-                    starts.append(with_reserve(replica.files.store, move))
-                except OffsetOutOfRangeError:
-                    if broker_id in state.isr:
-                        raise
-                    lags = True
-                except REPLICA_ERRORS as error:
-                    newer = self._without(state, broker_id, error, has_put=bool(starts))
-                    break
-            if lags:
-                self.replicate()
-            if newer is state:
-                newer = self.states.refresh()
-                if newer.leader_epoch == state.leader_epoch and not lags:
-                    return min(starts)
-            state = self._available(newer, needs_enough=False)
-        raise self._unknown(f"its replicas changed {_MAX_CHANGES} times")
-
-    # --- what a replica has of the log -----------------------------------------------------------
-
-    def committed_end(self, state: PartitionState, broker_id: int, last: Replica) -> int:
-        """Return an offset up to which a replica has only what all in-sync replicas have.
-
-        A replica that is not in sync may have records that were never acknowledged, if it once led
-        the partition.
-
-        Args:
-            state: has the replica.
-            broker_id: of the replica, which is not in sync.
-            last: the last in-sync replica.
-
-        Returns:
-            The offset; 0 if it is not known.
-
-        Raises:
-            REPLICA_ERRORS: one of the two replicas cannot be read.
-        """
-        committed = last.files.observe()
-        replica = self.replica(state, broker_id)
-        view = replica.files.observe()
-        end_offset = min(view.log_end_offset, committed.log_end_offset)
-        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
-            return 0
-        try:
-            here = replica.leader_epoch_at(end_offset - 1, view)
-            there = last.leader_epoch_at(end_offset - 1, committed)
-        except OffsetOutOfRangeError:  # deleted since
-            return 0
-        return end_offset if here == there else 0
 
     # --- one state -------------------------------------------------------------------------------
 
@@ -386,7 +316,8 @@ class ReplicaChain:
                 if is_ahead and broker_id in state.isr:
                     raise  # the leader has lost what it had
                 raise _FollowerFailedError(broker_id, error) from error
-        if state.is_replicated:  # all have it: now it may be merged
+        if state.is_replicated and not state.hidden_from_epoch:
+            # All have it: now it may be merged.
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
@@ -406,9 +337,8 @@ class ReplicaChain:
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
             self._compared.add(key)
-        is_own = own is not None and own.end_offset == end_offset
-        if own is not None and is_own and known >= own.base_offset:
-            staged = self._ahead.take(broker_id)
+        if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
+            staged = own.copies.take(replica.files.url)
             try:
                 follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
@@ -443,7 +373,7 @@ class ReplicaChain:
             path=self._name,
         )
 
-    def _without(
+    def without(
         self,
         state: PartitionState,
         broker_id: int,
@@ -459,22 +389,22 @@ class ReplicaChain:
         """
         if state.chain == (broker_id,):  # nobody is left who could go on
             if has_put and not isinstance(error, UnknownOutcomeError):
-                raise self._unknown(str(error)) from error
+                raise self.unknown_outcome(str(error)) from error
             raise error
         try:
             newer = self.states.leave(state, (broker_id,))
         except StorageError as cause:
             if has_put:
-                raise self._unknown(f"the metadata could not be changed: {cause}") from cause
+                raise self.unknown_outcome(f"the metadata could not be changed: {cause}") from cause
             raise
         if newer.leader_epoch == state.leader_epoch:
             if has_put:
-                raise self._unknown(str(error)) from error
+                raise self.unknown_outcome(str(error)) from error
             raise error
         self._suppressed.add("replica", self._name, error)
         return newer
 
-    def _available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
+    def available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
         """Return a state in which the partition can be appended to: this one or a newer one.
 
         Raises:
@@ -510,7 +440,8 @@ class ReplicaChain:
             f"{self.states.min_insync_replicas()}"
         )
 
-    def _unknown(self, why: str) -> UnknownOutcomeError:
+    def unknown_outcome(self, why: str) -> UnknownOutcomeError:
+        """Return the error for an append, or a change, that may be in the log or not."""
         return UnknownOutcomeError(
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,

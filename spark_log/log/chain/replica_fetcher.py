@@ -3,6 +3,9 @@
 The replica gets the files as they are, under the same names: byte-identical, rewritten segments as
 well. A crash at any point leaves a shorter prefix, and the next copy continues there. What another
 process copies at the same time is found to be there, and skipped.
+
+This process reads and writes the bytes, also where the storage could link or copy by itself:
+replicas that share blocks would be damaged together (ADR 25).
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class ReplicaFetcher:
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         *,
         check_crcs: bool = False,
+        on_listed: Callable[[int], None] = lambda remaining_bytes: None,
     ) -> None:
         """Access no storage yet.
 
@@ -62,10 +66,13 @@ class ReplicaFetcher:
             check_crcs: whether to check the checksums of batches before a segment is copied, where
                 files are mapped: others would be transferred twice. A damaged segment is an error
                 of the leader then, and does not spread.
+            on_listed: called with the number of bytes that are still to be copied, whenever the
+                leader's log was listed.
         """
         self._leader = leader
         self._follower = follower
         self._on_progress = on_progress
+        self._on_listed = on_listed
         self._check_crcs = check_crcs and leader.files.store.is_mapped
         follower.follower.check = self.check_is_prefix
 
@@ -76,45 +83,57 @@ class ReplicaFetcher:
         deleted records do not come back when it leads.
 
         The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once.
+        one leader epoch each offset was given once. If this batch was deleted in the leader's log,
+        nobody can tell: the follower's state of producers may be that of other records.
 
         Args:
             view: of the follower's log.
 
         Raises:
-            DivergedReplicaError: it is not.
+            DivergedReplicaError: it is not, or it is not known.
             REPLICA_ERRORS: the follower failed.
             LeaderFailedError: the leader failed.
         """
         end_offset = view.log_end_offset
-        if not end_offset:
-            return
-        here = self._follower.leader_epoch(view)
-        leading = self._leading_view()
-        there = None
-        try:
-            if leading.log_start_offset < end_offset <= leading.log_end_offset:
-                there = self._leader.leader_epoch_at(end_offset - 1, leading)
-        except OffsetOutOfRangeError:  # deleted since
-            leading = self._leading_view()
-        except REPLICA_ERRORS as error:
-            raise LeaderFailedError(error) from error
-        is_behind_start = end_offset <= leading.log_start_offset
-        if is_behind_start or here is None or here == there:
-            if view.log_start_offset < leading.log_start_offset <= end_offset:
+        here = self._follower.leader_epoch(view) if end_offset else None
+        if here is None and not view.live.segments:
+            return  # it has no batch yet
+        leading, there = self._leading_epoch(end_offset)
+        if here is not None and here == there:
+            if view.log_start_offset < leading.log_start_offset:
                 move_replica_start(self._follower, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
-            f"leader's log has epoch {there} there, and ends at {leading.log_end_offset}",
+            f"leader's log has epoch {there} there, and has offsets {leading.log_start_offset} to "
+            f"{leading.log_end_offset}",
             offset=end_offset - 1,
             is_ahead=end_offset > leading.log_end_offset,
         )
 
+    def _leading_epoch(self, end_offset: int) -> tuple[LogView, int | None]:
+        """Return the leader's log, and the leader epoch of its batch before an offset.
+
+        None is returned instead of the epoch if the log does not have this batch. The marker of the
+        log start tells it of the batch before the start.
+        """
+        while True:
+            view = self._leading_view()
+            if not view.log_start_offset <= end_offset <= view.log_end_offset:
+                return view, None
+            try:
+                if end_offset == view.log_start_offset:
+                    return view, self._leader.files.leader_epoch_at_start(end_offset)
+                return view, self._leader.leader_epoch_at(end_offset - 1, view)
+            except OffsetOutOfRangeError:  # deleted since
+                continue
+            except REPLICA_ERRORS as error:
+                raise LeaderFailedError(error) from error
+
     def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
         """Copy the segments of the leader's log from an offset on.
 
-        If the leader's log starts behind the offset, the follower's log starts there, too.
+        If the leader's log starts behind the offset, a follower without records starts there, too.
 
         Args:
             offset: the follower's log end offset.
@@ -137,9 +156,13 @@ class ReplicaFetcher:
                 view = self._leading_view()
                 if offset >= view.log_end_offset:
                     break
+                missing = view.live.segments[max(0, view.live.index_of(offset)) :]
+                self._on_listed(
+                    sum(each.file.size_bytes for each in missing if each.start_offset < end_offset)
+                )
             if offset < view.log_start_offset:
                 start = view.log_start_offset
-                offset = self._skip_to(offset, view)
+                offset = self._skip_to(view)
                 if offset >= end_offset:
                     break  # those before it in the chain may lack what comes next
                 if offset >= view.log_end_offset:
@@ -187,20 +210,27 @@ class ReplicaFetcher:
             raise LeaderFailedError(error) from error
         return None if files.is_outdated(view.observed_ms) else (copied, data)
 
-    def _skip_to(self, offset: int, view: LogView) -> int:
-        """Begin the follower's log at the first segment of the leader's log, if it ends before it.
+    def _skip_to(self, view: LogView) -> int:
+        """Begin the follower's log at the first segment of the leader's log, if it has no segment.
 
         The start is moved into this segment after it was copied. The state of the producers whose
         records were deleted is put first, as in `move_log_start`. A crash after this leaves a log
-        without segments that it needs; then the replica gets another directory.
+        without segments, which is continued.
+
+        Args:
+            view: of the leader's log.
 
         Returns:
             The offset that is copied next.
+
+        Raises:
+            DivergedReplicaError: the follower has records, which the leader has deleted.
         """
+        here = self._follower.follower.observe()
         segments = view.live.segments
         start = segments[0].name.base_offset if segments else view.log_start_offset
-        if offset >= start:
-            return offset
+        if here.live.segments or here.log_end_offset >= start:
+            return here.log_end_offset
         try:
             state, _ = self._leader.snapshots.transactions(view)
         except REPLICA_ERRORS as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -24,6 +26,8 @@ from spark_log.log.append import (
     ProducerAppend,
     TransactionIndex,
 )
+from spark_log.log.chain.chain_start import move_chain_start
+from spark_log.log.chain.committed_end import committed_end
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
@@ -50,9 +54,10 @@ class ReplicatedLog(PartitionLog):
     """The log of a partition whose replicas lie on several brokers, or may in future.
 
     It is read at the last replica of the chain, which may be joining: what this one has, all have,
-    also those that are in sync next (the high watermark is its
-    log end offset). A reader uses a replica only if the barrier of the present leader epoch stands
-    on it.
+    also those that are in sync next (the high watermark is its log end offset). A reader uses a
+    replica only if the barrier of the present leader epoch stands on it. While fewer than
+    ``min.insync.replicas`` are in sync, and a replica that left then may be elected, the high
+    watermark is the offset of the first barrier since (KIP-966).
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class ReplicatedLog(PartitionLog):
         clock: Clock,
         suppressed: SuppressedErrors = IN_PROCESS,
         is_near: Callable[[int], bool] | None = None,
+        check_root: Callable[[int], None] = lambda broker_id: None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -79,6 +85,8 @@ class ReplicatedLog(PartitionLog):
             suppressed: counts the errors of this log.
             is_near: whether a broker is in the reader's rack. `read_on` then reads an in-sync
                 replica there, up to the high watermark that the last one shows (KIP-392).
+            check_root: raises a `StorageError` if the root of a broker id is not there any more:
+                a path without its file system looks like a log without records.
         """
         self.suppressed = suppressed
         self.directory = name
@@ -87,8 +95,10 @@ class ReplicatedLog(PartitionLog):
         self._states = states
         self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
         self._read: PartitionState | None = None
+        self._hidden_from: float = math.inf
         self._looked_ms = 0.0
         self._is_near = is_near
+        self._check_root = check_root
         self._near: Replica | None = None
 
     def __repr__(self) -> str:
@@ -144,6 +154,7 @@ class ReplicatedLog(PartitionLog):
                     producer,
                     leader_epoch=state.leader_epoch,
                     validator=LogValidator(self.config, self.clock),
+                    copies=self._chain.staged_copies(state, sync=self.config.flush_on_append),
                     on_failure=partial(self._on_staging_error, state),
                 )
             except StorageError as error:
@@ -185,13 +196,13 @@ class ReplicatedLog(PartitionLog):
             is_here = latest.staged_for == leader.files.url
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 _check_is_there(latest)
-                latest = leader.stage_again(latest, state.leader_epoch)
+                copies = self._chain.staged_copies(state, sync=self.config.flush_on_append)
+                latest = leader.stage_again(latest, state.leader_epoch, copies)
                 staged.append(latest)
-            if len(state.chain) > 1:
-                self._chain.stage_ahead(state, latest, sync=self.config.flush_on_append)
             is_tried = True
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
-            if len(state.chain) > 1 and info.last_offset + 1 == leader.appender.log_end_offset:
+            is_last = info.last_offset + 1 == leader.appender.log_end_offset
+            if len(state.chain) > 1 and is_last and not info.is_duplicate:
                 self._chain.on_put(latest, info.base_offset)
             return info
 
@@ -208,7 +219,7 @@ class ReplicatedLog(PartitionLog):
             if acks == ALL:
                 self._chain.forget_put()
             for copy in staged[1:]:
-                copy.staged.discard()
+                copy.discard()
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the markers at the end of transactions, on all in-sync replicas.
@@ -276,7 +287,7 @@ class ReplicatedLog(PartitionLog):
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        return self._chain.move_start(offset)
+        return move_chain_start(self._chain, offset)
 
     def _leader(self, state: PartitionState) -> Replica:
         if state.leader == NO_LEADER:
@@ -322,7 +333,8 @@ class ReplicatedLog(PartitionLog):
         Raises:
             StorageError, CorruptRecordError: the replica cannot be read.
         """
-        return self._chain.committed_end(state, broker_id, self._replica)
+        end_offset = committed_end(self._chain.replica(state, broker_id), self._replica)
+        return int(min(end_offset, self._hidden_from))
 
     def _look(self, *, is_fresh: bool) -> None:
         """Choose the replica to be read.
@@ -359,6 +371,11 @@ class ReplicatedLog(PartitionLog):
         replica = self._chain.replica(state, state.chain[-1])
         if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
+        hidden_from = math.inf
+        if state.hidden_from_epoch:
+            view = replica.files.observe()
+            hidden_from = replica.offset_of_epoch(state.hidden_from_epoch, view)
+        self._hidden_from = hidden_from
         self._read = state
         self._near = self._find_near(state)
         # In later epochs the chain may not end with this replica.
@@ -431,8 +448,10 @@ class ReplicatedLog(PartitionLog):
         while True:
             try:
                 view = super().observe()
+                if not view.log_end_offset:
+                    self._check_is_there()
                 if not self._is_newer(view):
-                    return view
+                    return self._visible(view)
             except NotFoundError:  # rewritten since it was listed
                 continue
             except REPLICA_ERRORS as error:
@@ -441,6 +460,30 @@ class ReplicatedLog(PartitionLog):
                 self._look(is_fresh=True)
             else:
                 self._look_for_newer()
+
+    def _check_is_there(self) -> None:
+        """Check the root of the replica that is read, which has no records."""
+        state = self._read
+        if state is not None and state.is_replicated:
+            self._check_root(state.chain[-1])
+
+    def _visible(self, view: LogView) -> LogView:
+        """Return the part of a view that readers see."""
+        end_offset = self._hidden_from
+        if view.log_end_offset <= end_offset:
+            return view
+        segments = (each for each in view.live.segments if each.start_offset < end_offset)
+        return replace(
+            view,
+            live=replace(view.live, segments=tuple(segments)),
+            log_end_offset=max(int(end_offset), view.log_start_offset),
+            leader_epoch=None,
+        )
+
+    @property
+    def reached_offset(self) -> int:
+        """The highest offset up to which this object knows that the log can be read."""
+        return int(min(self.files.reached_offset, self._hidden_from))
 
     def _is_newer(self, view: LogView) -> bool:
         """Whether a view has a newer leader epoch than the state that is read."""
@@ -471,7 +514,8 @@ class ReplicatedLog(PartitionLog):
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one."""
         view = self.observe() if view is None else self._here(view)
-        return super().offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+        found = super().offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+        return None if found is None or found[0] >= self._hidden_from else found
 
     def _here(self, view: LogView) -> LogView:
         """Return a view of the replica that is read now: a newer one if it is another's."""
@@ -483,7 +527,9 @@ class ReplicatedLog(PartitionLog):
         Returns:
             False also if the answer needs a new listing, or a look at the metadata.
         """
-        return not self._is_look_due() and super().ends_at(offset)
+        if self._is_look_due():
+            return False
+        return offset >= self._hidden_from or super().ends_at(offset)
 
     def read_on(
         self,
@@ -497,6 +543,8 @@ class ReplicatedLog(PartitionLog):
         while True:
             self._look_if_due()
             near = self._near
+            if offset >= self._hidden_from:
+                return
             try:
                 if near is not None:
                     if self._is_at_end(offset):
@@ -506,7 +554,7 @@ class ReplicatedLog(PartitionLog):
                         for batch, next_offset in near.reader.read_on(
                             offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
                         ):
-                            if next_offset > self._replica.files.reached_offset:
+                            if next_offset > self.reached_offset:
                                 break
                             yield batch, next_offset
                             offset = next_offset
@@ -515,6 +563,8 @@ class ReplicatedLog(PartitionLog):
                 for batch, next_offset in super().read_on(
                     offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
                 ):
+                    if next_offset > self._hidden_from:
+                        return
                     yield batch, next_offset
                     offset = next_offset
                 return
@@ -554,10 +604,11 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches."""
         while True:
             self._look_if_due()
+            end = self._hidden_from if end_offset is None else min(end_offset, self._hidden_from)
             try:
                 for batch in super().scan(
                     start_offset,
-                    end_offset,
+                    None if end == math.inf else int(end),
                     columns=columns,
                     check_crcs=check_crcs,
                     isolation_level=isolation_level,

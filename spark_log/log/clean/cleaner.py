@@ -245,6 +245,8 @@ class PartitionCleaner:
         segments, view = self._log.segments(self._log.observe())
         breach = self._breach(segments)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
+        if start_offset > view.log_end_offset:  # the root was emptied since it was looked at
+            raise self._log.files.truncated(view.log_end_offset, start_offset)
         if start_offset > view.log_start_offset:
             move_log_start(self._log, start_offset)
         self._count_expired(segments, breach, view)

@@ -29,7 +29,12 @@ from itertools import groupby
 import pyarrow as pa
 
 from spark_log.errors import NotFoundError
-from spark_log.log.append import OpenTransaction, TransactionIndex
+from spark_log.log.append import (
+    NOT_LISTED_US,
+    OpenTransaction,
+    ProducerState,
+    TransactionIndex,
+)
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.compacted_segment import (
     CompactedSegment,
@@ -142,7 +147,7 @@ def compact(
         for reader, headers, records in live_batches(log.files, view, readers, on_progress):
             raw_bytes[reader.path] += records.nbytes
             _add_keys(offset_map, transactions, reader.base_offset, headers, records)
-        last_offsets, marked_epochs = _last_batches_of_producers(log)
+        last_offsets, marked_epochs = _last_batches_of_producers(log, view, limit_offset)
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
         batch_filter = BatchFilter(
@@ -217,13 +222,38 @@ def _add_keys(
         row += count
 
 
-def _last_batches_of_producers(log: PartitionLog) -> tuple[frozenset[int], dict[int, int]]:
+def _last_batches_of_producers(
+    log: PartitionLog, view: LogView, limit_offset: float
+) -> tuple[frozenset[int], dict[int, int]]:
     """Return the batches that must be retained for producer state.
+
+    Args:
+        log: the partition's log.
+        view: of the log.
+        limit_offset: what is behind it may yet be lost, so it replaces nothing.
 
     Returns:
         The last offset of each active producer; and the epochs of producers that only have a
         marker, so that older epochs stay fenced.
     """
-    entries = list(log.producers().entries())
+    state = log.producers()
+    entries = list(state.entries())
+    if state.offset > limit_offset:
+        active = {id_ for id_, _ in entries}
+        committed = _replay_producers(log, view, limit_offset)
+        entries = [(id_, entry) for id_, entry in committed.entries() if id_ in active]
     last_offsets = frozenset(entry.runs[-1].end_offset - 1 for _, entry in entries if entry.runs)
     return last_offsets, {id_: entry.epoch for id_, entry in entries if not entry.runs}
+
+
+def _replay_producers(log: PartitionLog, view: LogView, limit_offset: float) -> ProducerState:
+    """Return the producers of a view's segments that end at an offset or before it."""
+    state = ProducerState(view.log_start_offset)
+    for segment in view.live.segments:
+        reader = log.files.open_listed(segment, view.observed_ms)
+        if reader.end_offset > limit_offset:
+            break
+        for _, headers in reader.all_headers():
+            state.replay(reader.base_offset, headers, NOT_LISTED_US)
+        reader.forget()
+    return state

@@ -7,6 +7,7 @@ from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .offset_index import OffsetIndex as OffsetIndex
 from .opener import SegmentOpener as SegmentOpener
 from .reader import SegmentReader as SegmentReader
+from .staged_copies import StagedCopies as StagedCopies
 from .staged_segment import StagedSegment as StagedSegment
 from .time_index import TimeIndex as TimeIndex
 from .time_index import TimestampOffset as TimestampOffset

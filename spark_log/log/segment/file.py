@@ -97,16 +97,25 @@ def open_segment_file(store: Store, path: str, size_bytes: int | None = None) ->
         ValueError, OSError, pa.ArrowException: it is not an Arrow file, or its footer is damaged.
     """
     if store.is_mapped:
-        return _MappedFile(store, path)
+        return mapped_segment_file(store, store.open_buffer(path))
     return _RangedFile(store, path, size_bytes)
+
+
+def mapped_segment_file(store: Store, buffer: pa.Buffer) -> SegmentFile:
+    """Return the segment file that a store has mapped into memory.
+
+    Raises:
+        ValueError, OSError, pa.ArrowException: it is not an Arrow file, or its footer is damaged.
+    """
+    return _MappedFile(store, buffer)
 
 
 class _MappedFile(SegmentFile):
     """A file that is mapped into memory: zero-copy, and pages that are not used are not read."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: Store, buffer: pa.Buffer) -> None:
         self._store = store
-        self._buffer = buffer = store.open_buffer(path)
+        self._buffer = buffer
         self._view = memoryview(buffer)
         self.size_bytes = len(self._view)
         footer = arrow_ipc.footer_bytes(self._view)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_log.log.append import EndTransactionMarker, ProducerAppend
 from spark_log.log.file_names import SegmentName
+from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.record import NO_SEQUENCE, BatchHeader
 from spark_log.storage import StagedFile
 
@@ -29,6 +30,7 @@ class StagedSegment:
         markers: the transaction markers, if these are what the segment has; else empty.
         min_timestamp_us: smallest timestamp of its records, microseconds since the epoch.
         max_timestamp_us: largest timestamp of its records, microseconds since the epoch.
+        copies: staged on the roots of followers.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class StagedSegment:
         max_timestamp_us: int,
         staged_for: str,
         compression: str,
+        copies: StagedCopies | None = None,
     ) -> None:
         self.staged_for = staged_for
         self.compression = compression
@@ -53,6 +56,7 @@ class StagedSegment:
         self.min_timestamp_us = min_timestamp_us
         self.max_timestamp_us = max_timestamp_us
         self.staged = staged
+        self.copies = StagedCopies((), sync=False) if copies is None else copies
         self.size_bytes = staged.size_bytes
         self.append_id = append_id
         self.record_count = record_count
@@ -70,6 +74,16 @@ class StagedSegment:
             StorageError: the staged file cannot be read.
         """
         return self.staged.read_back()
+
+    def take_copies(self) -> StagedCopies:
+        """Return the copies, which the caller discards. The segment has none any more."""
+        copies, self.copies = self.copies, StagedCopies((), sync=False)
+        return copies
+
+    def discard(self) -> None:
+        """Delete the staged file and its copies. What was put stays. Harmless when called twice."""
+        self.staged.discard()
+        self.copies.discard()
 
     @property
     def headers(self) -> tuple[BatchHeader, ...]:

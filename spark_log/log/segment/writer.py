@@ -23,6 +23,7 @@ from spark_log.log.append import (
 )
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.record import (
     CHECK_KEY,
@@ -67,6 +68,7 @@ class SegmentWriter:
         validator: LogValidator | None = None,
         with_offsets: bool = False,
         name: SegmentName | None = None,
+        copies: StagedCopies | None = None,
         on_failure: Callable[[StorageError], None] | None = None,
     ) -> None:
         """Begin a segment.
@@ -84,6 +86,7 @@ class SegmentWriter:
             with_offsets: whether to add the column ``offset_delta``, for a rewritten segment that
                 lacks some offsets.
             name: of a rewritten segment, which its file contains; None for a plain segment.
+            copies: to be made of the segment on other roots, while it is written.
             on_failure: called with the error if the segment cannot be staged, before it is raised.
 
         Raises:
@@ -110,6 +113,7 @@ class SegmentWriter:
         options = ipc.IpcWriteOptions(
             compression=None if compression == "none" else compression, use_threads=False
         )
+        self._copies = copies
         self._on_failure = on_failure
         with self._storage_errors():
             self._staged = store.stage(directory)
@@ -293,6 +297,8 @@ class SegmentWriter:
         with self._storage_errors():
             self._writer.close()
             self._staged.seal()
+            if self._copies is not None:
+                self._copies.on_complete(self._staged)
         append_id = self._append_id.decode()
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         return StagedSegment(
@@ -308,11 +314,14 @@ class SegmentWriter:
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
             staged_for=self._url,
             compression=self._compression,
+            copies=self._copies,
         )
 
     def discard(self) -> None:
-        """Delete the staged file. A segment that was appended from it stays."""
+        """Delete the staged file and its copies. A segment that was appended from it stays."""
         self._staged.discard()
+        if self._copies is not None:
+            self._copies.discard()
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
@@ -342,6 +351,8 @@ class SegmentWriter:
                 records.replace_schema_metadata(self._schema.metadata),
                 custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
             )
+            if self._copies is not None:
+                self._copies.on_written(self._staged)
         latest_us = latest_timestamp_us(headers)
         if latest_us is not None and (
             self._max_timestamp_us is None or latest_us > self._max_timestamp_us

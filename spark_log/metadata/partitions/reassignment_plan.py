@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from spark_log.errors import InvalidReplicaAssignmentError
+from spark_log.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.reassignment import is_reassigning, target_replicas
 from spark_log.metadata.topic_image import TopicImage
@@ -37,6 +37,7 @@ class _Strict(BaseModel):
 
 
 class _Document(_Strict):
+    form: ClassVar[str]
     version: Literal[1] = 1
 
 
@@ -52,10 +53,12 @@ class _Partition(_Strict):
 
 
 class _Topics(_Document):
+    form = '{"topics": [{"topic": "foo"}], "version": 1}'
     topics: list[_Topic] = Field(default_factory=list)
 
 
 class _Partitions(_Document):
+    form = '{"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2]}], "version": 1}'
     partitions: list[_Partition] = Field(default_factory=list)
 
 
@@ -85,7 +88,7 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
     """
     found = _parsed(_Partitions, text).partitions
     if not found:
-        raise InvalidReplicaAssignmentError("the list of partitions to reassign is empty")
+        raise InvalidReplicaAssignmentError("the list of partitions to reassign is empty; name one")
     for each in found:
         _check_partition(each)
     partitions = [TopicPartition(each.topic, each.partition) for each in found]
@@ -152,10 +155,16 @@ def propose_assignment(
     usable = _usable(image, brokers, is_rack_aware)
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in map(image.topic, topics):
+        factor = replication_factor or _replication_factor(topic)
+        if factor > len(usable):
+            raise InvalidReplicationFactorError(
+                f"topic {topic.name!r}: replication factor {factor}, but {len(usable)} brokers are "
+                f"given; give more brokers, or a lower replication factor"
+            )
         placed = place_replicas(
             usable,
             num_partitions=topic.num_partitions,
-            replication_factor=replication_factor or _replication_factor(topic),
+            replication_factor=factor,
             random=random,
         )
         numbers = sorted(topic.partitions)
@@ -209,7 +218,7 @@ def _parsed(model: type[_File], text: str) -> _File:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         why = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InvalidReplicaAssignmentError(f"not a plan of reassignments: {why}") from None
+        raise InvalidReplicaAssignmentError(f"not of the form {model.form}: {why}") from None
 
 
 def _check_partition(found: _Partition) -> None:

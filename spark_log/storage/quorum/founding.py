@@ -28,9 +28,14 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
         keeps_files: whether the roots may have files; only for a single one.
 
     Raises:
-        InvalidRootError: a root has files already, or belongs to another quorum.
+        InvalidRootError: a root has files already, is inside of another one, or belongs to another
+            quorum.
         StorageError: a root does not answer.
     """
+    for root in stores:
+        outer = next((each for each in stores if root.startswith(f"{each.rstrip('/')}/")), None)
+        if outer is not None:
+            raise InvalidRootError(f"{root} is inside of {outer}; give separate roots", path=root)
     for root, store in stores.items():
         store.create_root()
         if not keeps_files and not Standing.of(store).version:

@@ -27,7 +27,9 @@ A proposer does this:
    highest such ballot. Otherwise that which most of them have as the claim of ballot 0.
 3. *Vote.* Put the proposal as the vote of the ballot on all members. A majority has to take it.
 4. *Look for the file.* If a member has it, the name was decided before: what the member answered in
-   1 to 3 does not count, as its objects may have been deleted. A majority must not have the file.
+   1 to 3 does not count, as its objects may have been deleted. If a majority has it, the put ends
+   here: it has lost, unless the file has its bytes and another proposer has voted for them. A
+   majority must not have the file.
 5. *Finish.* Put the file on all members. Then delete its own objects on the members that hold it.
    The votes for another's proposal stay: that proposer learns from them that it was first.
 
@@ -44,8 +46,9 @@ common):
   later ballot, which put its own claim of 0 where it was missing, saw P on every member that
   answered (on all but one, if a member was added since): it has most of the claims.
 - Objects are deleted on a member only when it holds the file and a majority does. So a file closes
-  all ballots of its name on that member: step 4 comes after the votes and sees it. A member that
-  gets the file as a copy needs no objects.
+  all ballots of its name on that member: step 4 comes after the votes and sees it. It cannot be
+  sent together with the claims: the file may be put, and the objects deleted, between the two. A
+  member that gets the file as a copy needs no objects.
 - A member that was wiped does not count (`spark_log.storage.quorum.members`). When the members
   change, those of the old list that do not know the new one still share a member with each of its
   majorities; before the next change all decisions are finished on the members that stay.
@@ -150,6 +153,7 @@ class Proposal:
     Attributes:
         path: the file's path.
         ballot: the ballot that it tries.
+        holders: the file on the members that hold it, if others have put it; empty otherwise.
     """
 
     def __init__(
@@ -165,6 +169,7 @@ class Proposal:
         """
         self.path = path
         self.ballot = 0
+        self.holders: Mapping[int, FileInfo] = {}
         self._id = uuid.uuid4().hex.encode() + b"\n"
         self._content = CLOSED if value is None else b"".join((self._id, memoryview(value)))
         self._clock = clock
@@ -264,8 +269,9 @@ class Proposal:
     ) -> bool | None:
         """Put the file, unless the name was decided before; return whose bytes it has."""
         looked = members.ask(lambda store: head_or_none(store, self.path))
-        if any(looked.answers.values()):
-            return None
+        holders = {number: file for number, file in looked.answers.items() if file is not None}
+        if holders:
+            return self._is_decided(members, holders) if len(holders) >= members.majority else None
         if len(looked.standing & set(counted)) < members.majority:
             raise members.no_majority(self.path, looked)
         value = pa.py_buffer(proposed).slice(_ID_BYTES)
@@ -281,8 +287,11 @@ class Proposal:
     def _look(self, members: Members) -> bool | None:
         """Look for the file; return whether it has this proposal's bytes, None if it is absent."""
         holders = look_up(members, self.path)
-        if not holders:
-            return None
+        return self._is_decided(members, holders) if holders else None
+
+    def _is_decided(self, members: Members, holders: Mapping[int, FileInfo]) -> bool:
+        """Return whether a file that a majority holds has this proposal's bytes; clean up."""
+        self.holders = holders
         is_own = self._has_won(members, holders)
         self._clean_up(members, holders)
         return is_own
@@ -290,19 +299,19 @@ class Proposal:
     def _has_won(self, members: Members, holders: Mapping[int, FileInfo]) -> bool:
         """Return whether another proposer has finished this proposal.
 
-        It has left its votes on a majority then. They are no proof: it may have found the file,
-        too.
+        The file has its bytes then, and the other one has left its votes on a majority. They alone
+        are no proof: it may have found the file, too.
         """
-        if not self._may_be_chosen:
+        value = self._content[_ID_BYTES:]
+        number = min(holders)
+        if not self._may_be_chosen or holders[number].size_bytes != len(value):
+            return False
+        if members.stores[number].open_buffer(self.path).to_pybytes() != value:
             return False
         found = members.ask(self._is_adopted)
         if len(found.standing) < members.majority:
             raise members.no_majority(self.path, found)
-        value = self._content[_ID_BYTES:]
-        number = min(holders)
-        if not any(found.answers.values()) or holders[number].size_bytes != len(value):
-            return False
-        return bool(members.stores[number].open_buffer(self.path).to_pybytes() == value)
+        return any(found.answers.values())
 
     def _is_adopted(self, store: Store) -> bool:
         """Return whether a member has a vote of another proposer for this proposal."""

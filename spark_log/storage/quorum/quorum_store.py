@@ -213,6 +213,8 @@ class QuorumStore(Store):
         value = source.read_back() if isinstance(source, StagedFile) else source
         proposal = Proposal(path, value, clock=self._clock, random=self._random)
         if not self.with_members(proposal.run):
+            if proposal.holders:  # who lost reads what the winner put
+                self._remember(path, dict(proposal.holders))
             raise AlreadyExistsError(f"{path} exists", path=path)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:

@@ -30,7 +30,7 @@ class Metadata:
         self.min_insync = min_insync
         self.is_down = False
 
-    def change(self, isr=None, joining=None, leader=None, directories=None):
+    def change(self, isr=None, joining=None, leader=None, directories=None, hidden_from=0):
         state = self.state
         isr = state.isr if isr is None else isr
         self.state = replace(
@@ -40,6 +40,7 @@ class Metadata:
             joining=state.joining if joining is None else joining,
             leader_epoch=state.leader_epoch + 1,
             directories=directories or state.directories,
+            hidden_from_epoch=hidden_from,
         )
 
 

@@ -3,17 +3,25 @@
 import pytest
 
 from spark_log.errors import (
+    CorruptRecordError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log import (
+    DivergedReplicaError,
+    EndTransactionMarker,
+    LogAppendInfo,
+    ProducerAppend,
+    move_replica_start,
+)
+from spark_log.log.append import CopiedSegment
 from spark_log.log.file_names import SegmentName
 from tests.log.chain.support import NO_LEADER, Cluster
 from tests.log.support import DIRECTORY, done_but, failing, values
-from tests.record.samples import numbered
+from tests.record.samples import START_US, numbered
 
 FIRST = f"{DIRECTORY}/{SegmentName(0).log}"
 
@@ -109,6 +117,16 @@ class TestAppend:
             one.log.append(numbered(0, 2), producer=idempotent(0))
         assert two.log.append(numbered(0, 2), producer=idempotent(0)) == LogAppendInfo(0, 1)
         assert two.end_offsets() == [2, 2, 2]
+
+    def test_of_a_duplicate_copies_the_file_that_the_leader_has(self):
+        cluster = Cluster()
+        one, two = cluster.process(), cluster.process()
+        two.log.append(numbered(0, 1))
+        one.stores[2].once("put_if_absent", failing(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            one.log.append(numbered(1, 2), producer=idempotent(0))
+        two.log.append(numbered(1, 2), producer=idempotent(0))
+        assert content(two, 1) == content(two, 2) == content(two, 3)
 
     def test_markers_go_through_the_chain_once(self):
         process = Cluster().process()
@@ -249,6 +267,50 @@ class TestTooFew:
         writer.write(numbered(0, 3))
         assert process.log.append_segment(writer.finish(), acks=1) == LogAppendInfo(1, 3)
 
+    def test_in_sync_replicas_hide_what_is_written_then(self):
+        """An eligible replica may be elected, which lacks it (KIP-966)."""
+        cluster = Cluster(min_insync=2, merge_tail_segments=2)
+        process = cluster.process()
+        process.log.append(numbered(0, 2))
+        batches, position = process.log.fetch_from(0)
+        cluster.metadata.change(isr=(1,), hidden_from=1)
+        process.states.refresh()
+        for number in range(3):
+            append_to_leader(process, 2 + number)
+        cluster.metadata.change(joining=(3,), hidden_from=1)
+        for reader in (process, cluster.process()):
+            log = reader.log
+            reader.states.refresh()
+            assert values_in(log) == values_of_numbers(2)
+            assert log.fetch_from(position) == ([], 2)
+            assert log.ends_at(position)
+            view = log.observe()
+            assert (view.log_end_offset, log.end_offset(view), log.reached_offset) == (2, 2, 2)
+            assert log.end_offset(isolation_level="read_committed") == 2
+            assert [each.name.base_offset for each in view.live.segments] == [0]
+            assert log.offset_for_time(START_US + 1_000, view) == (1, START_US + 1_000)
+            assert log.offset_for_time(START_US + 2_000, view) is None
+            assert log.committed_end(reader.states.current(), 2) == 2
+        cluster.metadata.change(isr=(1, 3), joining=())
+        cluster.clock.advance_ms(500)
+        assert values_in(process.log) == values_of_numbers(5)
+        batches, position = process.log.fetch_from(2)
+        assert sum(batch.records.num_rows for batch in batches) == 3
+
+    def test_in_sync_replicas_are_merged_no_further(self):
+        cluster = Cluster(min_insync=2, merge_tail_segments=2)
+        cluster.metadata.change(isr=(1,), hidden_from=1)
+        process = cluster.process()
+        for number in range(4):
+            append_to_leader(process, number)
+            process.log.catch_up()
+        assert len(content(process, 1)) == 5  # with the barrier
+        cluster.metadata.change(isr=(1, 2))
+        process.states.refresh()
+        process.log.append(numbered(4, 1))
+        process.log.append(numbered(5, 1))
+        assert len(content(process, 1)) < 5
+
     def test_without_a_leader_nothing_is_appended(self):
         cluster = Cluster()
         process = cluster.process()
@@ -372,6 +434,71 @@ class TestPrefix:
         assert process.states.current().isr == (2, 3)
         assert values_in(process.log) == values_of_numbers(2)
 
+    def test_a_replica_stays_that_ends_where_the_leader_starts(self):
+        cluster = Cluster()
+        cluster.metadata.change()
+        process = cluster.process()
+        process.log.append(numbered(0, 2))
+        leading = cluster.process().log.segment_writer()
+        leading.write(numbered(2, 1))
+        process.log.append_segment(leading.finish(), acks=1)
+        process.log.move_start(3)  # the barrier and two records: all that the followers have
+        newcomer = cluster.process()
+        newcomer.log.append(numbered(3, 1))
+        assert newcomer.states.current().isr == (1, 2, 3)
+        assert newcomer.end_offsets() == [5, 5, 5]
+
+    def test_a_writer_of_an_old_epoch_does_not_append_to_a_log_that_was_emptied(self):
+        cluster = Cluster(1, 2)
+        stale, process = cluster.process(), cluster.process()
+        for number in range(3):
+            writer = stale.log.segment_writer()
+            writer.write(numbered(90 + number, 1))
+            stale.log.append_segment(writer.finish(), acks=1)  # only the leader has it
+        cluster.metadata.change(isr=(2,))
+        process.states.refresh()
+        process.log.append(numbered(0, 1))
+        process.log.move_start(2)  # the barrier and a record: all that it has
+        move_replica_start(stale.replica(1), 2)
+        cluster.metadata.is_down = True
+        with pytest.raises(UnknownOutcomeError):
+            stale.log.catch_up()
+        assert content(process, 2) == {}
+
+    def test_what_an_old_leader_got_is_not_copied_as_what_the_new_one_has_at_its_end(self):
+        cluster = Cluster()
+        stale = cluster.process()
+        stale.log.append(numbered(0, 1))
+        writer = stale.log.segment_writer()
+        writer.write(numbered(90, 1))
+        stale.log.append_segment(writer.finish(), acks=1)
+        cluster.metadata.change(isr=(2, 3))
+        process = cluster.process()
+        process.replica(2).append_barrier(1, (2, 3), ())  # as long as what the old leader got
+        stale.log.catch_up()
+        assert epochs(process, 3) == [0, 1]
+        assert content(process, 3) == content(process, 2)
+
+    def test_a_segment_of_the_leader_is_never_divided(self):
+        process = Cluster(1, 2).process()
+        process.log.append(numbered(0, 2))
+        writer = process.log.segment_writer()
+        writer.write(numbered(0, 3))
+        data = writer.finish().data
+        divided = CopiedSegment(SegmentName(1), 4, "other", 0, data)
+        with pytest.raises(DivergedReplicaError):
+            process.replica(2).follower.copy(divided)
+        assert len(content(process, 2)) == 1
+
+    def test_a_replica_that_ends_before_a_segment_has_lost_files(self):
+        process = Cluster(1, 2).process()
+        process.log.append(numbered(0, 2))
+        writer = process.log.segment_writer()
+        writer.write(numbered(0, 3))
+        behind = CopiedSegment(SegmentName(5), 8, "other", 0, writer.finish().data)
+        with pytest.raises(CorruptRecordError, match="files were removed"):
+            process.replica(2).follower.copy(behind)
+
 
 class TestRead:
     def test_waits_for_the_barrier_on_the_last_replica(self):
@@ -407,6 +534,12 @@ class TestRead:
             process.log.append(numbered(1, 1))
         assert process.end_offsets() == [2, 2, 1]
         assert values_in(reader.log) == values_of_numbers(1)
+
+
+def append_to_leader(process, number):
+    writer = process.log.segment_writer()
+    writer.write(numbered(number, 1))
+    process.log.append_segment(writer.finish(), acks=1)
 
 
 def noting(order, what):

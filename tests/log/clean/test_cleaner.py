@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.clock import ManualClock
-from spark_log.errors import CorruptRecordError, StorageError
+from spark_log.errors import CorruptRecordError, LogTruncatedError, StorageError
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import find_deletable
@@ -55,6 +55,14 @@ def clean(log, **settings):
 
 def live(log):
     return [segment.name for segment in log.observe().live.segments]
+
+
+def test_a_replica_that_was_emptied_since_it_was_looked_at_is_told(store, clock):
+    emptied = open_log(store, clock=clock, **FOR_EVER)
+    with pytest.raises(LogTruncatedError) as error:
+        clean(emptied, start_offset=4)
+    assert error.value.witnessed_offset == 4
+    assert not [name for name in file_names(store) if name.endswith(".start")]
 
 
 class TestMerging:

@@ -24,8 +24,8 @@ def append(log, *keys, value=b"value", producer=None, **fields):
     return info.base_offset, info.last_offset
 
 
-def compacted(log):
-    return compact(log, now_us=log.clock.time_us())
+def compacted(log, **limit):
+    return compact(log, now_us=log.clock.time_us(), **limit)
 
 
 def keys(log):
@@ -87,6 +87,18 @@ class TestProducers:
         assert keys(log) == [(3, b"0"), (4, b"1"), (5, b"z")]
         producers = dict(without_snapshots(log).producers().entries())
         assert {id_: entry.next_sequence for id_, entry in producers.items()} == {1: 1, 2: 2, 3: 1}
+
+    def test_a_batch_behind_the_limit_may_be_lost_and_replaces_no_last_batch(self, log):
+        append(log, b"0", producer=ProducerAppend(1, 0, 0))
+        append(log, b"0", producer=ProducerAppend(1, 0, 1))
+        append(log, b"0", producer=ProducerAppend(2, 0, 0))
+        append(log, b"0")
+        limit = append(log, b"z")[1] + 1
+        append(log, b"z", producer=ProducerAppend(1, 0, 2))
+        append(log, b"z", producer=ProducerAppend(2, 0, 1))
+        compacted(log, limit_offset=limit)
+        assert last_offsets(log) == [1, 2, 3, 4, 5, 6]
+        assert [number for number, _ in keys(log)] == [3, 4, 5, 6]
 
 
 class TestTombstones:

@@ -286,7 +286,7 @@ def append_until(done, store, producer_id):
     return sequence
 
 
-@pytest.mark.parametrize("name", ["local_store", "s3_store"])
+@pytest.mark.parametrize("name", ["local_store", pytest.param("s3_store", marks=pytest.mark.long)])
 def test_a_log_in_use_has_no_findings(name, request):
     store = request.getfixturevalue(name)
     done = threading.Event()

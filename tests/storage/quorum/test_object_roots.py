@@ -3,8 +3,10 @@
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
-from spark_log.errors import AlreadyExistsError
-from spark_log.storage import open_quorum, open_store
+from spark_log.errors import AlreadyExistsError, InvalidConfigurationError
+from spark_log.metadata import Cluster
+from spark_log.storage import Membership, QuorumStore, open_quorum, open_store
+from spark_log.storage.quorum.membership import Voter
 
 
 @pytest.fixture
@@ -39,3 +41,33 @@ def test_a_member_has_options_of_its_own(s3_server, roots):
     store.put_if_absent("topic/0", b"first")
     with pytest.raises(AlreadyExistsError):
         open_quorum(roots[:1], {**wrong, **own}).put_if_absent("topic/0", b"second")
+
+
+def test_each_bucket_alone_opens_the_quorum(s3_server, roots):
+    options = s3_server.storage_options
+    with Admin(",".join(roots), storage_options=options) as admin:
+        admin.create_topics([NewTopic("flights")])
+    open_store(roots[2], options).delete_directory("")
+    for root in roots[:2]:
+        cluster = Cluster(root, options)
+        assert isinstance(cluster.store, QuorumStore)
+        assert sorted(cluster.root.split(",")) == sorted(roots), (
+            "who is given this URL has the quorum, too"
+        )
+        assert cluster.image().find("flights") is not None
+    cluster.producer_ids.next_id()
+    assert Cluster(roots[0], options).image().next_producer_id > 0
+
+
+def test_a_bucket_that_is_no_member_is_a_root_of_its_own(s3_server, roots):
+    cluster = Cluster(roots[0], s3_server.storage_options, create=True)
+    assert cluster.root == roots[0]
+
+
+def test_members_with_other_options_have_to_be_given(s3_server, roots):
+    """One is on another service, whose options have other names."""
+    voters = tuple(Voter(root, "0" * 32) for root in (*roots[:2], "gs://bucket/root"))
+    Membership(1, voters).install(open_store(roots[0], s3_server.storage_options))
+    with pytest.raises(InvalidConfigurationError, match=r"storage_options=\{URL: ") as caught:
+        Cluster(roots[0], s3_server.storage_options)
+    assert f"member of the quorum {roots[0]},{roots[1]},gs://bucket/root" in caught.value.message

@@ -123,7 +123,7 @@ class SimulatedFanOut(FanOut):
         try:
             while waiting and not is_done(replies):
                 is_impatient = not world.is_calm and random.random() < world.impatience
-                if suffices(replies) and is_impatient:
+                if is_impatient and suffices(replies):
                     opened.has_failed = True
                     break
                 number = waiting.pop()

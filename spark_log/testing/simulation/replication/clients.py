@@ -27,6 +27,9 @@ from spark_log.testing.simulation.scheduler import START_US
 _SKIP_CHANCE = 0.2
 """Probability that a writer gives up a failed append, and continues as a new producer."""
 
+_NEW_PRODUCER_CHANCE = 0.3
+"""Probability that a writer is another one after a crash, and does not repeat what it had begun."""
+
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError)
 """Errors that roots cause, after which a client tries again."""
 
@@ -84,20 +87,23 @@ class IdempotentWriter(_Client):
     """
 
     batches_for_all: float = float("inf")
+    _begun: Sequence[bytes] = ()
 
     def run(self) -> None:
-        """Begin with a new producer, as after each crash."""
-        self._begin()
+        """Begin with a new producer; or repeat what a crash cut off, as a task of Spark does."""
+        if not self._begun or self._world.chance(_NEW_PRODUCER_CHANCE):
+            self._begin()
         super().run()
 
     def _begin(self) -> None:
+        self._begun = ()
         self._producer_id = next(self._world.producer_ids)
         self._sequence = 0
         self._batches = 0
 
     def _work(self, opened: OpenPartition) -> None:
         world = self._world
-        values = world.draw_values(self._name)
+        values = self._begun = self._begun or world.draw_values(self._name)
         acks = ALL if self._batches < self.batches_for_all else 1
         producer = ProducerAppend(self._producer_id, 0, self._sequence)
         while True:
@@ -116,6 +122,7 @@ class IdempotentWriter(_Client):
                     self._begin()
                     return
                 world.rest(world.profile.faults.latency_ms)
+        self._begun = ()
         self._batches += 1
         self._sequence = sequence_after(self._sequence, len(values))
         if acks != ALL and world.chance(0.5):
@@ -154,7 +161,7 @@ class Follower(_Client):
         """Read until the simulation ends and everything is read."""
         world, position = self._world, 0
         opened = OpenPartition(world)
-        while not (world.is_ending and position == world.truth.leader_end()):
+        while not (world.is_ending and position >= world.truth.leader_end() >= 0):
             world.rest(world.profile.think_ms)
             begin = position
             try:
@@ -163,7 +170,7 @@ class Follower(_Client):
                     world.truth.check_read(position, next_offset, rows)
                     position = next_offset
             except OffsetOutOfRangeError as error:
-                world.truth.check_out_of_range(position, error.log_start_offset)
+                world.truth.check_out_of_range(error)
                 world.scheduler.note(f"read {position}: begins again at {error.log_start_offset}")
                 begin = position = error.log_start_offset
             except _FAILURES as error:
@@ -191,7 +198,7 @@ class Scanner(_Client):
                 rows += rows_of(batch)
             world.truth.check_read(begin, view.log_end_offset, rows)
         except OffsetOutOfRangeError as error:
-            world.truth.check_out_of_range(begin, error.log_start_offset)
+            world.truth.check_out_of_range(error)
         except _FAILURES as error:
             self._note("scan", error)
 

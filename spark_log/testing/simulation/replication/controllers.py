@@ -21,6 +21,9 @@ from spark_log.testing.simulation.replication.world import OpenPartition, Replic
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
 
+_IDLE = 5
+"""How many times longer a controller rests in the end if it has nothing to do."""
+
 _LAG = 5
 """How many times slower than usual a slow root is."""
 
@@ -34,13 +37,16 @@ class Controller:
 
     def run(self) -> None:
         """Work until the simulation ends and all replicas are in sync."""
-        world = self._world
+        world, is_idle = self._world, False
         opened = OpenPartition(world)
         while True:
-            world.rest(world.profile.round_ms)
+            world.rest(world.profile.round_ms * (_IDLE if is_idle else 1))
+            is_idle = False
             try:
-                if self._do_round(opened) and self._are_others_done():
-                    return
+                if self._do_round(opened):
+                    if self._are_others_done():
+                        return
+                    is_idle = world.is_ending
             except _FAILURES as error:
                 world.scheduler.note(f"round: {type(error).__name__}")
 

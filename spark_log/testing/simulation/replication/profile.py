@@ -96,9 +96,7 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
     return ReplicationProfile(
         faults=faults,
         brokers=brokers,
-        # Fencing elects replicas that are eligible because too few are in sync (KIP-966). They have
-        # all that was acknowledged, and not all that was read.
-        min_insync=1 if fencing or destroys else random.choice((1, 2)),
+        min_insync=random.choice((1, 2)),
         writers=random.choice((1, 2, 2)),
         leader_writers=random.choice((0, 0, 1)),
         plain_writers=random.choice((0, 0, 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -44,14 +45,14 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-def _needs_no_barrier(self: Appender, *what: Any) -> None:
+def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
     with suppress(UnknownLeaderEpochError):
-        _shipped_check_epoch(self, *what)
+        _shipped_check_epoch(self, *what, **how)
 
 
-def _is_not_fenced(self: Appender, *what: Any) -> None:
+def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
     with suppress(FencedLeaderEpochError):
-        _shipped_check_epoch(self, *what)
+        _shipped_check_epoch(self, *what, **how)
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -179,6 +180,10 @@ def _reads_the_leader(self: ReplicatedLog) -> Replica:
     return self._chain.replica(state, state.isr[0])
 
 
+def _hides_nothing(*_: object) -> float:
+    return math.inf
+
+
 def _has_no_limit(self: LogReader, value: int | None) -> None:
     pass
 
@@ -244,6 +249,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
         ((ReplicatedLog, "_has_barrier", _is_true),)
+    ),
+    "a reader sees nothing that was written with too few in sync": PatchVariant(
+        ((Replica, "offset_of_epoch", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

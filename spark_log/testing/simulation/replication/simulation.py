@@ -88,10 +88,17 @@ def _run(world: ReplicationWorld) -> None:
     scheduler.run(lambda: scheduler.steps >= world.profile.steps)
     scheduler.note("--- faults end ---")
     world.end_faults()
+    _run_to_end(scheduler)
+    # A put that was delivered late may have come after the last round of the controllers.
+    scheduler.spawn("controller of the end", Controller(world).run, is_mortal=False)
+    _run_to_end(scheduler)
+    world.truth.check_end()
+    read_all(world)
+
+
+def _run_to_end(scheduler: Scheduler) -> None:
     until = scheduler.steps + _MAX_STEPS_TO_END
     scheduler.run(lambda: scheduler.steps >= until)
     for actor in scheduler.actors:
         if not actor.is_done:
             raise ViolationError(f"{actor.name} does not come to an end")
-    world.truth.check_end()
-    read_all(world)

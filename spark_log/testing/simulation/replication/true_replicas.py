@@ -2,7 +2,8 @@
 
 The entries of each replica are those of the files in its directory. Which replicas are in sync is
 read from the metadata log when it grows. What was acknowledged by all replicas, or read by anybody,
-is fixed from then on: each in-sync replica has it, at this offset, for ever.
+is fixed from then on: each in-sync replica has it, at this offset, for ever. While too few are in
+sync (KIP-966), what was read is fixed as far as the eligible replicas have it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.metadata import metadata_log
@@ -43,12 +45,14 @@ class TrueReplica:
 
     Attributes:
         entries: by offset.
+        append_ids: of the segments that were not rewritten, by base offset.
         epochs: the leader epochs whose barriers it has.
         is_damaged: whether files of it were lost.
         behind_gap: segments that were created behind the end of a damaged log, by base offset.
     """
 
     entries: list[Entry] = field(default_factory=list)
+    append_ids: dict[int, str] = field(default_factory=dict)
     epochs: set[int] = field(default_factory=set)
     is_damaged: bool = False
     behind_gap: dict[int, SegmentName] = field(default_factory=dict)
@@ -57,6 +61,11 @@ class TrueReplica:
     def end(self) -> int:
         """The log end offset."""
         return len(self.entries)
+
+    def cut(self, end: int) -> None:
+        """Forget what it has from an offset on."""
+        del self.entries[end:]
+        self.append_ids = {at: each for at, each in self.append_ids.items() if at < end}
 
 
 class BrokerObserver:
@@ -125,7 +134,7 @@ class TrueReplicas:
         """Handle the loss of all files of a broker."""
         for (broker, _), replica in self.replicas.items():
             if broker == broker_id:
-                replica.entries.clear()
+                replica.cut(0)
                 replica.epochs.clear()
                 replica.behind_gap.clear()
                 replica.is_damaged = True
@@ -163,7 +172,7 @@ class TrueReplicas:
         if replica.entries[:start] == (source := self._longest().entries)[:start]:
             return
         behind = replica.entries[start:]
-        replica.entries.clear()
+        replica.cut(0)
         replica.epochs.clear()
         for entry in (*source[:start], *behind):
             self._extend(broker_id, replica, entry)
@@ -185,7 +194,8 @@ class TrueReplicas:
             raise ViolationError(
                 f"broker {broker_id}: {name.log} was created after the log's end, {replica.end}"
             )
-        found = self._entries_of(broker_id, directory, name)
+        reader = self._reader_of(broker_id, directory, name)
+        found = self._entries_of(reader)
         for at, entry in enumerate(found, base):
             if at < replica.end and replica.entries[at] != entry:
                 if not self._is_outside(broker_id, replica):
@@ -194,9 +204,11 @@ class TrueReplicas:
                         f"{replica.entries[at]}"
                     )
                 # A late put was covered by a copy of what all in-sync replicas have.
-                del replica.entries[at:]
+                replica.cut(at)
             if at == replica.end:
                 self._extend(broker_id, replica, entry)
+        if name.last_offset is None:
+            replica.append_ids[base] = reader.append_id
         if replica.end in replica.behind_gap:
             self._on_segment(broker_id, directory, replica.behind_gap.pop(replica.end))
 
@@ -218,8 +230,8 @@ class TrueReplicas:
         is_present = replica is self.replica(broker_id)
         return not is_present or broker_id not in (*self.state.isr, *self.state.joining)
 
-    def _entries_of(self, broker_id: int, directory: str, name: SegmentName) -> list[Entry]:
-        reader = SegmentReader(
+    def _reader_of(self, broker_id: int, directory: str, name: SegmentName) -> SegmentReader:
+        return SegmentReader(
             self._disks[broker_id],
             directory,
             name,
@@ -227,11 +239,14 @@ class TrueReplicas:
             partition=0,
             size_bytes=None,
         )
+
+    @staticmethod
+    def _entries_of(reader: SegmentReader) -> list[Entry]:
         entries: list[Entry] = []
         for batch in reader.read(reader.base_offset):
             offsets, values = columns_of(batch, "value")
             if offsets[0] != reader.base_offset + len(entries):
-                raise ViolationError(f"{directory}/{name.log} has a gap before {offsets[0]}")
+                raise ViolationError(f"{reader.path} has a gap before {offsets[0]}")
             is_control = batch.is_control
             entries += (Entry(None if is_control else each, batch.leader_epoch) for each in values)
         return entries
@@ -277,6 +292,12 @@ class TrueReplicas:
                     f"broker {other} is no prefix of {broker}: at {at} it has "
                     f"{shorter.entries[at]}, not {there}; {self.state}"
                 )
+            for at in shorter.append_ids.keys() & longer.append_ids.keys():
+                if shorter.append_ids[at] != longer.append_ids[at]:
+                    raise ViolationError(
+                        f"the segment at {at} of broker {other} is no copy of broker {broker}'s; "
+                        f"{self.state}"
+                    )
         for broker, replica in in_sync:
             for at, value in self.fixed.items():
                 self._check_has(broker, replica, at, value)
@@ -314,7 +335,24 @@ class TrueReplicas:
         given = dict(rows)
         if len(given) != len(rows) or any(not begin <= at < end for at in given):
             raise ViolationError(f"between {begin} and {end} a reader got {list(rows)}")
-        self._fix(((at, given.get(at)) for at in range(begin, end)), "were read")
+        held = min((each.end for each in self._eligible()), default=end)
+        self._fix(((at, given.get(at)) for at in range(begin, min(end, held))), "were read")
+        hidden_from = self.state.hidden_from_epoch
+        for at in range(max(begin, held), end):
+            epochs = {each.entries[at].leader_epoch for _, each in self.in_sync() if at < each.end}
+            if hidden_from and epochs and min(epochs) >= hidden_from:
+                raise ViolationError(
+                    f"at {at} {given.get(at)!r} was read, which was written when too few were in "
+                    f"sync; {self.state}"
+                )
+
+    def _eligible(self) -> list[TrueReplica]:
+        """Return the replicas that may be elected without being in sync.
+
+        They lack what was on its way to them when they left, which is not acknowledged either.
+        """
+        eligible = self.state.eligible_leader_replicas
+        return [self.replica(each) for each in eligible if each not in self._damaged]
 
     def check_extent(self, start: int, end: int, acknowledged: int) -> None:
         """Check the extent that a new look at the log showed.
@@ -329,10 +367,14 @@ class TrueReplicas:
                 f"a reader sees {start} to {end}, and {acknowledged} was acknowledged before"
             )
 
-    def check_out_of_range(self, offset: int, start: int) -> None:
-        """Check the error of a reader whose offset was said to lie before the log's start."""
-        if not offset < start <= self.start:
-            raise ViolationError(f"a reader at {offset} was told that the log starts at {start}")
+    def check_out_of_range(self, error: OffsetOutOfRangeError) -> None:
+        """Check the error of a reader whose offset lies before the log's start.
+
+        Or behind its end: what it has read was not fixed, and an eligible replica was elected.
+        """
+        is_before = error.offset < error.log_start_offset <= self.start
+        if not is_before and error.offset <= max(self.fixed, default=-1) + 1:
+            raise ViolationError(f"a reader was told: {error}")
 
     def _fix(self, entries: Iterable[tuple[int, bytes | None]], what: str) -> None:
         in_sync = self.in_sync()

@@ -35,6 +35,7 @@ from spark_log.testing.simulation.replication.true_replicas import (
     TrueReplicas,
 )
 from spark_log.testing.simulation.scheduler import Scheduler
+from spark_log.testing.simulation.segment_files import SegmentFiles
 from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
 
@@ -87,7 +88,11 @@ class BrokerStore(SimulatedStore):
         super()._write(what, path, checked, can_be_resent=can_be_resent)
 
     def _deliver_late(self, what: str, path: str, effect: Callable[[], None]) -> None:
+        was_down = self.is_down  # then it was refused at once, and the actor is told so
+
         def unless_down() -> None:
+            if was_down:
+                return
             try:
                 effect()
             except StorageUnavailableError:
@@ -295,4 +300,5 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),
         (appender_state, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
+        *SegmentFiles().patches,
     )

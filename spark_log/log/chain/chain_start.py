@@ -1,0 +1,54 @@
+"""Deleting records on all replicas of a chain: moving their log start offset."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
+from spark_log.log.log_start import move_replica_start
+from spark_log.storage import with_reserve
+
+
+def move_chain_start(chain: ReplicaChain, offset: int) -> int:
+    """Move the log start offset of all in-sync and joining replicas, the leader first.
+
+    A replica that comes back later gets the leader's start before the barrier of its epoch.
+
+    Args:
+        chain: of the partition.
+        offset: of the first record that is kept, up to the high watermark.
+
+    Returns:
+        The lowest log start offset of the in-sync replicas (Kafka's low watermark).
+
+    Raises:
+        LeaderNotAvailableError: the partition has no leader.
+        OffsetOutOfRangeError: a replica ends before the offset.
+        UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+        StorageError: as before; or the start was moved nowhere.
+    """
+    state = chain.available(chain.states.current(), needs_enough=False)
+    for _ in range(MAX_CHANGES):
+        newer, starts, lags = state, [], False
+        for broker_id in state.chain:
+            try:
+                replica = chain.replica(state, broker_id)
+                move = partial(move_replica_start, replica, offset)
+                starts.append(with_reserve(replica.files.store, move))
+            except OffsetOutOfRangeError:
+                if broker_id in state.isr:
+                    raise
+                lags = True
+            except REPLICA_ERRORS as error:
+                newer = chain.without(state, broker_id, error, has_put=bool(starts))
+                break
+        if lags:
+            chain.replicate()
+        if newer is state:
+            newer = chain.states.refresh()
+            if newer.leader_epoch == state.leader_epoch and not lags:
+                return min(starts)
+        state = chain.available(newer, needs_enough=False)
+    raise chain.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
