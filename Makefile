@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help venv java demo test test-long coverage check lint types layers format docs bench bench-kafka bench-clients bench-transactions bench-committed-reads bench-replication bench-compaction bench-streams bench-reads clean s3-server test-stores simulate simulate-groups simulate-offsets simulate-transactions bench-log
+.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,13 +11,18 @@ help: ## List the targets
 demo: java venv ## Send the flights of 2013 through a log and replay some of them (a root under .demo)
 	@$(BIN)/python jobs/demo.py
 
+notebooks: venv ## Open the notebooks in Jupyter, which is installed first; they read what make demo leaves
+	@$(BIN)/python -m jupyterlab --version >/dev/null 2>&1 || \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt 'jupyterlab>=4.2,<5'
+	@$(BIN)/python -m jupyterlab notebooks
+
 # Files in the order of tests/conftest.py: the longest first.
 TOGETHER = -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long" $(ARGS)
 
-test-long: java venv s3-server ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
+test-long: java venv s3-server prometheus ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
 
 coverage: java venv s3-server ## Run the tests that need no Spark, and show which lines they do not reach
@@ -29,6 +34,12 @@ test-stores: venv ## Run the store suite on Google's and Azure's emulators (take
 
 s3-server: ## Build the S3 server of the tests, once (takes Go; tests do with less without it)
 	@sh conf/build-store-servers.sh s3
+
+prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (takes apt; nothing is installed)
+	@sh conf/fetch-prometheus.sh
+
+bench-exporter: venv ## Measure a scrape of a root of 1,000 topics and 100 groups
+	@$(BIN)/python -m benchmarks.exporter $(ARGS)
 
 simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
 	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
@@ -59,11 +70,13 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md and the clients' typed settings from the config models
+docs: venv ## Write docs/configuration.md, docs/metrics.md and the clients' typed settings from their tables
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
 	  > spark_log/config/settings.py
+	@$(BIN)/python -c 'from spark_log.metrics import metrics_page; print(metrics_page(), end="")' \
+	  > docs/metrics.md
 
 bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_parquet $(ARGS)
@@ -79,6 +92,9 @@ bench-reads: java venv ## Compare reads of some columns, and of one day of thirt
 
 bench-clients: java venv ## Compare Producer and Consumer with confluent-kafka and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.clients_kafka $(ARGS)
+
+bench-mirror: java venv ## Compare the bridge to Kafka with Kafka's clients alone (needs Maven)
+	@$(BIN)/python -m benchmarks.mirror $(ARGS)
 
 bench-transactions: java venv ## Compare transactions with librdkafka's and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.transactions_kafka $(ARGS)

@@ -15,12 +15,9 @@ import json
 import sys
 import threading
 from collections.abc import Collection, Iterator
-from typing import Annotated
 
-import typer
-
-from spark_log.cli import Output, Root, run, with_option_groups
-from spark_log.jobs import ReplicationTask, StopSignals, job_session, run_per_partition
+from spark_log.cli import ControllerOptions, Output, Root, run, with_option_groups
+from spark_log.jobs import ReplicationTask, job_session, run_per_partition
 from spark_log.printable import printable
 from spark_log.replication import (
     Controller,
@@ -28,31 +25,15 @@ from spark_log.replication import (
     ReplicatedPartition,
     TopicPartitionReplica,
 )
+from spark_log.stop_signals import StopSignals
 from spark_log.types import TopicPartition
-
-_FAILED = 1
-"""Exit status of a single run: a replica did not come back."""
-
-_INTERVAL_MS = 2_000
-_ONCE_INTERVAL_MS = 100
 
 
 @with_option_groups
 def main(
     root: Root,
     output: Output,
-    once: Annotated[
-        bool,
-        typer.Option(
-            "--once", help="Stop when nothing is left to do. Does not replace another controller."
-        ),
-    ] = False,
-    interval_ms: Annotated[
-        int | None,
-        typer.Option(
-            min=10, help="Time between two looks at the brokers. [default: 2000; with --once 100]"
-        ),
-    ] = None,
+    options: ControllerOptions,
 ) -> None:
     """Watch the brokers and the replicas of all partitions; replicas are copied by Spark tasks."""
     cluster = root.cluster()
@@ -80,17 +61,13 @@ def main(
 
     controller = Controller(cluster, copy=copy, threads=at_once, on_decision=show)
     pause = threading.Event()
-    pause_ms = interval_ms or (_ONCE_INTERVAL_MS if once else _INTERVAL_MS)
     with StopSignals() as stop:
 
-        def wait() -> bool:
-            pause.wait(pause_ms / 1000)
+        def wait(seconds: float) -> bool:
+            pause.wait(seconds)
             return stop.is_set()
 
-        if not once:
-            controller.run(wait)
-        elif controller.run_once(wait):
-            raise typer.Exit(_FAILED)
+        options.run(controller, wait)
 
 
 if __name__ == "__main__":

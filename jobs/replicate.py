@@ -44,7 +44,7 @@ def main(
         typer.Option(help="Only replicas on this broker. Repeatable. [default: all]"),
     ] = None,
     throttle: Annotated[
-        float | None,
+        int | None,
         typer.Option(
             min=1,
             help="Maximum bytes per second copied by all tasks together. [default: the cluster's "
@@ -63,14 +63,16 @@ def main(
     started = time.perf_counter()
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
     rate = throttle or image.cluster_config().replication_throttled_rate
+    copied_bytes = spark.sparkContext.accumulator(0)
     work = ReplicationTask(
         root.url,
         root.storage_options,
         root.broker_options,
         tuple(broker) if broker else None,
         rate / at_once,
+        copied_bytes,
     )
-    with spark_progress(spark, "Replicating"):
+    with spark_progress(spark, "Replicating", copied_bytes):
         results = run_per_partition(spark, work.catch_up, partitions)
     done = [each for result in results for each in result["replicas"]]
     failed = {

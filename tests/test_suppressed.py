@@ -131,10 +131,17 @@ SILENT = {
     ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/progress_bar.py", "OSError"): "there is no terminal",
     ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
-    ("log/chain/ahead.py", "SparkLogError"): "it was not staged, which the put has raised",
     ("log/chain/replica_chain.py", "SparkLogError"): "it is not staged ahead: the put raises",
+    (
+        "log/segment/staged_copies.py",
+        "SparkLogError",
+    ): "no copy was made: the put writes, or raises",
     ("metadata/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
     ("metadata/cluster_verifier.py", "StorageError"): "another finding tells of the replica",
+    (
+        "metadata/metadata_log.py",
+        "SparkLogError",
+    ): "the state may be old: it is read, and asked again",
     ("metadata/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
     ("metadata/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "StorageError"): "the append that follows raises",

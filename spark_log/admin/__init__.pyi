@@ -5,3 +5,8 @@ from .group_descriptions import GroupPartitionLag as GroupPartitionLag
 from .group_descriptions import MemberDescription as MemberDescription
 from .offset_reset import OffsetResetPlanner as OffsetResetPlanner
 from .offset_reset import ResetPlan as ResetPlan
+from .offsets_sampler import GroupOffset as GroupOffset
+from .offsets_sampler import OffsetsSample as OffsetsSample
+from .offsets_sampler import OffsetsSampler as OffsetsSampler
+from .offsets_sampler import partition_keys as partition_keys
+from .partition_sampler import PartitionSample as PartitionSample

@@ -10,6 +10,7 @@ from spark_log.metadata import (
     ROOT_BROKER_ID,
     Cluster,
     MetadataImage,
+    alter_broker_records,
     fence_broker_records,
     register_broker,
     unregister_broker_records,
@@ -84,6 +85,24 @@ class BrokerOperations(ClusterAccess):
         cluster = self._cluster(create=True)
         register_broker(cluster, broker_id, log_dir, rack=rack)
         return _describe(cluster, broker_id)
+
+    @limited
+    def alter_broker(
+        self, broker_id: int, *, rack: str | None, timeout_ms: float | None = None
+    ) -> BrokerDescription:
+        """Change the rack of a broker, also of broker 0. Its replicas stay where they are.
+
+        Args:
+            broker_id: the broker's id.
+            rack: the rack that its root is in; None without one.
+            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            InvalidConfigurationError: the rack is empty.
+        """
+        self._commit(lambda image: alter_broker_records(image, broker_id, rack=rack), False)
+        return _describe(self._cluster(), broker_id)
 
     @limited
     def fence_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> BrokerDescription:

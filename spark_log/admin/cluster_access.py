@@ -117,11 +117,12 @@ class ClusterAccess(ForeignMethods):
 
     def _commit(self, decide: Decide, validate_only: bool) -> None:
         """Change the metadata of an existing root, or with ``validate_only`` only check."""
-        metadata = self._cluster().metadata
+        cluster = self._cluster()
+        image = cluster.image()  # a storage that does not answer is found before anything is sent
         if validate_only:
-            decide(metadata.image())
+            decide(image)
         else:
-            with_reserve(self._cluster().store, lambda: metadata.commit(decide))
+            with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
 
     def _log(self, image: MetadataImage, tp: TopicPartition) -> ReplicatedLog:
         return self._cluster().partition_log(image.topic(tp.topic), tp.partition)

@@ -8,6 +8,7 @@ change is refused and decided again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from spark_log.errors import (
     nearest,
 )
 from spark_log.log import IsolationLevel, first_unread_us
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -97,16 +98,7 @@ class GroupManager:
 
     def describe(self, group_id: str) -> GroupDescription:
         """Return the state, generation and members of a group."""
-        view = self._existing(group_id)
-        group = view.group
-        return GroupDescription(
-            group_id,
-            group.state,
-            "consumer" if group.generation else "",
-            group.protocol or "",
-            group.generation,
-            tuple(map(_described, group.members.values())),
-        )
+        return described_group(self._existing(group_id))
 
     def members(self, group_id: str) -> tuple[str, ...]:
         """Return the member ids; none if the group does not exist."""
@@ -129,51 +121,50 @@ class GroupManager:
             if wanted is None or tp in wanted
         }
 
-    def lag(
-        self, description: GroupDescription, isolation_level: IsolationLevel = "read_uncommitted"
-    ) -> list[GroupPartitionLag]:
-        """Return the lag in each partition with a committed offset or an owner."""
-        committed = self.table.fetch(description.group_id)
-        image = self._cluster.image()
-        owners = description.owners
-        partitions = sorted(
-            tp
-            for tp in committed.keys() | owners.keys()
-            if (topic := image.find(tp.topic)) and tp.partition in topic.partitions
-        )
+    def lags(
+        self,
+        descriptions: Collection[GroupDescription],
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[str, list[GroupPartitionLag]]:
+        """Return the lag of groups in each partition with a committed offset or an owner.
 
-        def read(tp: TopicPartition) -> GroupPartitionLag | None:
+        All committed offsets are read first, then the end of each partition once: no lag is
+        negative, and groups that have committed the same offset have the same lag.
+        """
+        committed = {each.group_id: self.table.fetch(each.group_id) for each in descriptions}
+        image = self._cluster.image()
+        offsets: dict[TopicPartition, set[int]] = {}
+        for description in descriptions:
+            positions = committed[description.group_id]
+            for tp in positions.keys() | description.owners.keys():
+                topic = image.find(tp.topic)
+                if topic is not None and tp.partition in topic.partitions:
+                    offsets.setdefault(tp, set())
+                    if tp in positions:
+                        offsets[tp].add(positions[tp].offset)
+
+        def read(tp: TopicPartition) -> _PartitionEnd | None:
             topic = image.topic(tp.topic)
             try:
                 with self._cluster.detecting_deletion(topic):
-                    return lag_in(topic, tp)
+                    log = self._cluster.partition_log(topic, tp.partition)
+                    end = log.end_offset(isolation_level=isolation_level)
+                    behind = [each for each in offsets[tp] if each < end]
+                    return _PartitionEnd(end, {each: first_unread_us(log, each) for each in behind})
             except UnknownTopicOrPartitionError:
                 return None  # deleted since the metadata were read
 
-        def lag_in(topic: TopicImage, tp: TopicPartition) -> GroupPartitionLag:
-            log = self._cluster.partition_log(topic, tp.partition)
-            end = log.end_offset(isolation_level=isolation_level)
-            found = committed.get(tp)
-            lag_ms: int | None = None
-            if found is not None:
-                since_us = first_unread_us(log, found.offset) if found.offset < end else None
-                lag_ms = 0 if found.offset >= end else None
-                if since_us is not None:
-                    # wall clock: only shown to users
-                    lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000
-            return GroupPartitionLag(
-                tp,
-                found.offset if found else None,
-                end,
-                max(0, end - found.offset) if found else None,
-                lag_ms,
-                found.metadata if found else "",
-                found.commit_timestamp_us if found else None,
-                owners.get(tp),
-            )
-
-        found = map_requests(self._cluster.store, read, partitions)
-        return [each for each in found if each is not None]
+        found = map_requests(self._cluster.store, read, offsets)
+        ends = {tp: end for tp, end in zip(offsets, found, strict=True) if end is not None}
+        now_us = self._cluster.clock.time_us()  # wall clock: only shown to users
+        lags = {}
+        for each in descriptions:
+            positions, owners = committed[each.group_id], each.owners
+            lags[each.group_id] = [
+                _lag(tp, ends[tp], positions.get(tp), owners.get(tp), now_us)
+                for tp in sorted((positions.keys() | owners.keys()) & ends.keys())
+            ]
+        return lags
 
     # --- changing --------------------------------------------------------------------------------
 
@@ -347,6 +338,53 @@ def _check_empty(view: GroupView, what: str) -> None:
             group_id=view.group.group_id,
             members=members,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionEnd:
+    """Where reads of a partition end, and the times of the first unread records by offset."""
+
+    offset: int
+    since_us: Mapping[int, int | None]
+
+
+def _lag(
+    tp: TopicPartition,
+    end: _PartitionEnd,
+    committed: CommittedOffset | None,
+    member: MemberDescription | None,
+    now_us: int,
+) -> GroupPartitionLag:
+    if committed is None:
+        return GroupPartitionLag(tp, None, end.offset, None, None, "", None, member)
+    lag = max(0, end.offset - committed.offset)
+    lag_ms = None if lag else 0
+    since_us = end.since_us.get(committed.offset)
+    if since_us is not None:
+        lag_ms = max(0, now_us - since_us) // 1000
+    return GroupPartitionLag(
+        tp,
+        committed.offset,
+        end.offset,
+        lag,
+        lag_ms,
+        committed.metadata,
+        committed.commit_timestamp_us,
+        member,
+    )
+
+
+def described_group(view: GroupView) -> GroupDescription:
+    """Return the state, generation and members of a group that was read."""
+    group = view.group
+    return GroupDescription(
+        group.group_id,
+        group.state,
+        "consumer" if group.generation else "",
+        group.protocol or "",
+        group.generation,
+        tuple(map(_described, group.members.values())),
+    )
 
 
 def _described(member: Member) -> MemberDescription:

@@ -53,7 +53,6 @@ class GroupOperations(OffsetOperations):
         """
         return {group_id: self._groups.describe(group_id) for group_id in group_ids}
 
-    @limited
     def group_lag(
         self, group_id: str, *, isolation_level: IsolationLevel = "read_uncommitted"
     ) -> list[GroupPartitionLag]:
@@ -68,8 +67,33 @@ class GroupOperations(OffsetOperations):
             InvalidConfigurationError: the isolation level is unknown.
             StorageError: the group cannot be read.
         """
+        return self.group_lags([group_id], isolation_level=isolation_level)[group_id]
+
+    @limited
+    def group_lags(
+        self,
+        group_ids: Iterable[str],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[str, list[GroupPartitionLag]]:
+        """Return the lag of several groups as one cut, by group id.
+
+        The committed offsets of all groups are read before the end of any partition, and the end of
+        each partition is read once. So no lag is negative, and the lags of two groups can be
+        compared. `list_group_offsets` and `list_offsets` do not give that.
+
+        Args:
+            group_ids: the groups.
+            isolation_level: with ``read_committed``, the lag ends at the last stable offset.
+
+        Raises:
+            GroupIdNotFoundError: a group has neither members nor committed offsets.
+            InvalidConfigurationError: the isolation level is unknown.
+            StorageError: a group or a partition cannot be read.
+        """
         check_isolation_level(isolation_level)
-        return self._groups.lag(self._groups.describe(group_id), isolation_level)
+        described = [self._groups.describe(each) for each in dict.fromkeys(group_ids)]
+        return self._groups.lags(described, isolation_level)
 
     @limited
     def list_group_offsets(

@@ -102,7 +102,9 @@ class TopicOperations(ClusterAccess):
         if validate_only:
             decide(self._image_or_empty())
         else:
-            self._cluster(create=True).metadata.commit(decide)
+            cluster = self._cluster(create=True)
+            cluster.image()  # a storage that does not answer is found before anything is sent
+            cluster.metadata.commit(decide)
         return topic_ids
 
     @limited
@@ -193,6 +195,7 @@ class TopicOperations(ClusterAccess):
     ) -> tuple[Cluster, tuple[TopicImage, ...]]:
         """Delete topics from the metadata; return the cluster and the deleted topics."""
         cluster = self._cluster()
+        cluster.image()  # a storage that does not answer is found before anything is sent
         topics: dict[str, TopicImage] = {}
         marked: set[str] = set()
 

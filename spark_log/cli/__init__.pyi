@@ -1,3 +1,4 @@
+from .controller_options import ControllerOptions as ControllerOptions
 from .errors import run as run
 from .format import Output as Output
 from .format import print_note as print_note

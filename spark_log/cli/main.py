@@ -10,8 +10,10 @@ import typer
 from spark_log import __version__
 from spark_log.cli.commands import (
     brokers,
+    canary,
     clean,
     configs,
+    console,
     console_consumer,
     console_producer,
     consumer_perf,
@@ -19,9 +21,11 @@ from spark_log.cli.commands import (
     delete_records,
     dump_log,
     elect_leaders,
+    exporter,
     groups,
     init,
     log_dirs,
+    mirror,
     offsets,
     producer_perf,
     quorum,
@@ -117,6 +121,13 @@ def _transactions(context: typer.Context) -> None:
         print_text(context.get_help())
 
 
+@mirror.app.callback(invoke_without_command=True)
+def _mirror(context: typer.Context) -> None:
+    """Mirror topics from Kafka and to Kafka."""
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())
+
+
 @controller.app.callback(invoke_without_command=True)
 def _controller(context: typer.Context) -> None:
     """Watch brokers and replicas."""
@@ -128,17 +139,21 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(controller.app, name="controller")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(mirror.app, name="mirror")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(groups.app, name="groups")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(transactions.app, name="transactions")
+app.command("canary")(canary)
 app.command("clean")(clean)
+app.command("console")(console)
 app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)
 app.command("delete-records")(delete_records)
 app.command("dump-log")(dump_log)
 app.command("elect-leaders")(elect_leaders)
+app.command("exporter")(exporter)
 app.command("init")(init)
 app.command("log-dirs")(log_dirs)
 app.command("producer-perf")(producer_perf)

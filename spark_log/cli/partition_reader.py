@@ -80,10 +80,10 @@ def read_partitions(
 
 
 class _Cursor:
-    """Position in one partition.
+    """Position in one partition, and the read that is in progress there.
 
-    One scan streams the records that the log holds at first. Later records are fetched: at the end
-    of the log this costs one probe for the next segment, and no listing.
+    A read streams what the log holds. The next one begins where it ended: at the end of the log it
+    costs one probe for the next segment, and no listing.
     """
 
     def __init__(
@@ -98,32 +98,43 @@ class _Cursor:
         self.probes = ProbeInterval.of(log.files.store)
         self._partition = partition
         self._log = log
-        self._follows = wanted.end is None
-        self._position = wanted.start
+        self._end = math.inf if wanted.end is None else wanted.end
+        self._position = self._begin = wanted.start
         self._isolation_level = isolation_level
         self._resolve = resolve
-        self._batches: Iterator[LogBatch] | None = log.scan(
-            wanted.start, wanted.end, isolation_level=isolation_level
-        )
+        self._batches: Iterator[tuple[LogBatch | None, int]] | None = None
 
     def turn(self) -> Iterator[FetchedRecords]:
         """Yield the next records, about `ROUND_BYTES` of them; none at the end of the log."""
-        if self._batches is None:
-            found, self._position = self._log.fetch_from(
-                self._position, ROUND_BYTES, isolation_level=self._isolation_level
-            )
-            self._batches = iter(found)
-            blocking = self._log.blocking_transaction
-            if not found and blocking is not None and self._resolve is not None:
-                self._resolve(blocking, self._log)
         taken_bytes = 0
-        for batch in self._batches:
-            records = FetchedRecords.of_batch(self._partition, batch)
-            self._position = max(self._position, int(records.offsets[-1]) + 1)
-            taken_bytes += batch.stored_bytes
-            yield records
-            if taken_bytes >= ROUND_BYTES:
-                return
-        # These were all records when the log was read. The next turn reads newer ones.
-        self._batches = None
-        self.is_done = not self._follows
+        while self._position < self._end:
+            if self._batches is None:
+                self._begin = self._position
+                self._batches = self._log.read_on(
+                    self._position, isolation_level=self._isolation_level
+                )
+            for batch, next_offset in self._batches:
+                self._position = next_offset
+                if batch is not None and not batch.is_control:
+                    taken_bytes += batch.stored_bytes
+                    records = FetchedRecords.of_batch(self._partition, batch)
+                    if batch.end_offset > self._end:
+                        records = records.where(records.offsets < self._end)
+                    if records:
+                        yield records
+                if taken_bytes >= ROUND_BYTES or next_offset >= self._end:
+                    break
+            else:
+                self._batches = None
+                if self._position == self._begin:
+                    self._on_log_end()
+                    return
+            if taken_bytes:
+                break
+        self.is_done = self._position >= self._end
+
+    def _on_log_end(self) -> None:
+        self.is_done = self._end < math.inf
+        blocking = self._log.blocking_transaction
+        if not self.is_done and blocking is not None and self._resolve is not None:
+            self._resolve(blocking, self._log)

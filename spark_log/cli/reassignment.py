@@ -13,7 +13,6 @@ from spark_log.errors import InvalidReplicaAssignmentError
 from spark_log.metadata import (
     current_assignment,
     format_reassignment,
-    parse_topics_to_move,
     propose_assignment,
     verify_reassignment,
 )
@@ -34,7 +33,7 @@ Plan = dict[TopicPartition, tuple[int, ...]]
 def generate_plan(
     root: Root,
     output: Output,
-    topics_json: str,
+    topics: list[str],
     brokers: list[int],
     *,
     is_rack_aware: bool,
@@ -42,7 +41,6 @@ def generate_plan(
 ) -> None:
     """Propose a plan for all partitions of some topics."""
     image = root.cluster().image()
-    topics = parse_topics_to_move(topics_json)
     current = format_reassignment(current_assignment(image, topics))
     proposed = format_reassignment(
         propose_assignment(
@@ -67,9 +65,12 @@ def execute_plan(
     plan: Plan,
     *,
     additional: bool,
+    throttle: int | None,
     allow_factor_change: bool,
 ) -> None:
     """Begin to carry a plan out; show how to go back.
+
+    The throttle is set after the plan was accepted: a plan that is refused changes nothing.
 
     Raises:
         InvalidReplicaAssignmentError: something is being reassigned, and the plan is not said to be
@@ -84,6 +85,8 @@ def execute_plan(
     present = current_assignment(image, {tp.topic for tp in plan})
     current = format_reassignment({tp: present[tp] for tp in plan if tp in present})
     admin.alter_partition_reassignments(plan, allow_replication_factor_change=allow_factor_change)
+    if throttle is not None:
+        admin.alter_configs([ConfigResource("broker", "", {THROTTLE: throttle})])
     if output.is_json:
         print_json({"current": json.loads(current), "started": [_key(tp) for tp in sorted(plan)]})
         return

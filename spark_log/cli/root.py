@@ -115,8 +115,11 @@ class Root:
             "broker_storage_options": self.broker_options,
         }
 
-    def cluster(self) -> Cluster:
+    def cluster(self, *, client_rack: str = "") -> Cluster:
         """Open the cluster.
+
+        Args:
+            client_rack: replicas in this rack are read first; empty for none.
 
         Raises:
             RootNotFoundError: the root does not exist.
@@ -130,6 +133,7 @@ class Root:
             timeout_ms=defaults.default_api_timeout_ms,
             setting="default.api.timeout.ms",
             broker_options=self.broker_options,
+            client_rack=client_rack,
         )
 
     def admin(self) -> Admin:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
@@ -113,7 +114,7 @@ class ConfigModel(BaseModel):
     @classmethod
     def keys(cls) -> dict[str, ConfigKey]:
         """Return the table of this model's keys, by Kafka name."""
-        return {key.name: key for key in _keys_of(cls)}
+        return dict(_key_table(cls))
 
     @classmethod
     def key_name(cls, text: str) -> str:
@@ -172,6 +173,12 @@ def _as_config_error(model: type[ConfigModel], error: ValidationError) -> Invali
     return InvalidConfigurationError(
         f"config {key.name!r} is {first['input']!r}, expected {wanted}", key=key.name
     )
+
+
+@cache
+def _key_table(model: type[ConfigModel]) -> Mapping[str, ConfigKey]:
+    """Return the keys of a model by name. Made once: a log's settings are parsed very often."""
+    return {key.name: key for key in _keys_of(model)}
 
 
 def _keys_of(model: type[ConfigModel]) -> Iterator[ConfigKey]:

@@ -2,6 +2,7 @@ from .assignors import Subscription as Subscription
 from .assignors import assignor as assignor
 from .group import GROUP_STATES as GROUP_STATES
 from .group import GroupCoordinator as GroupCoordinator
+from .group import GroupLog as GroupLog
 from .group import GroupMember as GroupMember
 from .group import GroupOffsets as GroupOffsets
 from .group import GroupStatus as GroupStatus

@@ -25,7 +25,6 @@ from .reprocessing import Reprocessing as Reprocessing
 from .reprocessing import Target as Target
 from .reprocessing import TopicTarget as TopicTarget
 from .session import job_session as job_session
-from .stop_signals import StopSignals as StopSignals
 from .time_range import starting_options as starting_options
 from .time_range import where_timestamp_in as where_timestamp_in
 from .transactional_member import TransactionalMember as TransactionalMember

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark import Accumulator
+
 from spark_log.config import BrokerOptions
 from spark_log.log import Throttle
 from spark_log.metadata import Cluster
@@ -24,6 +26,7 @@ class ReplicationTask:
         broker_options: broker id → options of the file system of its root; never shown.
         brokers: only replicas on these; None for all.
         bytes_per_second: maximum number of bytes that a task copies.
+        copied_bytes: gets the bytes that a task has copied, when it ends; None for none.
     """
 
     root: str
@@ -31,6 +34,7 @@ class ReplicationTask:
     broker_options: BrokerOptions = field(repr=False)
     brokers: tuple[int, ...] | None = None
     bytes_per_second: float = math.inf
+    copied_bytes: Accumulator[int] | None = None
 
     def catch_up(self, partition: TopicPartition) -> dict[str, Any]:
         """Bring all replicas of one partition back, one after the other.
@@ -49,4 +53,7 @@ class ReplicationTask:
             if each.partition == partition.partition
         ]
         replicator = ClusterReplicator(cluster, Throttle(self.bytes_per_second))
-        return {"replicas": [each.document() for each in replicator.catch_up(replicas)]}
+        done = list(replicator.catch_up(replicas))
+        if self.copied_bytes is not None:
+            self.copied_bytes.add(sum(each.report.copied_bytes for each in done if each.report))
+        return {"replicas": [each.document() for each in done]}

@@ -10,7 +10,7 @@ from spark_log.clock import Clock
 from spark_log.jobs.group_job import BatchProcessor, GroupJob
 from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.report import Report
-from spark_log.jobs.stop_signals import StopSignals
+from spark_log.stop_signals import StopSignals
 
 
 def run_group_job(

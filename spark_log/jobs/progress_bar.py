@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from pyspark import Accumulator
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spark_log.printable import printable
@@ -20,21 +22,37 @@ _POLL_S = 0.2
 
 
 @contextmanager
-def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
-    """Show on the terminal, if there is one, how many tasks of the running stages are done."""
+def spark_progress(
+    spark: SparkSession, title: str, done_bytes: Accumulator[int] | None = None
+) -> Iterator[None]:
+    """Show on the terminal, if there is one, how many tasks of the running stages are done.
+
+    Args:
+        spark: the session.
+        title: what they do.
+        done_bytes: gets the bytes of each task when it ends, and is shown, too; None for none.
+    """
     with _terminal() as terminal:
         if terminal is None:
             yield
         else:
-            with _task_progress(spark, title, Console(file=terminal)):
+            with _task_progress(spark, title, done_bytes, Console(file=terminal)):
                 yield
 
 
 @contextmanager
-def _task_progress(spark: SparkSession, title: str, console: Console) -> Iterator[None]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TextColumn("tasks"), TimeElapsedColumn(), console=console) as progress:
-        shown = progress.add_task(printable(title), total=None)
+def _task_progress(
+    spark: SparkSession, title: str, done_bytes: Accumulator[int] | None, console: Console
+) -> Iterator[None]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks{task.fields[done]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        shown = progress.add_task(printable(title), total=None, done="")
         done = threading.Event()
 
         def watch() -> None:
@@ -43,6 +61,8 @@ def _task_progress(spark: SparkSession, title: str, console: Console) -> Iterato
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 total = sum(stage.numTasks for stage in stages if stage)
                 completed = sum(stage.numCompletedTasks for stage in stages if stage)
+                if done_bytes is not None:
+                    progress.update(shown, done=f", {decimal(done_bytes.value)}")
                 if total:
                     progress.update(shown, total=total, completed=completed)
 

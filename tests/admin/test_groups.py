@@ -111,6 +111,24 @@ def test_lag_is_told_in_records_and_in_time(cluster, admin, table):
     assert [(each.current_offset, each.lag, each.lag_ms) for each in never] == [(None,) * 3] * 2
 
 
+def test_the_lags_of_several_groups_are_one_cut(cluster, admin, table, monkeypatch):
+    log = cluster.partition_log(cluster.topic("t"), 0)
+    log.append(numbered(0, 3))
+    table.commit("behind", {P0: OffsetAndMetadata(1)})
+    table.commit("late", {P0: OffsetAndMetadata(2)})
+    fetch = OffsetsTable.fetch
+
+    def reading_on(self, group):
+        log.append(numbered(3, 1))  # records that are appended while offsets are read
+        return fetch(self, group)
+
+    monkeypatch.setattr(OffsetsTable, "fetch", reading_on)
+    lags = admin.group_lags(["behind", "late"])
+    assert {group: [each.lag for each in found] for group, found in lags.items()} == {
+        "behind": [4], "late": [3],
+    }  # fmt: skip
+
+
 def test_lag_of_committed_reads_ends_at_the_last_stable_offset(cluster, admin, table):
     log = cluster.partition_log(cluster.topic("t"), 0)
     log.append(numbered(0, 3))

@@ -72,6 +72,13 @@ def test_a_broker_is_fenced_and_unfenced(shell, root, brokers):
     assert not Cluster(root).image().broker(1).fenced
 
 
+def test_the_root_gets_a_rack_and_loses_it(shell, root, brokers):
+    assert shell("brokers", "alter", 0, "--rack", "west").out == "Broker 0 is in rack west.\n"
+    assert shell("brokers", "describe", 0, "--json").document["brokers"][0]["rack"] == "west"
+    assert shell("brokers", "alter", 0, "--rack", "").out == "Broker 0 is in no rack.\n"
+    assert Cluster(root).image().broker(0).rack is None
+
+
 def test_a_broker_is_unregistered(shell, root, brokers):
     assert shell("brokers", "unregister", 1).out == "Unregistered broker 1.\n"
     assert [broker.broker_id for broker in Cluster(root).image().brokers()] == [0]
@@ -84,6 +91,8 @@ def test_a_broker_is_unregistered(shell, root, brokers):
         (("describe", 7), "broker 7 is not registered; registered are [0, 1]"),
         (("register", 1, "two"), "broker 1 is registered with the root "),
         (("register", 0, "two"), "broker id 0; give 1 to "),
+        (("register", 2, ""), "root is missing; give the path or URL"),
+        (("alter", 7, "--rack", "a"), "broker 7 is not registered; registered are [0, 1]"),
         (("unregister", 0), "broker 0 is the root of the metadata log"),
     ],
 )

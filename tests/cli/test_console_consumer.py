@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.metadata import Cluster
 from spark_log.metadata.cluster import open_cluster
 from tests.cli.support import (
     SteppingClock,
@@ -18,7 +19,9 @@ from tests.cli.support import (
     segment_files,
     spark_log_process,
 )
-from tests.record.samples import START_US, record_batch, row
+from tests.metadata.replicas import append as append_to
+from tests.metadata.replicas import log_of, replica_of, replicated_cluster, state
+from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter
 
 MINUTE_US = 60_000_000
@@ -347,6 +350,35 @@ class TestGroup:
         outcome = self.read(shell, "--consumer-property", "max.pol.records=1")
         assert outcome.status == 2
         assert "did you mean 'max.poll.records'" in outcome.error
+
+
+class TestRack:
+    """``client.rack``: a replica in this rack is read, also without a group."""
+
+    @pytest.fixture
+    def damaged(self, folder, tmp_path, monkeypatch):
+        """The last in-sync replica is damaged, the one in rack b is not."""
+        cluster = replicated_cluster(tmp_path, racks=True, min_insync_replicas=2)
+        for first in range(0, 6, 3):
+            append_to(log_of(cluster), numbered(first, 3))
+        path = replica_of(cluster, 2).files.url
+        with open(f"{path}/{0:020d}.log", "r+b") as file:
+            file.seek(600)
+            file.write(bytes(200))
+        monkeypatch.setenv("SPARK_LOG_ROOT", cluster.root)
+        return cluster
+
+    @pytest.mark.parametrize("end", [[], ["--to-time", "2100-01-01"], ["--group", "g"]])
+    def test_is_read_first(self, shell, damaged, end):
+        argv = ["t", "--consumer-property", "client.rack=rack1", "--max-messages", 6, *end]
+        start = [] if "--to-time" in end else ["--from-beginning"]
+        assert len(shell("console-consumer", *argv, *start).lines) == 6
+        assert state(Cluster(damaged.root)).isr == (0, 1, 2)
+
+    def test_without_it_the_last_replica_is_read(self, shell, damaged):
+        argv = ["t", "--from-beginning", "--max-messages", 6]
+        assert len(shell("console-consumer", *argv).lines) == 6
+        assert state(Cluster(damaged.root)).isr == (0, 1)
 
 
 class TestInclude:

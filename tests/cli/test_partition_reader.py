@@ -71,7 +71,8 @@ class TestTurns:
         values = [value for _, _, value in read(logs, ranges, SteppingClock())]
         assert values == ["a:0", "b:0", "a:1", "b:1", "a:2"]
 
-    def test_one_that_always_has_more_does_not_keep_another_waiting(self, logs):
+    def test_one_that_always_has_more_does_not_keep_another_waiting(self, logs, monkeypatch):
+        monkeypatch.setattr(partition_reader, "ROUND_BYTES", 10_000)
         append(logs[0], "a", 0, 10)
         append(logs[1], "b", 0, 1)
         records = read_partitions(

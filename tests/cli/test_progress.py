@@ -9,6 +9,7 @@ import termios
 import pytest
 
 from tests.cli.support import COMMAND, append, environment, segment_files
+from tests.replication.support import Disks
 
 
 @pytest.fixture
@@ -77,6 +78,20 @@ def test_dump_log_shows_how_far_it_is_and_its_lines_stay_whole(screen, root):
     seen = [line for line in lines_in_the_end(shown) if line]
     assert "\n".join(seen)[:5000] == "\n".join(plain)[:5000]
     assert len(seen) == len(plain)
+
+
+def test_replicate_shows_replicas_and_bytes(screen, tmp_path):
+    disks = Disks(tmp_path)
+    disks.create(partitions=2)
+    disks.send(b"x" * 3000, b"y" * 3000)
+    disks.wipe(2)
+    shown = screen("replicate", "--root", disks.root)
+    assert re.search(r"Replicating .*2/2", shown)
+    assert re.search(r"t-0-2 .*12\.5 kB/12\.5 kB", shown)
+    assert [line.split()[:3] for line in lines_in_the_end(shown) if line][2:] == [
+        ["t", "0", "2"],
+        ["t", "1", "2"],
+    ]
 
 
 def test_an_answer_in_a_file_has_no_bar(screen, folder, root):

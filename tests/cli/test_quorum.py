@@ -77,6 +77,73 @@ def test_a_root_with_files_is_not_added(shell, root, disks):
     assert "has files already" in shell("quorum", "add", disks[0]).error
 
 
+def test_members_are_described_when_too_few_are_left(shell, quorum):
+    for lost in quorum[:2]:
+        shutil.rmtree(lost)
+    voters = shell("quorum", "describe", "--json", "--root", quorum[2]).document["voters"]
+    assert [voter["state"] for voter in voters] == ["lost", "lost", "current"]
+    refused = shell("quorum", "remove", quorum[0], "--root", quorum[2])
+    assert (refused.status, refused.err.count("\n")) == (1, 1)
+    assert "fewer than 2 of the 3 roots of the quorum answer" in refused.error
+
+
+class TestWrongInput:
+    """One line tells it, and nothing is changed."""
+
+    @pytest.fixture
+    def refused(self, shell, root):
+        def run(*arguments):
+            before = sorted(root.rglob("*"))
+            outcome = shell("quorum", *arguments)
+            assert (outcome.status, outcome.out) == (2, "")
+            assert outcome.err.count("\n") == 1
+            assert sorted(root.rglob("*")) == before
+            return outcome.error
+
+        return run
+
+    @pytest.mark.parametrize("command", ["add", "remove"])
+    def test_no_root_or_several(self, refused, quorum, command):
+        assert "Missing argument" in refused(command)
+        for member in ("", " ", "disk4,disk5"):
+            assert "give one path or URL" in refused(command, member)
+
+    @pytest.mark.parametrize("command", ["add", "remove"])
+    def test_a_root_that_cannot_be_one(self, refused, quorum, command):
+        assert "cannot be a root" in refused(command, "ftp://server/log")
+        assert "names no bucket" in refused(command, "s3://user:secret@bucket/log")
+
+    def test_a_root_that_is_no_member(self, refused, quorum):
+        assert "is no member of the quorum" in refused("remove", "elsewhere")
+
+    def test_a_file(self, refused, tmp_path, quorum):
+        (tmp_path / "file").write_bytes(b"")
+        assert "is a file" in refused("add", str(tmp_path / "file"))
+
+    def test_the_root_itself(self, refused, root):
+        assert "the root of broker 0" in refused("add", str(root))
+
+    def test_a_root_that_shares_files_with_another(self, refused, shell, root, tmp_path):
+        assert "is inside of" in refused("add", str(root / "sub"))
+        assert "is around" in refused("add", str(root.parent))
+        assert shell("brokers", "register", "1", str(tmp_path / "b1")).status == 0
+        assert "the root of broker 1" in refused("add", str(tmp_path / "b1" / "sub"))
+
+    def test_an_argument_too_many(self, refused):
+        assert "unexpected extra argument" in refused("describe", "more")
+
+    def test_roots_of_a_new_quorum(self, shell, tmp_path):
+        one = tmp_path / "one"
+        for roots, error in (
+            (f"{one},{one}", "is given twice"),
+            (f"{one},{one}/a", "is inside of"),
+        ):
+            refused = shell("topics", "create", "flights", "--root", roots)
+            assert (refused.status, refused.err.count("\n")) == (2, 1)
+            assert error in refused.error
+        assert not one.exists()
+
+
 class TestTheDocumentation:
     def test_creates_a_quorum(self, shell, folder):
         self.run(shell, block("docs/storage.md", "disk1/log,disk2/log"))

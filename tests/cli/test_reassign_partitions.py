@@ -77,7 +77,7 @@ class TestGenerate:
 
     def test_needs_brokers_and_topics(self, shell, disks, topics):
         outcome = reassign(shell, "--generate", *topics)
-        assert outcome.error == "which brokers? Give --broker-list, as in 0,1,2, not None"
+        assert outcome.error == "which brokers? Give --broker-list, as in 0,1,2"
         outcome = reassign(shell, "--generate", "--broker-list", "0")
         assert outcome.error == "which file? Give --topics-to-move-json-file"
 
@@ -191,4 +191,22 @@ def test_one_action_is_given(shell, disks, argv):
 def test_a_plan_that_is_none_is_refused(shell, disks, folder):
     (folder / "plan.json").write_text("{}")
     outcome = reassign(shell, "--execute", "--reassignment-json-file", "plan.json")
-    assert "the list of partitions to reassign is empty" in outcome.error
+    assert outcome.error == "plan.json: the list of partitions to reassign is empty; name one"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"{nope", 'plan.json: not of the form {"partitions": [{"topic": "foo", '),
+        (b"\xff\xfe", "plan.json is not a text file in UTF-8"),
+    ],
+)
+def test_a_file_of_another_form_is_told(shell, disks, folder, data, expected):
+    (folder / "plan.json").write_bytes(data)
+    outcome = reassign(shell, "--execute", "--reassignment-json-file", "plan.json")
+    assert (outcome.status, outcome.error.startswith(expected)) == (2, True)
+
+
+def test_a_plan_that_is_refused_sets_no_throttle(shell, disks, plan):
+    outcome = reassign(shell, "--execute", "--throttle", 5_000_000, *plan(t0=[1, 9]))
+    assert (outcome.status, throttle(disks)) == (2, [])

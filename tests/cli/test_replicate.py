@@ -72,5 +72,9 @@ def test_the_rate_is_given_or_the_clusters(shell, disks, by, monkeypatch):
     assert rates == [7000 if by == "option" else 5000]
 
 
-def test_the_rate_is_positive(shell, disks):
-    assert shell("replicate", "--throttle", 0).error == "--throttle is 0.0, expected more than 0"
+@pytest.mark.parametrize("rate", [0, -5, "nan", "fast"])
+def test_the_rate_is_a_positive_number(shell, disks, rate):
+    outcome = shell("replicate", "--throttle", rate)
+    assert outcome.status == 2
+    assert "Invalid value for '--throttle'" in outcome.error
+    assert disks.partition().isr == (1, 0)

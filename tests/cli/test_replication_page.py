@@ -4,12 +4,18 @@ import json
 import shlex
 import subprocess
 
+import pytest
+
 from tests.docs.blocks import blocks
 
+ROOT = "/mnt/disk0/log"
+QUORUM = f"{ROOT},/mnt/disk4/log,/mnt/disk5/log"
 
-def test_the_page_can_be_followed_from_its_beginning(shell, folder, tmp_path, capsys):
+
+@pytest.mark.parametrize("root", [ROOT, pytest.param(QUORUM, marks=pytest.mark.long)])
+def test_the_page_can_be_followed_from_its_beginning(shell, folder, tmp_path, capsys, root):
     for block in blocks("docs/replication.md"):
-        code = block.code.replace("/mnt/", f"{tmp_path}/")
+        code = block.code.replace(ROOT, root).replace("/mnt/", f"{tmp_path}/")
         if block.language == "properties":
             (folder / "spark-log.properties").write_text(code)
         elif block.language == "json":

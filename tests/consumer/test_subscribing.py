@@ -85,7 +85,7 @@ class TestSubscribe:
         consumer = open_consumer("thre")
         consumer.poll(timeout_ms=1)
         consumer.poll(timeout_ms=1)
-        (line,) = [each.message for each in caplog.records if "no topic" in each.message]
+        (line,) = [each.getMessage() for each in caplog.records if "no topic" in each.getMessage()]
         assert line == "there is no topic 'thre' yet, waiting for it; did you mean three?"
         Admin(root).create_topics([NewTopic("thre")])
         append(root, [b"new"], to=TopicPartition("thre", 0))
@@ -309,9 +309,9 @@ class TestARootThatGoesAway:
         away = tmp_path / "away"
         shutil.move(root, away)
         consumer.seek(T0, 5)
-        while not {"t-0", "metadata"} <= {each.message.split()[0] for each in caplog.records} | {
-            each.message.split()[1] for each in caplog.records
-        }:
+        while not {"t-0", "metadata"} <= {
+            each.getMessage().split()[0] for each in caplog.records
+        } | {each.getMessage().split()[1] for each in caplog.records}:
             assert consumer.poll() == {}
             clock.advance_ms(31_000)  # the last listing is too old to be used
         append(str(away), numbered(5, 8))

@@ -88,6 +88,7 @@ def test_a_consumer_builds_the_same_dictionary(table):
     assert read < UPDATES / 5, "most records were skipped"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_builds_the_same_dictionary(spark, table):
     root, expected = table

@@ -1,50 +1,13 @@
 """How many requests of a transaction wait for each other, on storage that takes its time."""
 
-import threading
-import time
-
 from spark_log import Producer
 from spark_log.metadata import cluster
 from spark_log.storage import open_store
-from tests.log.support import HookedStore
 from tests.producer.support import new_root
+from tests.slow_store import SlowStore, rounds
 
 PARTITIONS = 10
-REQUEST_S = 0.03
 TRIES = 8
-
-
-class SlowStore(HookedStore):
-    """A store that answers like an object store: each request takes a while."""
-
-    def __init__(self, inner):
-        super().__init__(inner, is_mapped=False)
-        self.requests = []
-        self._lock = threading.Lock()
-
-    def _do(self, operation, path, call):
-        if operation == "stage":
-            return call()
-        began_s = time.monotonic()
-        try:
-            return call()
-        finally:
-            # What a request takes, and no wait for something that is going to happen.
-            threading.Event().wait(began_s + REQUEST_S - time.monotonic())
-            with self._lock:
-                self.requests.append((began_s, time.monotonic()))
-
-    def is_gone(self, path):
-        return False  # as an object store, which is not asked
-
-
-def rounds(requests):
-    """Return the most requests of which each began after the one before had ended."""
-    count, ended_s = 0, 0.0
-    for began_s, end_s in sorted(requests, key=lambda each: each[1]):
-        if began_s >= ended_s:
-            count, ended_s = count + 1, end_s
-    return count
 
 
 def test_a_transaction_over_ten_partitions_takes_five_round_trips(tmp_path, monkeypatch):

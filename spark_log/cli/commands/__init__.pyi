@@ -1,10 +1,13 @@
+from .canary import canary as canary
 from .clean import clean as clean
+from .console import console as console
 from .console_consumer import console_consumer as console_consumer
 from .console_producer import console_producer as console_producer
 from .consumer_perf import consumer_perf as consumer_perf
 from .delete_records import delete_records as delete_records
 from .dump_log import dump_log as dump_log
 from .elect_leaders import elect_leaders as elect_leaders
+from .exporter import exporter as exporter
 from .init import init as init
 from .log_dirs import log_dirs as log_dirs
 from .producer_perf import producer_perf as producer_perf

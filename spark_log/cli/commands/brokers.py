@@ -1,4 +1,4 @@
-"""``spark-log brokers``: register, list, describe, fence and unregister brokers (storage roots)."""
+"""``spark-log brokers``: registers, describes, fences and unregisters brokers (storage roots)."""
 
 from __future__ import annotations
 
@@ -96,6 +96,23 @@ def describe_brokers(
         )
         if broker.incarnation_id:
             print_text(f"Epoch: {broker.broker_epoch}  IncarnationId: {broker.incarnation_id}")
+
+
+@app.command("alter")
+@with_examples("spark-log brokers alter 0 --rack east")
+@with_option_groups
+def alter_broker(
+    broker_id: BrokerId,
+    root: Root,
+    output: Output,
+    rack: Annotated[
+        str, typer.Option("--rack", help="Rack (zone, region) that the root is in; '' for none.")
+    ],
+) -> None:
+    """Change the rack of a broker, such as 0, the cluster's root. Its replicas stay."""
+    broker = root.admin().alter_broker(broker_id, rack=rack or None)
+    where = f"in rack {printable(rack)}" if rack else "in no rack"
+    output.answer(f"Broker {broker_id} is {where}.", _document(broker))
 
 
 @app.command("fence")

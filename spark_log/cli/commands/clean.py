@@ -108,7 +108,7 @@ def clean(
         raise InvalidConfigurationError("which topics? Give TOPIC, --topic or --all-topics")
     if partition and min(partition) < 0:
         raise InvalidPartitionsError("partitions are numbered from 0")
-    if max_bytes_per_second is not None and max_bytes_per_second <= 0:
+    if max_bytes_per_second is not None and not max_bytes_per_second > 0:
         raise InvalidConfigurationError(
             f"--max-bytes-per-second is {max_bytes_per_second}, expected more than 0"
         )

@@ -83,7 +83,8 @@ def console_consumer(
             "--consumer-property",
             "--command-property",
             metavar="KEY=VALUE",
-            help="Consumer config for --group or --include, such as client.id=a. Repeatable.",
+            help="Consumer config, such as client.rack=east. Others than client.rack require "
+            "--group or --include. Repeatable.",
         ),
     ] = None,
 ) -> None:
@@ -110,9 +111,7 @@ def console_consumer(
             root, topic, include, group, config, printer, timeout_ms=timeout_ms, limit=max_messages
         )
         return
-    if consumer_property:
-        raise InvalidConfigurationError("--consumer-property requires --group or --include")
-    cluster = root.cluster()
+    cluster = root.cluster(client_rack=_client_rack(consumer_property or []))
     image = cluster.topic(topic.name)
     numbers = sorted(image.partitions) if start.partition is None else [start.partition]
     logs = {number: cluster.partition_log(image, number) for number in numbers}
@@ -145,6 +144,19 @@ def _consumer_config(
         config[ConsumerConfig.key_name(key)] = value
     ConsumerConfig.parse(config)  # the other arguments of `Consumer` are not for users of a shell
     return config
+
+
+def _client_rack(properties: list[str]) -> str:
+    """Return ``client.rack``, the only config that has an effect without a group."""
+    pairs = parse_pairs("--consumer-property", properties)
+    given = {ConsumerConfig.key_name(key): value for key, value in pairs.items()}
+    config = ConsumerConfig.parse(given)
+    for key in given:
+        if key != "client.rack":
+            raise InvalidConfigurationError(
+                f"--consumer-property {key}=… requires --group or --include", key=key
+            )
+    return config.client_rack
 
 
 def _print_subscription(

@@ -7,18 +7,13 @@ from typing import Annotated
 
 import typer
 
+from spark_log.cli.controller_options import ControllerOptions
 from spark_log.cli.examples import with_examples
-from spark_log.cli.format import Output, print_json_lines, print_note, print_text
+from spark_log.cli.format import Output, print_json_lines, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.replication import Controller, Decision
-
-_FAILED = 1
-"""Exit status of a single run: a replica did not come back."""
-
-_INTERVAL_MS = 2_000
-_ONCE_INTERVAL_MS = 100
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -29,20 +24,7 @@ app = typer.Typer(rich_markup_mode=None)
 def run_controller(
     root: Root,
     output: Output,
-    once: Annotated[
-        bool,
-        typer.Option(
-            "--once", help="Stop when nothing is left to do. Does not replace another controller."
-        ),
-    ] = False,
-    interval_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--interval-ms",
-            min=10,
-            help="Time between two looks at the brokers. [default: 2000; with --once 100]",
-        ),
-    ] = None,
+    options: ControllerOptions,
     threads: Annotated[
         int,
         typer.Option(
@@ -68,18 +50,5 @@ def run_controller(
             print_text(str(decision))
 
     controller = Controller(root.cluster(), threads=threads, on_decision=show)
-    pause = threading.Event()
-    pause_ms = interval_ms or (_ONCE_INTERVAL_MS if once else _INTERVAL_MS)
-
-    def wait() -> bool:
-        return pause.wait(pause_ms / 1000)
-
     with exit_on_sigterm():
-        if not once:
-            controller.run(wait)
-            return
-        failed = controller.run_once(wait)
-    for replica in failed:
-        print_note(f"error: {replica} did not come back")
-    if failed:
-        raise typer.Exit(_FAILED)
+        options.run(controller, threading.Event().wait)

@@ -89,10 +89,7 @@ def describe_groups(
     elif state:
         print_states(output, described)
     else:
-        lags = {
-            group_id: admin.group_lag(group_id, isolation_level=isolation_level)
-            for group_id in described
-        }
+        lags = admin.group_lags(described, isolation_level=isolation_level)
         print_lag(output, described, lags)
 
 

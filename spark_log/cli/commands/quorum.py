@@ -12,13 +12,17 @@ from spark_log.cli.format import Output, print_json, print_table, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata import check_new_voter
 from spark_log.storage import (
     Membership,
     QuorumStore,
+    Store,
     add_voter,
     describe_voters,
+    find_quorum,
     found_from_root,
     open_quorum,
+    open_store,
     remove_voter,
 )
 
@@ -38,7 +42,9 @@ def describe_quorum(root: Root, output: Output) -> None:
     A member counts if it still has its id. One that was wiped, replaced by hand, or is not mounted
     has none; remove it, then add an empty root.
     """
-    store = _quorum(root)
+    # Also where too few members answer to open the cluster.
+    opened = find_quorum(open_store(root.url, root.storage_options), root.storage_options)
+    store = _quorum(opened, root)
     membership = store.reload().membership
     voters = describe_voters(store)
     if output.is_json:
@@ -69,11 +75,15 @@ def add_member(member: Member, root: Root, output: Output) -> None:
     The first call makes a quorum of a single root. End all clients of that root before: they would
     go on to write to this root alone.
     """
-    store = root.cluster().store
+    cluster = root.cluster()
+    store = cluster.store
+    is_single = not isinstance(store, QuorumStore)
     if not isinstance(store, QuorumStore):
         store = open_quorum([store.url], root.storage_options)
+    added = _url_of(store, member)
+    check_new_voter(cluster, added)
+    if is_single:
         found_from_root(store)
-    added = store.open_member(os.path.expanduser(member)).url
     _answer(output, f"Added {added}.", add_voter(store, added))
 
 
@@ -82,19 +92,27 @@ def add_member(member: Member, root: Root, output: Output) -> None:
 @with_option_groups
 def remove_member(member: Member, root: Root, output: Output) -> None:
     """Remove a member, which need not answer. Its files stay."""
-    store = _quorum(root)
-    removed = store.open_member(os.path.expanduser(member)).url
+    store = _quorum(root.cluster().store, root)
+    removed = _url_of(store, member)
     _answer(output, f"Removed {removed}.", remove_voter(store, removed))
 
 
-def _quorum(root: Root) -> QuorumStore:
-    store = root.cluster().store
+def _quorum(store: Store, root: Root) -> QuorumStore:
     if not isinstance(store, QuorumStore):
+        url = root.cluster().root  # an error if there is no root
         raise InvalidConfigurationError(
-            f"{store.url} is a single root; make a quorum of it: spark-log quorum add OTHER",
-            key="root",
+            f"{url} is a single root; make a quorum of it: spark-log quorum add OTHER", key="root"
         )
     return store
+
+
+def _url_of(store: QuorumStore, member: str) -> str:
+    """Return the URL of a root that a user gave."""
+    if not member.strip() or "," in member:
+        raise InvalidConfigurationError(
+            f"the root {member!r}; give one path or URL, without a comma", key="quorum"
+        )
+    return store.open_member(os.path.expanduser(member)).url
 
 
 def _answer(output: Output, done: str, membership: Membership) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -19,9 +20,10 @@ from spark_log.cli.reassignment import (
     verify_plan,
 )
 from spark_log.cli.root import Root
-from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata import parse_reassignment
-from spark_log.types import ConfigResource
+from spark_log.errors import InvalidConfigurationError, InvalidReplicaAssignmentError
+from spark_log.metadata import parse_reassignment, parse_topics_to_move
+
+_Parsed = TypeVar("_Parsed")
 
 _NOT_DONE: Final = 1
 """Exit status of ``--verify``: a partition does not have the replicas of the plan."""
@@ -124,7 +126,7 @@ def reassign_partitions(
         generate_plan(
             root,
             output,
-            _read(topics_to_move_json_file, "--topics-to-move-json-file"),
+            _parsed(parse_topics_to_move, topics_to_move_json_file, "--topics-to-move-json-file"),
             _broker_ids(broker_list),
             is_rack_aware=not disable_rack_aware,
             replication_factor=replication_factor,
@@ -134,15 +136,14 @@ def reassign_partitions(
     if list_:
         list_reassigning(output, admin.list_partition_reassignments())
         return
-    plan = parse_reassignment(_read(reassignment_json_file, "--reassignment-json-file"))
+    plan = _parsed(parse_reassignment, reassignment_json_file, "--reassignment-json-file")
     if execute:
-        if throttle is not None:
-            admin.alter_configs([ConfigResource("broker", "", {THROTTLE: throttle})])
         execute_plan(
             root,
             output,
             plan,
             additional=additional,
+            throttle=throttle,
             allow_factor_change=not disallow_replication_factor_change,
         )
     elif verify:
@@ -152,10 +153,15 @@ def reassign_partitions(
         cancel_plan(admin, output, plan, clear_throttles=not preserve_throttles)
 
 
-def _read(path: Path | None, option: str) -> str:
+def _parsed(parse: Callable[[str], _Parsed], path: Path | None, option: str) -> _Parsed:
     if path is None:
         raise InvalidConfigurationError(f"which file? Give {option}")
-    return path.read_text(encoding="utf-8")
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidConfigurationError(f"{path} is not a text file in UTF-8") from None
+    except InvalidReplicaAssignmentError as error:
+        raise InvalidReplicaAssignmentError(f"{path}: {error}", partition=error.partition) from None
 
 
 def _broker_ids(text: str | None) -> list[int]:
@@ -163,5 +169,5 @@ def _broker_ids(text: str | None) -> list[int]:
         return [int(each) for each in (text or "").split(",")]
     except ValueError:
         raise InvalidConfigurationError(
-            f"which brokers? Give --broker-list, as in 0,1,2, not {text!r}"
+            "which brokers? Give --broker-list, as in 0,1,2" + (f", not {text!r}" if text else "")
         ) from None

@@ -9,15 +9,14 @@ import typer
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
-    count_progress,
     print_json,
     print_note,
     print_table,
+    replica_progress,
 )
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
-from spark_log.errors import InvalidConfigurationError
 from spark_log.replication import (
     CatchUp,
     ClusterReplicator,
@@ -45,10 +44,11 @@ def replicate(
         ),
     ] = None,
     throttle: Annotated[
-        float | None,
+        int | None,
         typer.Option(
             "--throttle",
             metavar="N",
+            min=1,
             help="Maximum bytes per second to copy. [default: the cluster's "
             "replication.throttled.rate]",
         ),
@@ -64,17 +64,24 @@ def replicate(
     time: the next run continues. A replica with records that were never acknowledged comes back in
     a new directory. Exit status: 0 all are in sync, 1 a replica did not come back.
     """
-    if throttle is not None and throttle <= 0:
-        raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
     cluster = root.cluster()
     image = cluster.image()
     replicas = out_of_sync_replicas(image, topics.names if topics.given else None, broker)
     done = [ReplicatedPartition(each, None) for each in replicas if dry_run]
-    replicator = ClusterReplicator(cluster, replication_throttle(image, throttle))
-    with count_progress("Replicating", len(replicas)) as show:
-        for each in replicator.catch_up(() if dry_run else replicas):
-            done.append(each)
-            show(len(done))
+    limit = replication_throttle(image, throttle)
+    with replica_progress("Replicating", len(replicas)) as progress:
+
+        def on_copied(done_bytes: int) -> None:
+            progress.copied(done_bytes)
+            limit(done_bytes)
+
+        replicator = ClusterReplicator(cluster, on_copied, progress.listed)
+        for replica in () if dry_run else replicas:
+            progress.begin(str(replica))
+            result = replicator.catch_up_one(replica)
+            if result is not None:
+                done.append(result)
+            progress.end()
     if output.is_json:
         print_json({"dry_run": dry_run, "replicas": [each.document() for each in done]})
     else:

@@ -26,7 +26,9 @@ from .output import print_table as print_table
 from .output import print_text as print_text
 from .progress import byte_progress as byte_progress
 from .progress import count_progress as count_progress
+from .progress import replica_progress as replica_progress
 from .progress import spinner as spinner
+from .progress import status_line as status_line
 from .record_format import TIMESTAMP_TYPES as TIMESTAMP_TYPES
 from .record_format import TextFormat as TextFormat
 from .record_format import format_text as format_text

@@ -78,17 +78,101 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
+class ReplicaProgress:
+    """Two bars: how many replicas are done, and the bytes of the one that is copied now."""
+
+    def __init__(self, bars: Progress, title: str, total: int) -> None:
+        """Draw the first bar.
+
+        Args:
+            bars: with a column for the field ``figures``.
+            title: what is done.
+            total: number of replicas.
+        """
+        self._bars = bars
+        self._total = total
+        self._done = self._copied_bytes = self._remaining_bytes = 0
+        self._all = bars.add_task(printable(title), total=total, figures=f"0/{total}")
+        self._replica = bars.add_task("", total=None, figures="", visible=False)
+
+    def begin(self, replica: str) -> None:
+        """Begin with another replica."""
+        self._copied_bytes = self._remaining_bytes = 0
+        self._bars.reset(self._replica, total=None, description=printable(replica), figures="")
+
+    def listed(self, remaining_bytes: int) -> None:
+        """Learn how much is still to be copied to the replica."""
+        self._remaining_bytes = remaining_bytes
+        self._show()
+
+    def copied(self, done_bytes: int) -> None:
+        """Count a segment that was copied."""
+        self._copied_bytes += done_bytes
+        self._remaining_bytes = max(0, self._remaining_bytes - done_bytes)
+        self._show()
+
+    def end(self) -> None:
+        """Count the replica."""
+        self._done += 1
+        figures = f"{self._done}/{self._total}"
+        self._bars.update(self._all, completed=self._done, figures=figures, refresh=True)
+
+    def _show(self) -> None:
+        from rich.filesize import decimal
+
+        total = self._copied_bytes + self._remaining_bytes
+        self._bars.update(
+            self._replica,
+            completed=self._copied_bytes,
+            total=total,
+            figures=f"{decimal(self._copied_bytes)}/{decimal(total)}",
+            visible=True,
+        )
+
+
+@contextmanager
+def replica_progress(title: str, total: int) -> Iterator[ReplicaProgress]:
+    """Show bars of replicas and bytes while the block copies replicas one after the other.
+
+    They are shown only if stderr is a terminal.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[figures]}", markup=False),
+    )
+    console = Console(stderr=True)
+    is_hidden = not sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as bars:
+        yield ReplicaProgress(bars, title, total)
+
+
 @contextmanager
 def spinner(title: str) -> Iterator[None]:
     """Show a spinner while the block runs."""
-    if not sys.stderr.isatty():
+    with status_line(title):
         yield
+
+
+@contextmanager
+def status_line(title: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner with a line of text while the block runs.
+
+    Yields:
+        A function to call with the text that replaces the title. It does nothing if stderr is not a
+        terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: None
         return
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(printable(title))):
-        yield
+    with Console(stderr=True).status(Text(printable(title))) as status:
+        yield lambda text: status.update(Text(printable(text)))
 
 
 @contextmanager

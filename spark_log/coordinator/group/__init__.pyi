@@ -2,6 +2,7 @@ from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import GROUP_STATES as GROUP_STATES
 from .group import Member as Member
 from .group import PendingOffsets as PendingOffsets
+from .group_log import GroupLog as GroupLog
 from .group_log import group_directory as group_directory
 from .group_offsets import GroupOffsets as GroupOffsets
 from .group_offsets import transaction_cleaner as transaction_cleaner

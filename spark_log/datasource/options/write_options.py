@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -10,9 +11,12 @@ from spark_log.config import BrokerOptions, ProducerConfig
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
 from spark_log.datasource.options.owned_transaction import JOIN_TRANSACTION, OwnedTransaction
-from spark_log.errors import InvalidOptionError
+from spark_log.errors import InvalidConfigurationError, InvalidOptionError
 from spark_log.types import NewTopic
 
+Acks = Literal["all", "1", "0"]
+
+ACKS_BY_TOPIC: Final = "acksByTopic"
 CREATE_TOPIC: Final = "createTopic"
 TRANSACTIONAL: Final = "transactional"
 _TIMEOUT: Final = "transaction.timeout.ms"
@@ -28,6 +32,8 @@ WRITE_OPTIONS: Final = {
     "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
     "acks": "all: a task waits until all in-sync replicas have its records; 1 or 0: it waits for "
     "the leader alone, whose loss may lose them, and the write is not idempotent (default all)",
+    ACKS_BY_TOPIC: 'acks of single topics, as JSON such as {"clicks": "1", "orders": "all"}; other '
+    "topics have that of the option acks",
     "idempotent": "whether a task or micro-batch that runs again appends no record twice (default "
     "true)",
     TRANSACTIONAL: "whether each micro-batch, or a batch write, is one transaction: readers with "
@@ -56,8 +62,10 @@ class WriteOptions:
         topic: topic of all records; None if the column ``topic`` contains it.
         compression: codec for topics whose ``compression.type`` is ``producer``.
         acks: which replicas a task waits for.
+        acks_by_topic: the same for single topics, which takes precedence.
         new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
-        idempotent: detect records that an earlier attempt has appended (`WriteIdentity`).
+        idempotent: detect records that an earlier attempt has appended (`WriteIdentity`), in
+            topics with ``acks=all``.
         transactional: commit each micro-batch, or the batch write, as one transaction.
         transaction_timeout_ms: ``transaction.timeout.ms``; None for the default.
         joined: the caller's transaction, which the write joins and does not end; None for a
@@ -73,7 +81,8 @@ class WriteOptions:
     broker_options: BrokerOptions = field(repr=False)
     topic: str | None
     compression: str
-    acks: Literal["all", "1", "0"] = "all"
+    acks: Acks = "all"
+    acks_by_topic: Mapping[str, Acks] = field(default_factory=dict)
     new_topic: NewTopic | None = None
     idempotent: bool = True
     transactional: bool = False
@@ -83,6 +92,10 @@ class WriteOptions:
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def acks_of(self, topic: str) -> Acks:
+        """Return which replicas a task waits for with records of a topic."""
+        return self.acks_by_topic.get(topic, self.acks)
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -101,7 +114,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
     topic = parser.get("topic").strip() or None
     acks = ProducerConfig.parse(parser.subset("acks")).acks
-    idempotent, transactional = _guarantees(parser, options, acks)
+    acks_by_topic = _acks_by_topic(parser, topic)
+    used = {acks, *acks_by_topic.values()} if topic is None else {acks_by_topic.get(topic, acks)}
+    idempotent, transactional = _guarantees(parser, options, used)
     joined = parser.get(JOIN_TRANSACTION)
     ignored = set(parser.ignored)
     if not transactional:
@@ -113,6 +128,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=topic,
         compression=compression,
         acks=acks,
+        acks_by_topic=acks_by_topic,
         new_topic=_new_topic(parser, topic),
         idempotent=idempotent,
         transactional=transactional or bool(joined),
@@ -125,15 +141,48 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _guarantees(parser: OptionParser, options: Mapping[str, str], acks: str) -> tuple[bool, bool]:
-    """Return whether the write is idempotent, and whether it is transactional."""
-    idempotent = parser.boolean("idempotent", default=acks == "all")
+def _acks_by_topic(parser: OptionParser, topic: str | None) -> dict[str, Acks]:
+    text = parser.get(ACKS_BY_TOPIC)
+    if not text:
+        return {}
+    try:
+        found = {
+            name: ProducerConfig.parse({"acks": str(value)}).acks
+            for name, value in json.loads(text).items()
+        }
+    except (ValueError, AttributeError, InvalidConfigurationError):
+        raise InvalidOptionError(
+            f"option {ACKS_BY_TOPIC!r} is {text!r}, expected all, 1 or 0 for each topic, as JSON "
+            f'such as {{"clicks": "1", "orders": "all"}}',
+            key=ACKS_BY_TOPIC,
+        ) from None
+    others = sorted(found.keys() - {topic})
+    if topic is not None and others:
+        raise InvalidOptionError(
+            f"option {ACKS_BY_TOPIC!r} has no effect on topic {others[0]!r}: the option 'topic' "
+            f"sends all records to {topic!r}; leave one of the two out",
+            key=ACKS_BY_TOPIC,
+        )
+    return found
+
+
+def _guarantees(
+    parser: OptionParser, options: Mapping[str, str], acks: set[Acks]
+) -> tuple[bool, bool]:
+    """Return whether the write is idempotent, and whether it is transactional.
+
+    Args:
+        parser: the options.
+        options: the same, with the names that the user wrote.
+        acks: all values of ``acks`` that the topics of the write may have.
+    """
+    idempotent = parser.boolean("idempotent", default="all" in acks)
     transactional = parser.boolean(TRANSACTIONAL, default=False)
-    for name, is_on in (("idempotent", idempotent), (TRANSACTIONAL, transactional)):
-        if is_on and acks != "all":
+    for name in ("idempotent", TRANSACTIONAL):
+        if name in parser and parser.boolean(name, default=False) and acks != {"all"}:
             raise InvalidOptionError(
-                f"option '{name}=true' needs acks=all, but acks is {acks}: a record that a replica "
-                f"lacks could be written again or lost; leave one of the two out",
+                f"option '{name}=true' needs acks=all, but acks is {min(acks)}: a record that a "
+                f"replica lacks could be written again or lost; leave one of the two out",
                 key="acks",
             )
     if transactional and not idempotent:

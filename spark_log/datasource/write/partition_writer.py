@@ -179,7 +179,7 @@ class PartitionWriter:
         if self._writer is not None:
             self._writer.discard()
         for segment in (*self._staged, *self._remainders):
-            segment.staged.discard()
+            segment.discard()
 
     # --- writing ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionErr
 
 
 def prepare_topic(options: WriteOptions) -> None:
-    """Make sure that the topic of a write exists before a task writes.
+    """Make sure that the topics that a write names exist before a task writes.
 
     With the option ``createTopic``, a missing topic is created, and so is a missing root. If
     another writer creates the topic at the same time, this write uses that topic; settings of a
@@ -21,7 +21,8 @@ def prepare_topic(options: WriteOptions) -> None:
     empty topic behind.
 
     Raises:
-        UnknownTopicOrPartitionError: the topic does not exist, and ``createTopic`` is not set.
+        UnknownTopicOrPartitionError: the topic does not exist, and ``createTopic`` is not set; or
+            a topic of ``acksByTopic`` does not exist.
         RootNotFoundError: the root does not exist, and ``createTopic`` is not set.
         InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot be
             created.
@@ -36,8 +37,10 @@ def prepare_topic(options: WriteOptions) -> None:
             admin.create_topics([options.new_topic])
         return
     with OpenRoot.take(options.root, options.storage_options, options.broker_options) as root:
-        if options.topic is None:
-            return  # the tasks read the topics from a column
+        if options.topic is None:  # the tasks read the topics from a column
+            for name in options.acks_by_topic:
+                root.image.topic(name)
+            return
         try:
             root.image.topic(options.topic)
         except UnknownTopicOrPartitionError as error:

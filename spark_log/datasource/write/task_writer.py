@@ -157,16 +157,16 @@ class TaskWriter:
         """Return the task's writer for a partition."""
         name = TopicPartition(topic.name, partition)
         if name not in self._writers:
-            producer = None
+            producer, acks = None, self._options.acks_of(topic.name)
             if self._transaction is not None:
                 self._transaction.add(TopicIdPartition(topic.topic_id, partition))
-            elif self._options.idempotent:
+            elif self._options.idempotent and acks == "all":
                 producer_id = self._identity.producer_id(topic.topic_id, partition)
                 producer = (producer_id, self._identity.producer_epoch)
             self._writers[name] = PartitionWriter(
                 self._root.partition_log(topic, partition),
                 compression=self._options.compression,
-                acks=ALL if self._options.acks == "all" else 1,
+                acks=ALL if acks == "all" else 1,
                 producer=producer,
                 transaction=self._transaction,
             )

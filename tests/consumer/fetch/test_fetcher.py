@@ -226,7 +226,7 @@ class TestFaults:
         fetcher.add(T0, log, 0)
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
         assert taken.rows[0].count == 5
-        assert len([each for each in caplog.records if "retrying" in each.message]) == 1
+        assert len([each for each in caplog.records if "retrying" in each.getMessage()]) == 1
 
     def test_a_refusal_is_told(self, root, open_fetcher, monkeypatch):
         log = log_of(root)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from spark_log.jobs.stop_signals import StopSignals
+from spark_log.stop_signals import StopSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
