@@ -14,6 +14,9 @@ SEEDS = (32, 35, 39)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a follower that others have brought up may show a newer epoch",
+    "a new leader's barrier is put behind what it has got as a follower",
+    "an append is looked for again in a new leader epoch",
     "a reader reads the last replica, also a joining one",
     "a replica outside of the chain gets what all have",
     "joining is completed in the epoch of its barrier",

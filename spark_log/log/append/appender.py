@@ -114,6 +114,23 @@ class Appender:
         self._state.load_leader_epoch(self._state.observe())
         return self.end_offset_in(leader_epoch)
 
+    def find_again(self, segment: StagedSegment, base_offset: int) -> int | None:
+        """List the log, and return where a segment is that this appender has put before.
+
+        Args:
+            segment: that was put.
+            base_offset: the offset at which it was put.
+
+        Returns:
+            None if the segment is not in the log: its name was covered by a rewritten segment.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined.
+        """
+        with self._lost_answers() as unknown:
+            unknown.add(base_offset)
+            return self._find_lost(segment, unknown)[0]
+
     @property
     def derived(self) -> DerivedFiles:
         """Writes the partition's derived files."""
@@ -156,12 +173,16 @@ class Appender:
     def append_barrier(self, barrier: StagedSegment) -> None:
         """Append the barrier of a leader epoch, unless the log has it. Then it is durable.
 
+        What this appender knows from an earlier epoch is forgotten. The replica may have followed
+        since then, and a rewritten segment that it was given leaves the names free that it covers.
+
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the barrier is in the log.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
+        self._forget_earlier_epochs(barrier.leader_epoch)
         with self._lost_answers() as unknown:
             try:
                 self._append(barrier, None, unknown)
@@ -207,6 +228,12 @@ class Appender:
                     segment.discard()
             self._make_durable()  # another process may have put them, and died before it synced
             return None
+
+    def _forget_earlier_epochs(self, leader_epoch: int) -> None:
+        """Forget the log's end, unless it was seen in this leader epoch: then it is listed."""
+        tail = self._state.tail
+        if tail is not None and tail.leader_epoch != leader_epoch:
+            self._state.reset()
 
     @contextmanager
     def _lost_answers(self) -> Iterator[set[int]]:

@@ -154,6 +154,8 @@ class ReplicaChain:
         Args:
             put: appends to the leader's replica. It is called again if the chain changes
                 meanwhile, and then returns what the first call appended if that is in the log.
+                Also if the leader stays: while it did not lead, it may have got a rewritten segment
+                that covers the name that was put.
             acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
             repeatable: whether ``put`` recognises what an earlier call appended to another leader.
             needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
@@ -168,6 +170,7 @@ class ReplicaChain:
         state, is_certain = self.states.current(), False
         needs_enough = needs_enough and acks == ALL
         appended_to: tuple[int, int] | None = None
+        appended_in = -1
         result: list[_Result] = []
         lacks_barrier = False
         for _ in range(MAX_CHANGES):
@@ -182,9 +185,10 @@ class ReplicaChain:
                 _limit_merges(leader, state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
-                if is_new_leader and newer is state:
+                is_new_epoch = appended_in != state.leader_epoch
+                if (is_new_leader or is_new_epoch) and newer is state:
                     result = [put(leader, state, is_certain)]
-                    appended_to = leader_key
+                    appended_to, appended_in = leader_key, state.leader_epoch
                 if acks == ALL and newer is state:
                     self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
@@ -337,6 +341,10 @@ class ReplicaChain:
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
             self._compared.add(key)
+            if own is not None and known > own.base_offset:
+                # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
+                # the leader's log tells now: then what was put may be covered there.
+                _check_still_leads(leader, state)
         if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
             staged = own.copies.take(replica.files.url)
             try:
@@ -446,6 +454,19 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
+
+
+def _check_still_leads(leader: Replica, state: PartitionState) -> None:
+    """Check that the leader's log has no newer leader epoch than a state.
+
+    Raises:
+        FencedLeaderEpochError: it has.
+        LeaderFailedError: the leader failed.
+    """
+    try:
+        leader.appender.observe_end_offset_in(state.leader_epoch)
+    except REPLICA_ERRORS as error:
+        raise LeaderFailedError(error) from error
 
 
 def _limit_merges(replica: Replica, state: PartitionState) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LogAppendInfo,
     LogView,
     PartitionState,
     Replica,
@@ -53,6 +54,10 @@ def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
 def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
     with suppress(FencedLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
+
+
+def _believes_the_first_answer(self: ReplicatedLog, *what: Any) -> LogAppendInfo:
+    return what[-1]  # type: ignore[no-any-return]
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -198,6 +203,15 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "nobody appends before the barrier": PatchVariant(
         ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+    ),
+    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+        ((Appender, "_forget_earlier_epochs", _does_nothing),)
+    ),
+    "an append is looked for again in a new leader epoch": PatchVariant(
+        ((ReplicatedLog, "_find_again", _believes_the_first_answer),)
+    ),
+    "a follower that others have brought up may show a newer epoch": PatchVariant(
+        ((replica_chain, "_check_still_leads", _does_nothing),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)

@@ -1,0 +1,115 @@
+"""The rules of replication that few seeds of its simulation miss: one situation for each.
+
+A situation returns whether the guarantee held. It does, and does not without the rule.
+"""
+
+import pytest
+
+from spark_log.errors import UnknownOutcomeError
+from spark_log.log import ProducerAppend, ReplicaFetcher
+from spark_log.log.clean import merge
+from spark_log.log.file_names import SegmentName
+from spark_log.testing.simulation.patches import patched
+from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
+from tests.log.chain.support import Cluster
+from tests.log.support import free, values
+from tests.record.samples import numbered
+
+
+def are_read(cluster, count):
+    """Whether a new reader gets the numbered records, each once."""
+    read = [value for _, value in values(cluster.process().log)]
+    return read == [b"record:%d" % number for number in range(count)]
+
+
+def merge_all(process, broker_id):
+    """Merge all segments of a replica into one, as its writers and cleaners do."""
+    files = process.replica(broker_id).files
+    view = files.observe()
+    merge(files, view, 0, len(view.live.segments) - 1)
+
+
+def give_back(cluster, process, source, broker_id):
+    """Copy a log to a replica that is not in sync, which is in sync then, and leads alone."""
+    end_offset = process.replica(source).files.observe().log_end_offset
+    fetcher = ReplicaFetcher(process.replica(source), process.replica(broker_id))
+    fetcher.fetch(process.replica(broker_id).files.observe().log_end_offset, end_offset)
+    cluster.metadata.change(isr=(*cluster.metadata.state.isr, broker_id))
+    process.log.replicate()
+    cluster.metadata.change(isr=(broker_id,))
+
+
+def leader_again_with_a_merged_segment(producer=None):
+    """A writer knows the end of a leader, which got a merged segment when it led no more.
+
+    Returns:
+        The cluster; the writer, which has not read the metadata since; and another process.
+    """
+    cluster = Cluster()
+    writer, other = cluster.process(), cluster.process()
+    writer.log.append(numbered(0, 2), producer=producer)
+    cluster.metadata.change(isr=(2, 3))
+    other.states.refresh()
+    other.log.append(numbered(2, 1))
+    other.log.append(numbered(3, 1))
+    merge_all(other, 2)
+    give_back(cluster, other, 2, 1)
+    return cluster, writer, other
+
+
+def barrier_at_a_free_name():
+    cluster, writer, _ = leader_again_with_a_merged_segment()
+    writer.states.refresh()
+    writer.log.append(numbered(4, 1))
+    return are_read(cluster, 5)
+
+
+def record_at_a_free_name():
+    cluster, writer, _ = leader_again_with_a_merged_segment(ProducerAppend(9, 0, 0))
+    writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 2))
+    return are_read(cluster, 5)
+
+
+def record_at_a_free_name_and_a_pause():
+    """The others' files of this name were deleted, too, when the writer goes on after its put."""
+    cluster, writer, other = leader_again_with_a_merged_segment(ProducerAppend(9, 0, 0))
+    merge_all(other, 3)
+    chain = writer.log._chain  # noqa: SLF001 - no call is made between the two
+    remember = chain.on_put
+
+    def pause_after(segment, base_offset):
+        remember(segment, base_offset)
+        cluster.clock.advance_ms(61_000)
+        for broker_id in (2, 3):
+            free(other.stores[broker_id], *(SegmentName(base) for base in (2, 3, 4)))
+        chain.on_put = remember
+
+    chain.on_put = pause_after
+    writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 2))
+    return are_read(cluster, 5)
+
+
+SITUATIONS = {
+    "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
+    "an append is looked for again in a new leader epoch": record_at_a_free_name,
+    "a follower that others have brought up may show a newer epoch": (
+        record_at_a_free_name_and_a_pause
+    ),
+}
+
+
+def test_a_record_at_a_free_name_is_not_known_without_a_producer():
+    _, writer, _ = leader_again_with_a_merged_segment()
+    with pytest.raises(UnknownOutcomeError):
+        writer.log.append(numbered(4, 1))
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_the_guarantee_holds_in_the_situation_for(rule):
+    assert SITUATIONS[rule]()
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_the_guarantee_does_not_hold_without(rule):
+    with patched(*REPLICATION_RULES[rule].patches):
+        assert not SITUATIONS[rule]()
