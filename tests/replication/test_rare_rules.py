@@ -5,14 +5,14 @@ A situation returns whether the guarantee held. It does, and does not without th
 
 import pytest
 
-from spark_log.errors import UnknownOutcomeError
+from spark_log.errors import StorageUnavailableError, UnknownOutcomeError
 from spark_log.log import ProducerAppend, ReplicaFetcher
 from spark_log.log.clean import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from tests.log.chain.support import Cluster
-from tests.log.support import free, values
+from tests.log.support import free, move_start, values
 from tests.record.samples import numbered
 
 
@@ -89,12 +89,51 @@ def record_at_a_free_name_and_a_pause():
     return are_read(cluster, 5)
 
 
+def alone_and_emptied():
+    """A writer knows the end of the only in-sync replica. Then another one leads."""
+    cluster = Cluster(1)
+    writer, other = cluster.process(), cluster.process()
+    cluster.metadata.change()
+    writer.states.refresh()
+    writer.log.append(numbered(0, 1), producer=ProducerAppend(9, 0, 0))
+    give_back(cluster, other, 1, 2)
+    cluster.empty(1)
+    writer.log.append(numbered(1, 1), producer=ProducerAppend(9, 0, 1))
+    return are_read(cluster, 2)
+
+
+def alone_and_emptied_before_a_writer_came():
+    cluster = Cluster(1)
+    cluster.metadata.change()
+    cluster.process().log.append(numbered(0, 2))
+    cluster.empty(1)
+    try:
+        cluster.process().log.append(numbered(2, 1))
+    except StorageUnavailableError:
+        return True
+    return False
+
+
+def leader_emptied_while_its_start_moves():
+    """The leader has only a start marker, which another process put after its files were lost."""
+    cluster = Cluster(1, 2)
+    cluster.metadata.change()
+    cluster.process().log.append(numbered(0, 2))
+    cluster.empty(1)
+    move_start(cluster.root(1), 4, 4)
+    cluster.process().log.append(numbered(2, 1), producer=ProducerAppend(9, 0, 0))
+    return are_read(cluster, 3)
+
+
 SITUATIONS = {
     "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
     "a follower that others have brought up may show a newer epoch": (
         record_at_a_free_name_and_a_pause
     ),
+    "a replica that is alone has the segment before the one that was put": alone_and_emptied,
+    "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
+    "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
 }
 
 

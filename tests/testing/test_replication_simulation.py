@@ -14,6 +14,9 @@ SEEDS = (32, 35, 39)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a leader without its files leaves, and no follower",
+    "a replica that is alone has the segment before the one that was put",
+    "the first put into a log needs its root",
     "a follower that others have brought up may show a newer epoch",
     "a new leader's barrier is put behind what it has got as a follower",
     "an append is looked for again in a new leader epoch",

@@ -30,7 +30,7 @@ from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.lost_append import check_may_retry, stands_at
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -67,6 +67,13 @@ class Appender:
     """Appends staged segments to one partition's log, for one process.
 
     What it knows of the log between two appends is its `AppenderState`.
+
+    Attributes:
+        is_alone: whether no other replica gets the segments, which would show that this one has
+            lost its files. Then a put is final only if the segment before it is still there: one
+            more request, except on a local file system.
+        check_root: called before a put into a log without records; it raises a `StorageError` if
+            the root was emptied.
     """
 
     def __init__(
@@ -80,6 +87,8 @@ class Appender:
         self._directory = directory
         self._config = config
         self._has_leader_epochs = has_leader_epochs
+        self.is_alone = False
+        self.check_root: Callable[[], None] = lambda: None
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config)
         self._state = AppenderState(directory, snapshots, config, self._derived)
@@ -283,6 +292,7 @@ class Appender:
                 tail = self._state.observe(segment)
                 continue
             base_offset = tail.log_end_offset
+            self._check_first_put(base_offset)
             # Before the put: a pause after it must not make the observation look newer than it is.
             tried_ms = self._clock.monotonic_ms()
             try:
@@ -292,10 +302,12 @@ class Appender:
                     raise
                 put = None
             is_recent = self._state.is_recent(tail)
-            if put is not None and put.is_ours and is_recent and not self._is_last_gone(tail):
-                self._state.on_own_append(segment, base_offset, tail, tried_ms)
-                return self._acknowledge(segment, base_offset)
-            if put is not None and put.winner is not None and not put.is_ours and is_recent:
+            if put is not None and put.is_ours and is_recent:
+                unknown.add(base_offset)  # until it is known that the log is still there
+                if not self._is_last_gone(tail, asks=self.is_alone):
+                    self._state.on_own_append(segment, base_offset, tail, tried_ms)
+                    return self._acknowledge(segment, base_offset)
+            elif put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # no file was deleted: the name was never ours
                 tail = self._state.advance_past(segment, put.winner, tail, race)
                 continue
@@ -359,6 +371,11 @@ class Appender:
                     self._check_expected_leo(expected_leo, tail)
                     self._state.check_producer(segment)
         return duplicate, tail
+
+    def _check_first_put(self, base_offset: int) -> None:
+        """Check that a log without records has none because nobody has put any."""
+        if not base_offset:
+            self.check_root()
 
     def _check_leader_epoch(
         self, segment: StagedSegment, tail: LogTail, *, is_epoch_certain: bool
@@ -430,15 +447,33 @@ class Appender:
                 return None
         return PutResult(True, base_offset + segment.record_count, None)
 
-    def _is_last_gone(self, tail: LogTail) -> bool:
+    def _is_last_gone(self, tail: LogTail, *, asks: bool = False) -> bool:
         """Whether a local file system shows that the last segment does not exist any more.
 
         A segment that was part of the log so recently cannot have been deleted by a cleaner. A put
         behind it would append to a log that was removed.
+
+        Args:
+            tail: of the log.
+            asks: whether to send a request to a storage that does not show it without.
+
+        Raises:
+            StorageError: the storage does not answer.
         """
-        if tail.last is None:
+        if tail.last is not None:
+            name = tail.last.log
+        elif tail.log_end_offset:
+            name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
+        else:
             return False
-        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
+        path, store = self._directory.file_path(name), self._directory.store
+        if not asks:
+            return tail.last is not None and store.is_gone(path)
+        try:
+            store.head(path)
+        except NotFoundError:
+            return True
+        return False
 
     def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that was just put, after writing its derived files."""

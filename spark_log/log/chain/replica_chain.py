@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -97,6 +98,7 @@ class ReplicaChain:
         *,
         name: str,
         suppressed: SuppressedErrors,
+        check_root: Callable[[int], None] = lambda broker_id: None,
     ) -> None:
         """Access no storage yet.
 
@@ -107,12 +109,14 @@ class ReplicaChain:
                 again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
+            check_root: raises a `StorageError` if the root of a broker id is not there any more.
         """
         self.states = states
         self._open_replica = open_replica
         self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
+        self._check_root = check_root
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
@@ -181,8 +185,7 @@ class ReplicaChain:
                 raise self.unknown_outcome("its leader changed")
             newer = state
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 is_new_epoch = appended_in != state.leader_epoch
@@ -236,8 +239,7 @@ class ReplicaChain:
         for _ in range(MAX_CHANGES):
             state = self.available(state, needs_enough=False)
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
                 self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
@@ -300,6 +302,15 @@ class ReplicaChain:
 
     # --- one state -------------------------------------------------------------------------------
 
+    def _leader(self, state: PartitionState) -> Replica:
+        """Return the leader's replica, to be appended to by a state."""
+        leader = self.replica(state, state.leader)
+        _limit_merges(leader, state)
+        leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
+        if state.is_replicated:
+            leader.appender.check_root = partial(self._check_root, state.leader)
+        return leader
+
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
         """Bring the replicas of a state up to an offset of the leader's log, in their order.
 
@@ -316,15 +327,20 @@ class ReplicaChain:
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
-                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
-                if is_ahead and broker_id in state.isr:
-                    raise  # the leader has lost what it had
+                if isinstance(error, DivergedReplicaError) and broker_id in state.isr:
+                    if error.is_ahead:
+                        raise  # the leader has lost what it had
+                    self._check_leaders_root(state)  # or it has got other records since
                 raise _FollowerFailedError(broker_id, error) from error
         if state.is_replicated and not state.hidden_from_epoch:
             # All have it: now it may be merged.
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
+
+    def _check_leaders_root(self, state: PartitionState) -> None:
+        """Check that the leader is not to blame for a difference: raise an error if it is."""
+        self._check_root(state.leader)
 
     def _bring_up(
         self,
@@ -393,20 +409,23 @@ class ReplicaChain:
 
         Raises:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
+            StorageError: the metadata cannot be changed.
             SparkLogError: the replica is the last one, so the error stands.
         """
-        if state.chain == (broker_id,):  # nobody is left who could go on
-            if has_put and not isinstance(error, UnknownOutcomeError):
-                raise self.unknown_outcome(str(error)) from error
-            raise error
+        is_last = state.chain == (broker_id,)  # nobody is left who could go on, as far as known
+        newer = state
         try:
-            newer = self.states.leave(state, (broker_id,))
+            if not is_last:
+                newer = self.states.leave(state, (broker_id,))
+            elif state.is_replicated:
+                newer = self.states.refresh()
         except StorageError as cause:
-            if has_put:
+            if not is_last and not has_put:
+                raise
+            if not is_last:
                 raise self.unknown_outcome(f"the metadata could not be changed: {cause}") from cause
-            raise
         if newer.leader_epoch == state.leader_epoch:
-            if has_put:
+            if has_put and not isinstance(error, UnknownOutcomeError):
                 raise self.unknown_outcome(str(error)) from error
             raise error
         self._suppressed.add("replica", self._name, error)

@@ -93,7 +93,14 @@ class ReplicatedLog(PartitionLog):
         self.config = config
         self.clock = clock
         self._states = states
-        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
+        self._chain = ReplicaChain(
+            states,
+            open_replica,
+            store_of,
+            name=name,
+            suppressed=suppressed,
+            check_root=check_root,
+        )
         self._read: PartitionState | None = None
         self._hidden_from: float = math.inf
         self._looked_ms = 0.0

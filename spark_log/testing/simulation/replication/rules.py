@@ -19,6 +19,7 @@ from spark_log.log import (
     ReplicatedLog,
 )
 from spark_log.log.append.appender import Appender
+from spark_log.log.append.log_tail import LogTail
 from spark_log.log.chain import ReplicaChain, replica_chain
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata import complete_joining
@@ -58,6 +59,13 @@ def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
 
 def _believes_the_first_answer(self: ReplicatedLog, *what: Any) -> LogAppendInfo:
     return what[-1]  # type: ignore[no-any-return]
+
+
+_shipped_is_gone = Appender._is_last_gone
+
+
+def _asks_nobody(self: Appender, tail: LogTail, **_: bool) -> bool:
+    return _shipped_is_gone(self, tail)
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -212,6 +220,15 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a follower that others have brought up may show a newer epoch": PatchVariant(
         ((replica_chain, "_check_still_leads", _does_nothing),)
+    ),
+    "a replica that is alone has the segment before the one that was put": PatchVariant(
+        ((Appender, "_is_last_gone", _asks_nobody),)
+    ),
+    "the first put into a log needs its root": PatchVariant(
+        ((Appender, "_check_first_put", _does_nothing),)
+    ),
+    "a leader without its files leaves, and no follower": PatchVariant(
+        ((ReplicaChain, "_check_leaders_root", _does_nothing),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)
