@@ -5,7 +5,12 @@ A situation returns whether the guarantee held. It does, and does not without th
 
 import pytest
 
-from spark_log.errors import StorageUnavailableError, UnknownOutcomeError
+from spark_log.errors import (
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    StorageUnavailableError,
+    UnknownOutcomeError,
+)
 from spark_log.log import ProducerAppend, ReplicaFetcher
 from spark_log.log.clean import merge
 from spark_log.log.file_names import SegmentName
@@ -125,6 +130,39 @@ def leader_emptied_while_its_start_moves():
     return are_read(cluster, 3)
 
 
+def emptied_while_it_is_copied():
+    """The leader has deleted all records, and a follower begins where they ended."""
+    cluster = Cluster(1)
+    process = cluster.process()
+    process.log.append(numbered(0, 2))
+    process.log.move_start(2)
+
+    def put_and_empty(path, call):
+        call()
+        cluster.empty(2)
+
+    process.stores[2].once("put_if_absent", put_and_empty)
+    try:
+        ReplicaFetcher(process.replica(1), process.replica(2)).fetch(0, 2)
+    except LogTruncatedError:
+        return True
+    except OffsetOutOfRangeError:
+        return False
+    raise AssertionError("nobody has noticed")
+
+
+def emptied_before_records_are_deleted():
+    cluster = Cluster(1, 2)
+    process = cluster.process()
+    process.log.append(numbered(0, 2))
+    cluster.empty(2)
+    try:
+        cluster.process().log.move_start(1)
+    except OffsetOutOfRangeError:
+        return False
+    return cluster.metadata.state.isr == (1,)
+
+
 SITUATIONS = {
     "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
@@ -134,6 +172,8 @@ SITUATIONS = {
     "a replica that is alone has the segment before the one that was put": alone_and_emptied,
     "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
+    "a replica that ends before the log start was emptied": emptied_while_it_is_copied,
+    "records are deleted without a replica that was emptied": emptied_before_records_are_deleted,
 }
 
 

@@ -14,6 +14,8 @@ SEEDS = (32, 35, 39)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a replica that ends before the log start was emptied",
+    "records are deleted without a replica that was emptied",
     "a leader without its files leaves, and no follower",
     "a replica that is alone has the segment before the one that was put",
     "the first put into a log needs its root",

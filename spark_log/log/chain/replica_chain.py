@@ -116,7 +116,7 @@ class ReplicaChain:
         self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
-        self._check_root = check_root
+        self.check_root = check_root
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
@@ -308,7 +308,7 @@ class ReplicaChain:
         _limit_merges(leader, state)
         leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
         if state.is_replicated:
-            leader.appender.check_root = partial(self._check_root, state.leader)
+            leader.appender.check_root = partial(self.check_root, state.leader)
         return leader
 
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
@@ -340,7 +340,7 @@ class ReplicaChain:
 
     def _check_leaders_root(self, state: PartitionState) -> None:
         """Check that the leader is not to blame for a difference: raise an error if it is."""
-        self._check_root(state.leader)
+        self.check_root(state.leader)
 
     def _bring_up(
         self,

@@ -17,10 +17,12 @@ from spark_log.log import (
     Replica,
     ReplicaFetcher,
     ReplicatedLog,
+    move_replica_start,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.log_tail import LogTail
-from spark_log.log.chain import ReplicaChain, replica_chain
+from spark_log.log.chain import ReplicaChain, chain_start, replica_chain, replica_fetcher
+from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
@@ -59,6 +61,10 @@ def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
 
 def _believes_the_first_answer(self: ReplicatedLog, *what: Any) -> LogAppendInfo:
     return what[-1]  # type: ignore[no-any-return]
+
+
+def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
+    return move_replica_start(replica, offset)
 
 
 _shipped_is_gone = Appender._is_last_gone
@@ -229,6 +235,16 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a leader without its files leaves, and no follower": PatchVariant(
         ((ReplicaChain, "_check_leaders_root", _does_nothing),)
+    ),
+    "a replica that ends before the log start was emptied": PatchVariant(
+        (
+            (replica_fetcher, "follow_log_start", move_replica_start),
+            (catching_up, "follow_log_start", move_replica_start),
+            (cleaner, "follow_log_start", move_replica_start),
+        )
+    ),
+    "records are deleted without a replica that was emptied": PatchVariant(
+        ((chain_start, "_move_start", _moves_the_start),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)
