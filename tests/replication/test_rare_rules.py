@@ -6,6 +6,7 @@ A situation returns whether the guarantee held. It does, and does not without th
 import pytest
 
 from spark_log.errors import (
+    CorruptRecordError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     StorageUnavailableError,
@@ -17,7 +18,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from tests.log.chain.support import Cluster
-from tests.log.support import free, move_start, values
+from tests.log.support import DIRECTORY, free, move_start, values
 from tests.record.samples import numbered
 
 
@@ -163,6 +164,20 @@ def emptied_before_records_are_deleted():
     return cluster.metadata.state.isr == (1,)
 
 
+def emptied_before_a_merge():
+    """The partition has one replica, on an object store: only a merge reads what is there."""
+    cluster = Cluster(1, merge_tail_segments=4)
+    writer = cluster.process()
+    writer.log.append(numbered(0, 1))
+    cluster.empty(1)
+    try:
+        for number in range(1, 8):
+            writer.log.append(numbered(number, 1))
+    except CorruptRecordError:
+        return True
+    return False
+
+
 SITUATIONS = {
     "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
@@ -174,7 +189,21 @@ SITUATIONS = {
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
     "a replica that ends before the log start was emptied": emptied_while_it_is_copied,
     "records are deleted without a replica that was emptied": emptied_before_records_are_deleted,
+    "a writer whose merge misses files lists the log": emptied_before_a_merge,
 }
+
+
+def test_followers_get_the_record_after_which_a_merge_misses_files():
+    cluster = Cluster(merge_tail_segments=4)
+    writer = cluster.process()
+    for number in range(3):
+        writer.log.append(numbered(number, 1))
+    cluster.root(1).delete(f"{DIRECTORY}/{SegmentName(1).log}")
+    writer.log.append(numbered(3, 1))
+    assert writer.end_offsets(2, 3) == [4, 4]
+    writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 0))
+    assert cluster.metadata.state.isr == (2, 3)
+    assert are_read(cluster, 5)
 
 
 def test_a_record_at_a_free_name_is_not_known_without_a_producer():

@@ -14,6 +14,7 @@ SEEDS = (32, 35, 39)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a writer whose merge misses files lists the log",
     "a replica that ends before the log start was emptied",
     "records are deleted without a replica that was emptied",
     "a leader without its files leaves, and no follower",

@@ -482,7 +482,13 @@ class Appender:
             with suppress(SparkLogError):  # then the log has none, as a log of an older version
                 self._directory.witness.create(self._directory.store)
         self._derived.write(segment, base_offset)
+        self._forget_missing_files()
         return _append_info(segment, base_offset)
+
+    def _forget_missing_files(self) -> None:
+        """Let the next append list the log, and fail, if files are missing."""
+        if self._derived.misses_files:
+            self._state.doubt()
 
     def _acknowledge_duplicate(self, info: LogAppendInfo) -> LogAppendInfo:
         """Return the offsets of a segment that an earlier try put.

@@ -243,6 +243,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
             (cleaner, "follow_log_start", move_replica_start),
         )
     ),
+    "a writer whose merge misses files lists the log": PatchVariant(
+        ((Appender, "_forget_missing_files", _does_nothing),)
+    ),
     "records are deleted without a replica that was emptied": PatchVariant(
         ((chain_start, "_move_start", _moves_the_start),)
     ),
