@@ -70,13 +70,15 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md, docs/metrics.md and the clients' typed settings from their tables
+docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the clients' typed settings from their sources
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
 	  > spark_log/config/settings.py
 	@$(BIN)/python -c 'from spark_log.metrics import metrics_page; print(metrics_page(), end="")' \
 	  > docs/metrics.md
+	@$(BIN)/python -c 'from spark_log.cli.page import cli_page; print(cli_page(), end="")' \
+	  > docs/cli.md
 
 site: venv ## Build the documentation as a site, into site/; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
