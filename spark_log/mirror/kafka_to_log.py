@@ -18,7 +18,7 @@ from spark_log.mirror.confluent import (
     KafkaPartition,
     Message,
 )
-from spark_log.mirror.kafka_cluster import is_end, kafka_errors
+from spark_log.mirror.kafka_errors import is_end, kafka_errors
 from spark_log.mirror.map_topic import create_in_log
 from spark_log.mirror.message_table import MessageTable, message_tables
 from spark_log.mirror.mirror import Mirror

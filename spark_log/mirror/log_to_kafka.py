@@ -14,7 +14,8 @@ from spark_log.consumer import Consumer
 from spark_log.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
 from spark_log.mirror import topic_settings
 from spark_log.mirror.confluent import KafkaError, KafkaException, Message, Producer
-from spark_log.mirror.kafka_cluster import TIMEOUT_S, kafka_errors
+from spark_log.mirror.kafka_cluster import TIMEOUT_S
+from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.map_topic import create_in_kafka
 from spark_log.mirror.mirror import Mirror
 from spark_log.mirror.offset_map import (
@@ -25,6 +26,7 @@ from spark_log.mirror.offset_map import (
     parts_by_partition,
 )
 from spark_log.record import int_array, ints_of
+from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _ROWS: Final = 50_000
@@ -178,7 +180,7 @@ class LogToKafka(Mirror):
             with kafka_errors():
                 for key, value in (map_record(*each) for each in runs.items()):
                     producer.produce(settings.map_topic, value, key, 0)
-                producer.commit_transaction()
+            self._kafka.commit(producer)
         except BaseException:
             self._abort()
             raise
@@ -190,8 +192,8 @@ class LogToKafka(Mirror):
         try:
             producer.purge()
             producer.abort_transaction(TIMEOUT_S)
-        except KafkaException:  # fenced, or no broker answers: the next mirror aborts it
-            return
+        except KafkaException as error:  # fenced, or no broker answers: the next mirror aborts it
+            IN_PROCESS.add("abort of a transaction in Kafka", self._settings.map_topic, error)
 
     def _assign(self, wanted: set[TopicPartition]) -> None:
         """Read these partitions: new ones from where they are mirrored, or from their start."""
