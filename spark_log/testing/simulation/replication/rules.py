@@ -181,7 +181,6 @@ def _in_any_epoch(
 
 def _copies_to_the_leaders_end(self: Replicator) -> int:
     state = self._log.states.current()
-    self._log.observe()
     leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
     return leader.files.observe().log_end_offset
 
@@ -190,13 +189,18 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 
 
 def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[-1])
+    return _read_at(self, -1)
 
 
 def _reads_the_leader(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[0])
+    return _read_at(self, 0)
+
+
+def _read_at(log: ReplicatedLog, place: int) -> Replica:
+    state = log._read or log._states.current()
+    replica = log._chain.replica(state, state.isr[place])
+    replica.reader.max_leader_epoch = state.leader_epoch
+    return replica
 
 
 def _hides_nothing(*_: object) -> float:
