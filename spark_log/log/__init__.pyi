@@ -52,6 +52,7 @@ from .segment import SegmentWriter as SegmentWriter
 from .segment import StagedSegment as StagedSegment
 from .segment import TimeIndex as TimeIndex
 from .segment import offset_of_max_timestamp as offset_of_max_timestamp
+from .snapshot import Snapshot as Snapshot
 from .tail_view import TailView as TailView
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding

@@ -1,0 +1,137 @@
+"""`PartitionExamination`: one partition, each of its files and offsets read at most once.
+
+The requests to the storage are a constant for each partition and replica, whatever the partition
+holds: two listings, the footer of the last segment, the newest snapshot and, if that does not know
+the oldest segment, the headers of this one. Only a suspicion (`PartitionLog.transactions` for a
+transaction that seems to be open for long) costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from spark_log.config import TopicConfig
+from spark_log.doctor.examination import Examination
+from spark_log.errors import NotFoundError
+from spark_log.log import LogView, ReplicatedLog, SegmentReader, Snapshot
+from spark_log.metadata import TopicImage
+from spark_log.storage import FileInfo, Store
+from spark_log.types import TopicPartition
+
+_MAX_BATCHES: Final = 256
+"""The headers of a segment with more batches are not all read: its file's date is used instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFiles:
+    """The files of one replica.
+
+    Attributes:
+        broker_id: the broker that has it.
+        store: of the broker.
+        directory: relative to the broker's root.
+        files: as one listing showed them.
+        hidden: temporary files, as another listing showed them.
+    """
+
+    broker_id: int
+    store: Store
+    directory: str
+    files: tuple[FileInfo, ...]
+    hidden: tuple[FileInfo, ...]
+
+
+class PartitionExamination:
+    """One partition. For one thread."""
+
+    def __init__(self, examination: Examination, topic: TopicImage, partition: int) -> None:
+        """Read nothing yet.
+
+        Args:
+            examination: of the root.
+            topic: that the partition is of.
+            partition: its number.
+        """
+        self.examination = examination
+        self.topic = topic
+        self.tp = TopicPartition(topic.name, partition)
+        self.state = topic.partitions[partition]
+
+    @cached_property
+    def config(self) -> TopicConfig:
+        """The settings of its topic."""
+        return self.topic.config()
+
+    @cached_property
+    def log(self) -> ReplicatedLog:
+        """Its log."""
+        return self.examination.cluster.partition_log(self.topic, self.tp.partition)
+
+    @cached_property
+    def view(self) -> LogView:
+        """Its log, as a listing shows it.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        return self.log.observe()
+
+    @cached_property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot that can be read."""
+        return self.log.replica.snapshots.newest(self.view)
+
+    @cached_property
+    def oldest_segment(self) -> SegmentReader | None:
+        """The first segment of the log; None if the log is empty, or was rewritten meanwhile."""
+        if not self.view.live.segments:
+            return None
+        try:
+            return self.log.files.open_listed(self.view.live.segments[0], self.view.observed_ms)
+        except NotFoundError:
+            return None
+
+    @cached_property
+    def oldest_us(self) -> int | None:
+        """The largest timestamp of the first segment, microseconds; None if it is not known.
+
+        By the snapshot, else by the segment's headers. If it has many, when its file appeared,
+        unless the topic's records have timestamps from elsewhere.
+        """
+        segments = self.view.live.segments
+        if not segments:
+            return None
+        for summary in self.snapshot.segments if self.snapshot else ():
+            if summary.name == segments[0].name:
+                return summary.max_timestamp_us
+        reader = self.oldest_segment
+        if reader is None or reader.batch_count > _MAX_BATCHES:
+            return None
+        try:
+            return int(reader.max_timestamp_us)
+        except NotFoundError:
+            return None
+
+    @cached_property
+    def replicas(self) -> tuple[ReplicaFiles, ...]:
+        """The files of the replicas whose brokers can be used.
+
+        Raises:
+            StorageError: a storage does not answer.
+        """
+        return tuple(self._list_replicas())
+
+    def _list_replicas(self) -> Iterator[ReplicaFiles]:
+        cluster = self.examination.cluster
+        for broker_id in dict.fromkeys((*self.state.replicas, *self.state.joining)):
+            if broker_id in self.examination.failing_brokers:
+                continue
+            store = cluster.broker_store(broker_id)
+            directory = self.topic.replica_directory(self.tp.partition, broker_id)
+            # The hidden files first: one that gets its name meanwhile is then in both listings.
+            hidden = tuple(store.list_hidden(directory))
+            yield ReplicaFiles(broker_id, store, directory, tuple(store.list(directory)), hidden)
