@@ -50,6 +50,7 @@ class TestObjectStore:
         assert list(doctor.findings()) == []
         result = doctor.results["storage"]
         assert result.status is CheckStatus.SKIPPED
+        assert result.reason is not None
         assert result.reason.startswith("this client has no right to write: __doctor.")
         assert "403" in result.reason
 
