@@ -80,11 +80,9 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
         yield OFFLINE.finding(
             subject,
             f"{_count(offline, topic)} without a leader: nobody can write to them",
-            remedy="Bring back the broker that led last; or, if records may be lost, elect a "
-            "replica that lacks some",
-            command=shell_command(
-                "elect-leaders", "--election-type", "unclean", "--all-topic-partitions"
-            ),
+            remedy="Bring back the broker that led last, or unfence it. Only if records may be "
+            "lost, elect a replica that lacks some (spark-log elect-leaders)",
+            command=shell_command("topics", "describe", topic.name, "--unavailable-partitions"),
             evidence=seen,
         )
     if under_min:
