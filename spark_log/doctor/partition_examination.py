@@ -15,8 +15,8 @@ from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
-from spark_log.errors import NotFoundError
-from spark_log.log import LogView, PartitionDirectory, ReplicatedLog, SegmentReader, Snapshot
+from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
+from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
 from spark_log.metadata import TopicImage
 from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
@@ -42,6 +42,10 @@ class ReplicaFiles:
     hidden: tuple[FileInfo, ...]
 
 
+class UnreachableError(Exception):
+    """No replica of a partition can be used; that its brokers fail is a finding of its own."""
+
+
 class PartitionExamination:
     """One partition. For one thread."""
 
@@ -64,9 +68,24 @@ class PartitionExamination:
         return self.topic.config()
 
     @cached_property
-    def log(self) -> ReplicatedLog:
-        """Its log."""
-        return self.examination.cluster.partition_log(self.topic, self.tp.partition)
+    def log(self) -> PartitionLog:
+        """The log of the last in-sync replica that can be used: what it has, all have.
+
+        Not that of the partition: a reader of that one takes a replica that does not answer out of
+        the in-sync replicas, which changes the metadata.
+
+        Raises:
+            UnreachableError: no replica can be used.
+        """
+        cluster, state = self.examination.cluster, self.state
+        for broker_id in dict.fromkeys((*reversed(state.isr), *state.replicas)):
+            if broker_id in self.examination.failing_brokers:
+                continue
+            try:
+                return cluster.replica_log(self.topic, self.tp.partition, broker_id)
+            except (BrokerIdNotRegisteredError, StorageError) as error:
+                self.examination.failing_brokers[broker_id] = str(error)
+        raise UnreachableError
 
     @cached_property
     def view(self) -> LogView:

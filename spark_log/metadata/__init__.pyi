@@ -22,9 +22,9 @@ from .image import MetadataImage as MetadataImage
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import Decide as Decide
-from .orphaned_directories import OrphanedDirectory as OrphanedDirectory
-from .orphaned_directories import OrphanKind as OrphanKind
-from .orphaned_directories import orphaned_directories as orphaned_directories
+from .orphans import OrphanedDirectory as OrphanedDirectory
+from .orphans import OrphanKind as OrphanKind
+from .orphans import orphaned_directories as orphaned_directories
 from .partitions import PartitionReassignmentState as PartitionReassignmentState
 from .partitions import advance_reassignment as advance_reassignment
 from .partitions import begin_joining as begin_joining

@@ -27,7 +27,7 @@ from spark_log.log import (
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID
-from spark_log.metadata.orphaned_directories import (
+from spark_log.metadata.orphans import (
     OrphanedDirectory,
     OrphanKind,
     orphaned_directories,
