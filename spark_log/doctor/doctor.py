@@ -20,7 +20,7 @@ from spark_log.doctor.daemon_pool import DaemonPool
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, Subject, shell_command
 from spark_log.doctor.limits import Limits
-from spark_log.doctor.partition_examination import PartitionExamination
+from spark_log.doctor.partition_examination import PartitionExamination, UnreachableError
 from spark_log.errors import (
     CorruptRecordError,
     InvalidConfigurationError,
@@ -311,6 +311,8 @@ class Doctor:
                     yield from list(check.partition_findings(partition))
             except UnknownTopicOrPartitionError:
                 return  # deleted meanwhile
+            except UnreachableError:
+                return  # that its brokers fail is a finding of its own
             except CorruptRecordError as error:
                 damage = damage or error
             except Exception as error:  # whatever it is: the other checks are done

@@ -28,9 +28,11 @@ class Examination:
         image: its metadata when the run began.
         limits: from when on something is a problem.
         topics: the topics to look at, sorted by name.
+        is_whole: whether these are all topics.
         groups: ids of the groups to look at; empty for all.
         probes_storage: whether checks may write, into `scratch` alone.
         scratch: the scratch folder, relative to a broker's root.
+        offsets_error: why the offsets table cannot be read, once a check has found that out.
         failing_brokers: broker id → why its root cannot be used. Nothing else there is looked at.
         now_us: the time by which ages are told, microseconds since the epoch: that of the storage
             if it is probed, else that of this machine. Nothing is deleted or expired by it.
@@ -65,6 +67,7 @@ class Examination:
         self.probes_storage = probes_storage
         self.scratch = f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
         self.failing_brokers: dict[int, str] = {}
+        self.offsets_error: str | None = None
         self.now_us = cluster.clock.time_us()  # wall clock: ages are only shown
         self.now_is_of_storage = False
         self.active_ms = SYSTEM_CLOCK.monotonic_ms()

@@ -15,10 +15,10 @@ from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
-from spark_log.errors import NotFoundError
-from spark_log.log import LogView, ReplicatedLog, SegmentReader, Snapshot
+from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
+from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
 from spark_log.metadata import TopicImage
-from spark_log.storage import FileInfo, Store
+from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
 
 _MAX_BATCHES: Final = 256
@@ -31,17 +31,19 @@ class ReplicaFiles:
 
     Attributes:
         broker_id: the broker that has it.
-        store: of the broker.
-        directory: relative to the broker's root.
+        directory: of the replica.
         files: as one listing showed them.
         hidden: temporary files, as another listing showed them.
     """
 
     broker_id: int
-    store: Store
-    directory: str
+    directory: PartitionDirectory
     files: tuple[FileInfo, ...]
     hidden: tuple[FileInfo, ...]
+
+
+class UnreachableError(Exception):
+    """No replica of a partition can be used; that its brokers fail is a finding of its own."""
 
 
 class PartitionExamination:
@@ -66,9 +68,24 @@ class PartitionExamination:
         return self.topic.config()
 
     @cached_property
-    def log(self) -> ReplicatedLog:
-        """Its log."""
-        return self.examination.cluster.partition_log(self.topic, self.tp.partition)
+    def log(self) -> PartitionLog:
+        """The log of the last in-sync replica that can be used: what it has, all have.
+
+        Not that of the partition: a reader of that one takes a replica that does not answer out of
+        the in-sync replicas, which changes the metadata.
+
+        Raises:
+            UnreachableError: no replica can be used.
+        """
+        cluster, state = self.examination.cluster, self.state
+        for broker_id in dict.fromkeys((*reversed(state.isr), *state.replicas)):
+            if broker_id in self.examination.failing_brokers:
+                continue
+            try:
+                return cluster.replica_log(self.topic, self.tp.partition, broker_id)
+            except (BrokerIdNotRegisteredError, StorageError) as error:
+                self.examination.failing_brokers[broker_id] = str(error)
+        raise UnreachableError
 
     @cached_property
     def view(self) -> LogView:
@@ -130,8 +147,8 @@ class PartitionExamination:
         for broker_id in dict.fromkeys((*self.state.replicas, *self.state.joining)):
             if broker_id in self.examination.failing_brokers:
                 continue
-            store = cluster.broker_store(broker_id)
-            directory = self.topic.replica_directory(self.tp.partition, broker_id)
+            directory = cluster.replica_log(self.topic, self.tp.partition, broker_id).files
             # The hidden files first: one that gets its name meanwhile is then in both listings.
-            hidden = tuple(store.list_hidden(directory))
-            yield ReplicaFiles(broker_id, store, directory, tuple(store.list(directory)), hidden)
+            hidden = tuple(directory.store.list_hidden(directory.path))
+            files = tuple(directory.store.list(directory.path))
+            yield ReplicaFiles(broker_id, directory, files, hidden)

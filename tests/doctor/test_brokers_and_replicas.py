@@ -27,6 +27,19 @@ def test_a_broker_whose_root_is_away(disks):
     assert found.command == "spark-log brokers fence 2"
 
 
+def test_looking_at_partitions_of_a_broker_that_is_away_changes_nothing(disks):
+    """A reader of such a partition would take its replica out of the in-sync replicas."""
+    disks.create(0, 1, 2)
+    disks.create(2, topic="alone", **{"min.insync.replicas": "1"})
+    disks.send(b"1", b"2")
+    disks.take_away(2)
+    before = sorted(disks.path(0).rglob("*"))
+    found = list(Doctor(disks.cluster).findings())
+    assert codes(found) == ["broker-unreachable"]
+    assert sorted(disks.path(0).rglob("*")) == before
+    assert disks.partition().isr == (0, 1, 2)
+
+
 def test_a_broker_that_was_emptied_and_one_in_the_place_of_another(disks):
     shutil.rmtree(disks.path(1))
     shutil.copytree(disks.path(2), disks.path(1))
@@ -73,7 +86,7 @@ def test_partitions_without_a_leader_and_without_enough_replicas(disks):
     disks.admin.fence_broker(2)
     found = {each.subject.topic: each for each in look(disks, "replicas")}
     assert found["one"].problem.code == "partition-offline"
-    assert found["one"].message.startswith("1 of 1 partitions (0) is without a leader")
+    assert found["one"].message == "nobody can write to 1 of 1 partitions (0): no leader"
     assert found["three"].problem.code == "partition-under-min-isr"
     assert found["three"].severity is Severity.ERROR
     assert found["two"].problem.code == "partition-under-replicated"

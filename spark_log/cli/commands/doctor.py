@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log import suppressed
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
@@ -36,6 +39,7 @@ from spark_log.doctor import (
 )
 from spark_log.errors import InvalidConfigurationError
 from spark_log.printable import printable
+from spark_log.suppressed import IN_PROCESS
 
 _DEFAULTS = Limits()
 _WARNINGS, _ERRORS = 1, 2
@@ -156,7 +160,7 @@ def doctor(
         ),
     )
     suffix = _root_option(root)
-    with status_line("Looking at the root") as show:
+    with _without_suppressed_lines(), status_line("Looking at the root") as show:
 
         def progress(title: str, done: int, total: int) -> None:
             show(f"{title} ({done:,}/{total:,})")
@@ -176,6 +180,25 @@ def doctor(
         _summarize(examined)
     if status := _status(examined):
         raise typer.Exit(status)
+
+
+@contextmanager
+def _without_suppressed_lines() -> Iterator[None]:
+    """Print how many failures were passed over at the end, in place of a line for each.
+
+    What they mean for the root is in the findings: of a broker that is away each of its replicas
+    fails.
+    """
+    logger, before = logging.getLogger(suppressed.__name__), IN_PROCESS.counts()
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        for what, count in sorted(IN_PROCESS.counts().items()):
+            if more := count - before.get(what, 0):
+                print_note(f"passed over: {what}: {counted(more, 'failure')}")
 
 
 def _chained(first: Finding | None, others: Iterator[Finding]) -> Iterator[Finding]:

@@ -7,10 +7,19 @@ from typing import Final
 
 from spark_log.doctor.check import Check, PartitionCheck
 from spark_log.doctor.checks.brokers import BrokersCheck
+from spark_log.doctor.checks.cleaning import CleaningCheck
 from spark_log.doctor.checks.clocks import ClocksCheck
+from spark_log.doctor.checks.directories import DirectoriesCheck
+from spark_log.doctor.checks.files import FilesCheck
+from spark_log.doctor.checks.formats import FormatsCheck
+from spark_log.doctor.checks.groups import GroupsCheck
+from spark_log.doctor.checks.metadata_log import MetadataLogCheck
+from spark_log.doctor.checks.offsets_table import OffsetsTableCheck
 from spark_log.doctor.checks.quorum import QuorumCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
+from spark_log.doctor.checks.snapshots import SnapshotsCheck
 from spark_log.doctor.checks.storage import StorageCheck
+from spark_log.doctor.checks.transactions import TransactionsCheck
 from spark_log.errors import InvalidConfigurationError, nearest
 
 CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
@@ -18,7 +27,16 @@ CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
     BrokersCheck,
     StorageCheck,
     ClocksCheck,
+    MetadataLogCheck,
     ReplicasCheck,
+    OffsetsTableCheck,
+    DirectoriesCheck,
+    CleaningCheck,
+    SnapshotsCheck,
+    FilesCheck,
+    FormatsCheck,
+    TransactionsCheck,
+    GroupsCheck,
 )
 """All checks. Those of the whole root run in this order, then those of each partition together.
 

@@ -110,7 +110,7 @@ def _unusable(
     return BROKER_UNREACHABLE.finding(
         subject,
         f"its root cannot be used: {error}",
-        remedy="Mount it or make it answer; until then fence the broker, so that others lead",
+        remedy="Until it answers, fence the broker, so that others lead",
         command=_fence_command(broker),
         evidence=evidence,
     )

@@ -52,22 +52,24 @@ class QuorumCheck(Check):
         spare = left - (len(voters) // 2 + 1)
         can_lose = f"{left} of {len(voters)} count, of which {spare} may be lost"
         for each in voters:
-            seen = f"spark-log quorum describe shows {each.state}; {can_lose}"
+            seen = f"its answer: {each.state}; {can_lose}"
             if each.state == "lost":
                 yield MEMBER_LOST.finding(
                     ROOT,
                     f"the member {each.root} of the quorum has lost its id: it was wiped or "
                     f"replaced, or is not mounted",
-                    remedy="Mount it again; or remove it, and add an empty root",
-                    command=shell_command("quorum", "remove", each.root),
+                    remedy="Mount it again; or remove it (spark-log quorum remove), and add an "
+                    "empty root",
+                    command=shell_command("quorum", "describe"),
                     evidence=seen,
                 )
             elif each.state == "unreachable":
                 yield MEMBER_UNREACHABLE.finding(
                     ROOT,
                     f"the member {each.root} of the quorum does not answer",
-                    remedy="Make it answer; or remove it, and add an empty root",
-                    command=shell_command("quorum", "remove", each.root),
+                    remedy="Make it answer; or remove it (spark-log quorum remove), and add an "
+                    "empty root",
+                    command=shell_command("quorum", "describe"),
                     evidence=seen,
                 )
             elif each.state == "behind":

@@ -79,19 +79,17 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
     if offline:
         yield OFFLINE.finding(
             subject,
-            f"{_count(offline, topic)} without a leader: nobody can write to them",
-            remedy="Bring back the broker that led last; or, if records may be lost, elect a "
-            "replica that lacks some",
-            command=shell_command(
-                "elect-leaders", "--election-type", "unclean", "--all-topic-partitions"
-            ),
+            f"nobody can write to {_count(offline, topic)}: no leader",
+            remedy="Bring back the broker that led last, or unfence it. Only if records may be "
+            "lost, elect a replica that lacks some (spark-log elect-leaders)",
+            command=shell_command("topics", "describe", topic.name, "--unavailable-partitions"),
             evidence=seen,
         )
     if under_min:
         yield UNDER_MIN_ISR.finding(
             subject,
-            f"{_count(under_min, topic)} with fewer replicas in sync than min.insync.replicas: "
-            f"writes with acks=all are refused",
+            f"writes with acks=all are refused in {_count(under_min, topic)}: fewer replicas are in "
+            f"sync than min.insync.replicas",
             remedy="Make the brokers answer, and bring the replicas back",
             command=shell_command("replicate", topic.name),
             evidence=seen,
@@ -99,7 +97,7 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
     if under:
         yield UNDER_REPLICATED.finding(
             subject,
-            f"{_count(under, topic)} with replicas that are not in sync",
+            f"replicas are not in sync in {_count(under, topic)}",
             remedy="Make the brokers answer, and bring the replicas back",
             command=shell_command("replicate", topic.name),
             evidence=seen,
@@ -107,7 +105,7 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
     if imbalanced := [each for each in imbalanced if each not in offline]:
         yield NOT_PREFERRED.finding(
             subject,
-            f"{_count(imbalanced, topic)} not led by the preferred replica",
+            f"another replica than the preferred one leads {_count(imbalanced, topic)}",
             remedy="A controller moves the leadership back; or do it at once",
             command=shell_command(
                 "elect-leaders", "--election-type", "preferred", "--all-topic-partitions"
@@ -117,5 +115,4 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
 
 
 def _count(numbers: list[int], topic: TopicImage) -> str:
-    verb = "is" if len(numbers) == 1 else "are"
-    return f"{len(numbers)} of {topic.num_partitions} partitions ({numbers_text(numbers)}) {verb}"
+    return f"{len(numbers)} of {topic.num_partitions} partitions ({numbers_text(numbers)})"
