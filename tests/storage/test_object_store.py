@@ -219,7 +219,7 @@ class TestLostAnswers:
         assert content(store, "topic/0.log") == b"ours"
 
     @pytest.mark.parametrize(
-        ("status", "kind"), [(400, StorageError), (403, StorageError), (507, StorageFullError)]
+        ("status", "kind"), [(400, StorageError), (403, AuthorizationError), (507, StorageFullError)]
     )
     def test_a_refusal_is_known_to_have_done_nothing(self, put, status, kind, store, unsure, proxy):
         proxy.rule = always(status)

@@ -69,7 +69,7 @@ class TestStorageErrors:
             (errno.ENOSPC, StorageFullError),
             (errno.EDQUOT, StorageFullError),
             (errno.EFBIG, StorageFullError),
-            (errno.EACCES, StorageError),
+            (errno.EACCES, AuthorizationError),
             (errno.EIO, StorageError),
             (errno.EROFS, StorageError),
             (errno.ENOTDIR, StorageError),
