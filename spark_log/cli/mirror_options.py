@@ -116,18 +116,13 @@ class TopicPatterns:
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, and how.
-
-    Attributes:
-        refresh_interval_s: how often to look for new topics.
-    """
+    """What is mirrored, and how."""
 
     topics: TopicPatterns
     policy: str
     kafka_alias: str
     log_alias: str
     commit_interval_ms: int
-    refresh_interval_s: float
     fail_on_data_loss: bool
 
     @classmethod
@@ -155,14 +150,6 @@ class MirrorOptions:
                 "--commit-interval-ms", min=1, help="How long a transaction collects records."
             ),
         ] = 1_000,
-        refresh_interval_s: Annotated[
-            float,
-            typer.Option(
-                "--refresh-interval-seconds",
-                min=0.1,
-                help="How often to look for new topics, partitions and settings.",
-            ),
-        ] = 30.0,
         fail_on_data_loss: Annotated[
             bool,
             typer.Option(
@@ -178,7 +165,6 @@ class MirrorOptions:
             kafka_alias,
             log_alias,
             commit_interval_ms,
-            refresh_interval_s,
             fail_on_data_loss,
         )
 

@@ -14,6 +14,15 @@ SEEDS = (32, 35, 39)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a writer whose merge misses files lists the log",
+    "a replica that ends before the log start was emptied",
+    "records are deleted without a replica that was emptied",
+    "a leader without its files leaves, and no follower",
+    "a replica that is alone has the segment before the one that was put",
+    "the first put into a log needs its root",
+    "a follower that others have brought up may show a newer epoch",
+    "a new leader's barrier is put behind what it has got as a follower",
+    "an append is looked for again in a new leader epoch",
     "a reader reads the last replica, also a joining one",
     "a replica outside of the chain gets what all have",
     "joining is completed in the epoch of its barrier",
