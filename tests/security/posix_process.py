@@ -1,7 +1,7 @@
 """A process that runs commands with the rights of POSIX users.
 
-From each line of stdin it reads the arguments of `run_as` as JSON, and answers with the exit
-status, stdout and stderr. First it runs a few commands as root, on a root of its own: so all modules are
+From each line of stdin it reads the arguments of `run_as` as JSON, and answers with the status,
+stdout and stderr. First it runs a few commands as root, on a root of its own: so all modules are
 loaded, which other users may not read where root has Python installed.
 """
 

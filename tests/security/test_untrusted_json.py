@@ -67,11 +67,10 @@ def test_plain_json_is_what_python_parses(value):
 
 
 # Objects with the names that the parsers look for, and anything behind them.
-names = st.sampled_from(
-    "type version data name topicId partitionId replicas isr leader leaderEpoch joining voters root "
-    "directory.id changeId members state add remove path size stats dataChange txn metaData "
-    "protocol".split()
-)
+RECORD_NAMES = ("type", "version", "data", "name", "topicId", "partitionId", "replicas", "isr")
+MORE_NAMES = ("leader", "leaderEpoch", "joining", "voters", "root", "directory.id", "changeId")
+ACTIONS = ("add", "remove", "path", "size", "stats", "dataChange", "txn", "metaData", "protocol")
+names = st.sampled_from([*RECORD_NAMES, *MORE_NAMES, *ACTIONS])
 kinds = st.sampled_from(
     ["TopicRecord", "PartitionRecord", "ConfigRecord", "RegisterBrokerRecord", "ProducerIdsRecord"]
 )

@@ -7,6 +7,7 @@ import pytest
 
 from spark_log.errors import (
     AlreadyExistsError,
+    AuthorizationError,
     NotFoundError,
     StorageError,
     StorageFullError,
