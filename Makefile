@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
+.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (ta
 
 bench-exporter: venv ## Measure a scrape of a root of 1,000 topics and 100 groups
 	@$(BIN)/python -m benchmarks.exporter $(ARGS)
+
+bench-console: venv ## Measure the console's pages and its search (1,000 topics, 10 M records)
+	@$(BIN)/python -m benchmarks.console_pages $(ARGS)
+	@$(BIN)/python -m benchmarks.console_search
 
 simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
 	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)

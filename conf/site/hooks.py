@@ -27,7 +27,19 @@ ALSO = {"README.md": "index.md", "docs/adr": "adr/README.md"}
 COPIES = "files/"
 """Where a file lies to which a page links, and which is no page."""
 
+SECTION_OF = {"security.md": "Operations"}
+"""Pages that may not exist yet, and their section."""
+
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put pages into the navigation that exist."""
+    for uri, title in SECTION_OF.items():
+        section = next(part[title] for part in config.nav or [] if title in part)
+        if (Path(config.docs_dir) / uri).is_file() and uri not in str(section):
+            section.append(uri)
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

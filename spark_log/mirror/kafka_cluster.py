@@ -22,6 +22,7 @@ from spark_log.mirror.confluent import (
     KafkaPartition,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     Producer,
 )
 from spark_log.mirror.kafka_errors import (
@@ -234,8 +235,19 @@ class KafkaCluster:
         with kafka_errors():
             self._call(alter)
 
-    def read_topic(self, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield keys and values of the committed records of partition 0, up to its present end."""
+    def read_topic(
+        self, topic: str, *, complete: bool = False
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield keys and values of the committed records of partition 0, up to its present end.
+
+        Args:
+            topic: the topic.
+            complete: whether to wait until transactions that are open now have ended.
+
+        Raises:
+            KafkaTimeoutError: they do not end, or no broker answers.
+        """
+        end = self._end_offset(topic) if complete else 0
         consumer = self.consumer()
         try:
             with kafka_errors():
@@ -245,15 +257,28 @@ class KafkaCluster:
                 with kafka_errors():
                     messages = consumer.consume(10_000, _POLL_S)
                 for message in messages:
-                    if is_end(message):
+                    if not is_end(message):
+                        yield message.key() or b"", message.value()
+                        heard_s = time.monotonic()
+                    elif (message.offset() or 0) >= end:
                         return
-                    yield message.key() or b"", message.value()
-                    heard_s = time.monotonic()
             raise KafkaTimeoutError(
-                f"Kafka's topic {topic} gave no record in {TIMEOUT_S:.0f} s; try again"
+                f"Kafka's topic {topic} gave no record in {TIMEOUT_S:.0f} s"
+                f"{', or a transaction stays open' if complete else ''}; try again"
             )
         finally:
             consumer.close()
+
+    def _end_offset(self, topic: str) -> int:
+        """Return the offset after the last record of partition 0, committed or not."""
+        request = {KafkaPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+
+        def end() -> int:
+            (future,) = self._admin.list_offsets(request, request_timeout=TIMEOUT_S).values()
+            return int(future.result().offset)
+
+        with kafka_errors():
+            return self._call(end)
 
     def _call(self, call: Callable[[], _T]) -> _T:
         return retry_while_not_ready(call, self._clock)

@@ -25,6 +25,7 @@ from spark_log.mirror.offset_map import (
     map_record,
     parts_by_partition,
 )
+from spark_log.mirror.task_generation import TaskGeneration, write_to_kafka
 from spark_log.record import int_array, ints_of
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
@@ -72,18 +73,18 @@ class LogToKafka(Mirror):
 
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
-        settings = self._settings
-        if settings.is_exclusive and settings.map_topic in self._log.admin().list_topics():
-            self._log.producer(settings.transactional_id(Side.LOG)).close()  # fences the other way
-        create_in_kafka(self._kafka, settings.map_topic)
-        self._producer = self._kafka.producer(settings.transactional_id(Side.KAFKA))
-        self._read_maps()
+        create_in_kafka(self._kafka, self._settings.map_topic)
+        self._take_over()
         self._consumer = self._log.consumer()
         self._partitions: dict[TopicPartition, MirroredPartition] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Create new topics and partitions in Kafka, take over settings, and read new ones."""
+        if self._task is not None:
+            own = self._task.partition
+            self._assign({TopicPartition(own.log_topic, own.partition)})
+            return
         described = [
             each
             for each in self._log.admin().describe_topics(with_offsets=False)
@@ -149,12 +150,27 @@ class LogToKafka(Mirror):
 
     def close(self) -> None:
         """Release everything; an open transaction is aborted."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._stop_reading()
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
+
+    def mirrored_partitions(self) -> list[MirroredPartition]:
+        """Return the partitions that are mirrored, in the order of topics and partitions."""
+        return list(self._partitions.values())
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _write_generation(self, generation: TaskGeneration) -> None:
+        write_to_kafka(self._kafka, self._opened_producer(), self._settings, generation)
+
+    def _open_producer(self) -> None:
+        partition = None if self._task is None else self._task.partition
+        name = self._settings.transactional_id(Side.KAFKA, partition)
+        self._producer = self._kafka.producer(name)
 
     def _transfer(self, first: pa.Table) -> int:
         producer = self._opened_producer()

@@ -149,6 +149,7 @@ EXPECTED = {
     "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 11, .*\n",
     "clean --all-topics": r"(.*\n)*.*\bflights\b.*\n(.*\n)*",
     "verify": r"(.*\n)*Verified 12 partitions: .*\n",
+    "doctor": r"\d+ checks done, 11 partitions: healthy\.\n",
     "version": r"spark-log +\d.*\n(.*\n)*",
     "jobs/produce.py": BOTH_ALL,
     "jobs/consume.py": BOTH_ALL,

@@ -95,7 +95,7 @@ class KafkaClient:
     def commit(self, group, offsets):
         """Commit offsets of a group: (topic, partition) → offset."""
         consumer = self._consumer(group)
-        places = [KafkaPartition(*tp, offset) for tp, offset in offsets.items()]
+        places = [KafkaPartition(tp[0], tp[1], offset) for tp, offset in offsets.items()]
 
         def is_committed():
             try:

@@ -285,14 +285,16 @@ def end_of_log(root, topic):
     return sum(each.offset for each in Admin(root).list_offsets(places).values())
 
 
-def kill_when(argv, condition):
-    """Run a command until something has happened, and kill it then."""
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def kill_when(argv, condition, **more):
+    """Run a command until something has happened, and kill it and its children then."""
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, **more
+    )
     try:
-        wait_until(lambda: condition() or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: condition() or process.poll() is not None)
         ended = process.poll()
     finally:
-        process.send_signal(signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
         _, said = process.communicate()
     assert ended is None, said
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import spark_log
+from spark_log.foreign_methods import ADVICE
 from tests.docs.blocks import PROJECT
 from tests.site.links import broken, leaves_the_site, loaded_by_css, parse
 
@@ -45,6 +47,25 @@ def test_every_link_inside_of_the_site_leads_to_a_place_that_exists(site, pages)
     assert len(inside) > 1000
     wrong = [(path.name, link) for path, link in inside if broken(site, path, link, ids)]
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "AIOProducer", "Admin"])
+def test_every_method_of_a_client_is_on_a_page(pages, name):
+    ids = set().union(*(page.ids for path, page in pages.items() if path.parent.name == "api"))
+    client = getattr(spark_log, name)
+    methods = [each for each in dir(client) if not each.startswith("_") and each not in ADVICE]
+    assert len(methods) > 10
+    assert [each for each in methods if f"spark_log.{name}.{each}" not in ids] == []
+
+
+def test_every_public_name_is_on_a_page(pages):
+    ids = set().union(*(page.ids for path, page in pages.items() if path.parent.name == "api"))
+    modules = ("spark_log", "spark_log.types", "spark_log.errors")
+    names = [each for each in spark_log.__all__ if each not in ("types", "errors")]
+    assert len(names) > 90
+    assert [
+        each for each in names if not any(f"{module}.{each}" in ids for module in modules)
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.storage import Store, file_name
+from spark_log.storage import Store, file_name, newest_modified_us
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.untrusted_json import parse_json
 
 _CHECKS_PER_TIMEOUT = 4
 """Between two checks at most a quarter of the timeout counts as silence. An observer that was
@@ -60,7 +61,7 @@ class Heartbeats:
         except NotFoundError:
             return 0
         try:
-            return int(json.loads(data)["beat"])
+            return int(parse_json(data)["beat"])
         except (ValueError, KeyError, TypeError):
             return 0
 
@@ -72,6 +73,20 @@ class Heartbeats:
 
     def _path(self, member_id: str) -> str:
         return f"{self.directory}/{file_name(member_id)}"
+
+
+def newest_heartbeat_us(store: Store, group_id: str) -> int:
+    """Return when a member of a group last sent a heartbeat, by the storage's clock; one listing.
+
+    For people: by this nobody is expired.
+
+    Returns:
+        Microseconds since the epoch; 0 if there is none.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    return newest_modified_us(store.list(f"{group_directory(group_id)}/members"))
 
 
 @dataclass(slots=True)
