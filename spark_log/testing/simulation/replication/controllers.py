@@ -140,8 +140,6 @@ class Outages:
         world, store, truth = self._world, self._world.stores[broker], self._world.truth
         if world.lost or store.is_down or truth.are_all_lost(broker):
             return
-        if world.profile.empties and broker == truth.state.leader:
-            return  # a leader without its files would give their offsets to others
         world.lost.add(broker)
         if world.profile.empties:
             self._wipe(broker)

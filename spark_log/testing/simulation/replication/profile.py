@@ -30,7 +30,7 @@ class ReplicationProfile:
         outages: number of actors that make roots unavailable, slow, or lost.
         outage_ms: mean time between two outages of an actor, and of their duration.
         destroys: probability that a root that fails is lost, and replaced by an empty one.
-        empties: whether a lost root, not that of the leader, looks empty, as a path does on which
+        empties: whether a lost root, also that of the leader, looks empty, as a path does on which
             no disk is mounted.
         retentions: number of actors that delete records.
         retention_ms: mean time between two deletions of one of them.
