@@ -291,7 +291,7 @@ def kill_when(argv, condition, **more):
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, **more
     )
     try:
-        wait_until(lambda: condition() or process.poll() is not None)
+        wait_until(lambda: condition() or process.poll() is not None, timeout_s=600)
         ended = process.poll()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
