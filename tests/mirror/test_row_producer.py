@@ -1,5 +1,7 @@
 """Rows of a table as records of a producer: in order, none left out where its queue is full."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +18,10 @@ from spark_log.mirror.row_producer import (
 )
 from spark_log.mirror.transaction_pace import CATCH_UP, TransactionPace
 from spark_log.record import HEADERS_TYPE
+
+
+def produced(producer: Any, rows, *, asks_for_all):
+    return produce_rows(producer, "kt", rows, asks_for_all=asks_for_all)
 
 
 class FullProducer:
@@ -81,7 +87,7 @@ def expected(count, headers=None):
 def test_no_row_is_left_out_or_repeated_when_the_queue_is_full(room, count, asks_for_all):
     producer = FullProducer(room)
     (rows,) = rows_by_partition(table(count))
-    done = produce_rows(producer, "kt", rows, asks_for_all=asks_for_all)
+    done = produced(producer, rows, asks_for_all=asks_for_all)
     producer.acknowledge(first_offset=7)
     assert producer.records == expected(count)
     assert done.offsets.tolist() == list(range(100, 100 + count))
@@ -93,7 +99,7 @@ def test_headers_are_pairs_and_a_row_without_any_has_none():
     given = [[("a", b"1"), ("a", None)], None, [], [("b", b"")], None]
     (rows,) = rows_by_partition(table(5, headers=given))
     producer = FullProducer(2)
-    produce_rows(producer, "kt", rows, asks_for_all=False)
+    produced(producer, rows, asks_for_all=False)
     assert producer.records == expected(5, [each or [] for each in given])
 
 
