@@ -6,6 +6,7 @@ from .consumer import Consumer as Consumer
 from .consumer import ConsumerRebalanceListener as ConsumerRebalanceListener
 from .datasource import spark_session as spark_session
 from .errors import AlreadyExistsError as AlreadyExistsError
+from .errors import AuthorizationError as AuthorizationError
 from .errors import BrokerIdNotRegisteredError as BrokerIdNotRegisteredError
 from .errors import BufferExhaustedError as BufferExhaustedError
 from .errors import ClockSkewError as ClockSkewError

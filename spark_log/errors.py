@@ -58,6 +58,13 @@ class NotFoundError(StorageError):
     """The file does not exist."""
 
 
+class AuthorizationError(StorageError):
+    """The storage does not permit this to this user, or with these credentials.
+
+    Nothing was changed. docs/security.md lists the rights that each role needs.
+    """
+
+
 class AlreadyExistsError(StorageError):
     """Put-if-absent found the name taken. The existing file was not changed."""
 

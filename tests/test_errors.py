@@ -130,6 +130,7 @@ def test_storage_errors_have_one_base_class():
         "StorageError",
         "NotFoundError",
         "AlreadyExistsError",
+        "AuthorizationError",
         "StorageFullError",
         "StorageTimeoutError",
         "StorageUnavailableError",

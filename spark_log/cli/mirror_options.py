@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_log.cli.properties import parse_pairs
+from spark_log.cli.properties import load_pairs, parse_pairs, warn_of_secrets
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
 
@@ -38,21 +39,32 @@ class KafkaOptions:
                 help="Brokers of the Kafka cluster.",
             ),
         ] = None,
+        kafka_config: Annotated[
+            Path | None,
+            typer.Option(
+                "--kafka-config",
+                metavar="FILE",
+                help="Properties file with settings of librdkafka, such as sasl.password.",
+            ),
+        ] = None,
         kafka_property: Annotated[
             list[str] | None,
             typer.Option(
                 "--kafka-property",
                 metavar="KEY=VALUE",
-                help="Setting of librdkafka, such as security.protocol=SASL_SSL. Repeatable.",
+                help="Setting of librdkafka, such as security.protocol=SASL_SSL; overrides the "
+                "file. Repeatable.",
             ),
         ] = None,
     ) -> KafkaOptions:
         """Return the options.
 
         Raises:
-            InvalidConfigurationError: no broker was given.
+            InvalidConfigurationError: no broker was given, or the file cannot be read.
         """
-        given = parse_pairs("--kafka-property", kafka_property or [], secret=True)
+        pairs = parse_pairs("--kafka-property", kafka_property or [], secret=True)
+        warn_of_secrets("--kafka-property", pairs, "write it into a file for --kafka-config")
+        given = {**({} if kafka_config is None else load_pairs(kafka_config)), **pairs}
         if bootstrap_server:
             given["bootstrap.servers"] = bootstrap_server
         if not given.get("bootstrap.servers"):
@@ -116,18 +128,13 @@ class TopicPatterns:
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, and how.
-
-    Attributes:
-        refresh_interval_s: how often to look for new topics.
-    """
+    """What is mirrored, and how."""
 
     topics: TopicPatterns
     policy: str
     kafka_alias: str
     log_alias: str
     commit_interval_ms: int
-    refresh_interval_s: float
     fail_on_data_loss: bool
 
     @classmethod
@@ -155,14 +162,6 @@ class MirrorOptions:
                 "--commit-interval-ms", min=1, help="How long a transaction collects records."
             ),
         ] = 1_000,
-        refresh_interval_s: Annotated[
-            float,
-            typer.Option(
-                "--refresh-interval-seconds",
-                min=0.1,
-                help="How often to look for new topics, partitions and settings.",
-            ),
-        ] = 30.0,
         fail_on_data_loss: Annotated[
             bool,
             typer.Option(
@@ -178,7 +177,6 @@ class MirrorOptions:
             kafka_alias,
             log_alias,
             commit_interval_ms,
-            refresh_interval_s,
             fail_on_data_loss,
         )
 

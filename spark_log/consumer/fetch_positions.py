@@ -13,6 +13,7 @@ from spark_log.consumer.offset_fetcher import OffsetFetcher
 from spark_log.consumer.offset_reset import ResetPolicy, log_truncated
 from spark_log.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from spark_log.errors import (
+    AuthorizationError,
     IllegalStateError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -184,9 +185,9 @@ class FetchPositions:
             self.resolve()
         except UnknownTopicOrPartitionError:
             is_known = False
+        except AuthorizationError:
+            raise
         except StorageError as error:
-            if isinstance(error.__cause__, PermissionError):
-                raise
             _log.warning("the start offsets cannot be read, retrying: %s", error)
         except UnstableOffsetCommitError as error:
             _log.info("waiting for a transaction: %s", error)

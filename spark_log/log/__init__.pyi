@@ -43,6 +43,7 @@ from .file_names import parse_snapshot_name as parse_snapshot_name
 from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
+from .log_start import follow_log_start as follow_log_start
 from .log_start import move_log_start as move_log_start
 from .log_start import move_replica_start as move_replica_start
 from .partition_directory import LogView as LogView

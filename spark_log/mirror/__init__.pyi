@@ -19,3 +19,5 @@ from .replication_policy import TopicFilter as TopicFilter
 from .replication_policy import patterns as patterns
 from .root_mirror import CopiedPartition as CopiedPartition
 from .root_mirror import RootMirror as RootMirror
+from .task_generation import MirrorTask as MirrorTask
+from .task_generation import TaskGeneration as TaskGeneration

@@ -18,7 +18,7 @@ from spark_log.mirror.confluent import (
     KafkaPartition,
     Message,
 )
-from spark_log.mirror.kafka_cluster import is_end, kafka_errors
+from spark_log.mirror.kafka_errors import is_end, kafka_errors
 from spark_log.mirror.map_topic import create_in_log
 from spark_log.mirror.message_table import MessageTable, message_tables
 from spark_log.mirror.mirror import Mirror
@@ -29,6 +29,7 @@ from spark_log.mirror.offset_map import (
     map_record,
     parts_by_partition,
 )
+from spark_log.mirror.task_generation import TaskGeneration, write_to_log
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
 from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
@@ -59,13 +60,8 @@ class KafkaToLog(Mirror):
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
         settings = self._settings
-        topic = settings.map_topic
-        has_been_source = topic in self._kafka.partition_counts()
-        if settings.is_exclusive and has_been_source:
-            self._kafka.producer(settings.transactional_id(Side.KAFKA))  # fences the other way
-        create_in_log(self._log, topic)
-        self._producer = self._log.producer(settings.transactional_id(Side.LOG))
-        self._read_maps()
+        create_in_log(self._log, settings.map_topic)
+        self._take_over()
         self._consumer = self._kafka.consumer(
             auto_offset_reset="error" if settings.fail_on_data_loss else "earliest",
             queued_min_messages=500_000,
@@ -79,6 +75,10 @@ class KafkaToLog(Mirror):
 
     def refresh(self) -> None:
         """Create new topics and partitions in the log, take over settings, and read new ones."""
+        if self._task is not None:
+            own = self._task.partition
+            self._assign({(own.kafka_topic, own.partition)})
+            return
         counts = {
             topic: count
             for topic, count in self._kafka.partition_counts().items()
@@ -143,12 +143,28 @@ class KafkaToLog(Mirror):
 
     def close(self) -> None:
         """Release everything; an open transaction is aborted."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._stop_reading()
         if self._producer is not None:
             self._producer.close()
             self._producer = None
+
+    def mirrored_partitions(self) -> list[MirroredPartition]:
+        """Return the partitions that are mirrored, in the order of topics and partitions."""
+        return [self._partitions[each] for each in sorted(self._partitions)]
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _write_generation(self, generation: TaskGeneration) -> None:
+        write_to_log(self._opened_producer(), self._settings, generation)
+
+    def _open_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+        partition = None if self._task is None else self._task.partition
+        self._producer = self._log.producer(self._settings.transactional_id(Side.LOG, partition))
 
     def _opened_producer(self) -> Producer:
         assert self._producer is not None, "open the mirror first"

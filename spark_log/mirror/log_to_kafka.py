@@ -14,7 +14,8 @@ from spark_log.consumer import Consumer
 from spark_log.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
 from spark_log.mirror import topic_settings
 from spark_log.mirror.confluent import KafkaError, KafkaException, Message, Producer
-from spark_log.mirror.kafka_cluster import TIMEOUT_S, kafka_errors
+from spark_log.mirror.kafka_cluster import TIMEOUT_S
+from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.map_topic import create_in_kafka
 from spark_log.mirror.mirror import Mirror
 from spark_log.mirror.offset_map import (
@@ -24,7 +25,9 @@ from spark_log.mirror.offset_map import (
     map_record,
     parts_by_partition,
 )
+from spark_log.mirror.task_generation import TaskGeneration, write_to_kafka
 from spark_log.record import int_array, ints_of
+from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _ROWS: Final = 50_000
@@ -70,18 +73,18 @@ class LogToKafka(Mirror):
 
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
-        settings = self._settings
-        if settings.is_exclusive and settings.map_topic in self._log.admin().list_topics():
-            self._log.producer(settings.transactional_id(Side.LOG)).close()  # fences the other way
-        create_in_kafka(self._kafka, settings.map_topic)
-        self._producer = self._kafka.producer(settings.transactional_id(Side.KAFKA))
-        self._read_maps()
+        create_in_kafka(self._kafka, self._settings.map_topic)
+        self._take_over()
         self._consumer = self._log.consumer()
         self._partitions: dict[TopicPartition, MirroredPartition] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """Create new topics and partitions in Kafka, take over settings, and read new ones."""
+        if self._task is not None:
+            own = self._task.partition
+            self._assign({TopicPartition(own.log_topic, own.partition)})
+            return
         described = [
             each
             for each in self._log.admin().describe_topics(with_offsets=False)
@@ -147,12 +150,27 @@ class LogToKafka(Mirror):
 
     def close(self) -> None:
         """Release everything; an open transaction is aborted."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._stop_reading()
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
+
+    def mirrored_partitions(self) -> list[MirroredPartition]:
+        """Return the partitions that are mirrored, in the order of topics and partitions."""
+        return list(self._partitions.values())
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _write_generation(self, generation: TaskGeneration) -> None:
+        write_to_kafka(self._kafka, self._opened_producer(), self._settings, generation)
+
+    def _open_producer(self) -> None:
+        partition = None if self._task is None else self._task.partition
+        name = self._settings.transactional_id(Side.KAFKA, partition)
+        self._producer = self._kafka.producer(name)
 
     def _transfer(self, first: pa.Table) -> int:
         producer = self._opened_producer()
@@ -178,7 +196,7 @@ class LogToKafka(Mirror):
             with kafka_errors():
                 for key, value in (map_record(*each) for each in runs.items()):
                     producer.produce(settings.map_topic, value, key, 0)
-                producer.commit_transaction()
+            self._kafka.commit(producer)
         except BaseException:
             self._abort()
             raise
@@ -190,8 +208,8 @@ class LogToKafka(Mirror):
         try:
             producer.purge()
             producer.abort_transaction(TIMEOUT_S)
-        except KafkaException:  # fenced, or no broker answers: the next mirror aborts it
-            return
+        except KafkaException as error:  # fenced, or no broker answers: the next mirror aborts it
+            IN_PROCESS.add("abort of a transaction in Kafka", self._settings.map_topic, error)
 
     def _assign(self, wanted: set[TopicPartition]) -> None:
         """Read these partitions: new ones from where they are mirrored, or from their start."""

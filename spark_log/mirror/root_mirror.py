@@ -23,7 +23,7 @@ from spark_log.log import (
     LeaderFailedError,
     Replica,
     ReplicaFetcher,
-    move_replica_start,
+    follow_log_start,
 )
 from spark_log.metadata import (
     Cluster,
@@ -170,7 +170,7 @@ class RootMirror:
             offset = fetcher.fetch(offset, end, whole=False)
         except LeaderFailedError as failed:
             raise failed.error from failed
-        move_replica_start(follower, min(view.log_start_offset, offset))
+        follow_log_start(follower, min(view.log_start_offset, offset))
         return CopiedPartition(tp, sum(copied), len(copied), offset, max(0, end - offset))
 
 

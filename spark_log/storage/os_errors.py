@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from spark_log.errors import NotFoundError, SparkLogError, StorageError, StorageFullError
+from spark_log.errors import (
+    AuthorizationError,
+    NotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageFullError,
+)
 
 TRANSIENT_ERRNOS: Final = frozenset(
     {
@@ -43,6 +49,7 @@ def storage_errors(path: str, action: str = "") -> Iterator[None]:
     Raises:
         NotFoundError: the file does not exist.
         StorageFullError: no space or quota is left.
+        AuthorizationError: the user is not permitted to do this.
         StorageError: any other ``OSError``.
     """
     try:
@@ -67,11 +74,12 @@ def _translated(error: OSError, path: str, action: str) -> StorageError:
             f"still works; to write, mount it for writing (mount -o remount,rw)",
             path=path,
         )
-    if action and error.errno in (errno.EACCES, errno.EPERM):
-        return StorageError(
-            f"{path}: {action} failed ({reason}): user {_user()} is not permitted to do this. "
-            f"Change the permissions or the owner of the path and of the directories above it "
-            f"(chmod, chown), or run as a user who is permitted",
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AuthorizationError(
+            f"{path}: {action or 'access'} failed ({reason}): user {_user()} is not permitted to "
+            f"do this. Change the permissions or the owner of the path and of the directories "
+            f"above it (chmod, chown), or run as a user who is permitted (docs/security.md lists "
+            f"the rights that each role needs)",
             path=path,
         )
     return StorageError(f"{path}: {reason}", path=path)

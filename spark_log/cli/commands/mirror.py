@@ -13,8 +13,8 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
 from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
+from spark_log.cli.properties import parse_pairs, warn_of_secrets
+from spark_log.cli.root import SECRETS_INSTEAD, Root
 from spark_log.errors import InvalidConfigurationError
 from spark_log.stop_signals import StopSignals
 
@@ -41,6 +41,14 @@ _SyncGroups = Annotated[
         "the end. Repeatable.",
     ),
 ]
+_RefreshInterval = Annotated[
+    float,
+    typer.Option(
+        "--refresh-interval-seconds",
+        min=0.1,
+        help="How often to look for new topics, partitions and settings.",
+    ),
+]
 
 
 @app.command("from-kafka")
@@ -55,6 +63,7 @@ def from_kafka(
     root: Root,
     output: Output,
     sync_groups: _SyncGroups = None,
+    refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
 ) -> None:
     """Mirror topics of Kafka into the log.
@@ -66,7 +75,16 @@ def from_kafka(
     from spark_log.mirror import KafkaToLog
 
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(KafkaToLog(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+    _run(
+        KafkaToLog(*arguments),
+        kafka,
+        options,
+        root,
+        output,
+        sync_groups or [],
+        refresh_interval_s,
+        until_end,
+    )
 
 
 @app.command("to-kafka")
@@ -78,6 +96,7 @@ def to_kafka(
     root: Root,
     output: Output,
     sync_groups: _SyncGroups = None,
+    refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
 ) -> None:
     """Mirror topics of the log into Kafka.
@@ -90,7 +109,16 @@ def to_kafka(
 
     root.cluster()  # it must exist
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(LogToKafka(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+    _run(
+        LogToKafka(*arguments),
+        kafka,
+        options,
+        root,
+        output,
+        sync_groups or [],
+        refresh_interval_s,
+        until_end,
+    )
 
 
 @app.command("from-root")
@@ -130,6 +158,7 @@ def from_root(
         raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
     chosen = topics.filter()
     given = parse_pairs("--source-storage-option", source_storage_option or [], secret=True)
+    warn_of_secrets("--source-storage-option", given, SECRETS_INSTEAD)
     there = replace(root, url=source, storage_options=given or root.storage_options)
     source_cluster = there.cluster()
     root.admin().create_topics([])  # the root, if it does not exist
@@ -209,6 +238,7 @@ def _run(
     root: Root,
     output: Output,
     sync_groups: list[str],
+    refresh_interval_s: float,
     until_end: bool,
 ) -> None:
     """Run a mirror until it is told to stop, and print its metrics."""
@@ -226,7 +256,7 @@ def _run(
     with StopSignals() as stop, status_line("Mirroring") as show, mirror:
         mirror.run(
             stop.is_set,
-            refresh_interval_s=options.refresh_interval_s,
+            refresh_interval_s=refresh_interval_s,
             until_end=until_end,
             on_transaction=lambda: show(_line(mirror.metrics())),
             on_refresh=translate,

@@ -28,7 +28,7 @@ from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.latency import Latency
-from spark_log.errors import SparkLogError, StorageError
+from spark_log.errors import AuthorizationError, SparkLogError, StorageError
 from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
@@ -364,5 +364,5 @@ def tail_probe_interval_ms(
 def _is_transient(error: Exception) -> bool:
     """Return whether to retry a failed read; a denied permission is reported to the user."""
     if isinstance(error, StorageError):
-        return not isinstance(error.__cause__, PermissionError)
+        return not isinstance(error, AuthorizationError)
     return isinstance(error, SparkLogError) and error.retriable

@@ -17,6 +17,7 @@ from spark_log.consumer.offset_fetcher import OffsetFetcher
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import (
+    AuthorizationError,
     FencedInstanceIdError,
     OffsetOutOfRangeError,
     StorageError,
@@ -249,9 +250,9 @@ class ConsumerCoordinator:
                 if released:
                     self._membership.release(released)
                 assignment = self._membership.current_assignment(topics, image)
+            except AuthorizationError:
+                raise
             except StorageError as error:
-                if isinstance(error.__cause__, PermissionError):
-                    raise
                 _log.warning("the group cannot be read or changed, retrying: %s", error)
                 self._metrics.failed_rebalances += 1
                 self._metadata_due_ms = now_ms + self._config.retry_backoff_ms

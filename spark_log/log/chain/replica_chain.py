@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -97,6 +98,7 @@ class ReplicaChain:
         *,
         name: str,
         suppressed: SuppressedErrors,
+        check_root: Callable[[int], None] = lambda broker_id: None,
     ) -> None:
         """Access no storage yet.
 
@@ -107,12 +109,14 @@ class ReplicaChain:
                 again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
+            check_root: raises a `StorageError` if the root of a broker id is not there any more.
         """
         self.states = states
         self._open_replica = open_replica
         self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
+        self.check_root = check_root
         self._replicas: dict[tuple[int, int], Replica] = {}
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
@@ -154,6 +158,8 @@ class ReplicaChain:
         Args:
             put: appends to the leader's replica. It is called again if the chain changes
                 meanwhile, and then returns what the first call appended if that is in the log.
+                Also if the leader stays: while it did not lead, it may have got a rewritten segment
+                that covers the name that was put.
             acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
             repeatable: whether ``put`` recognises what an earlier call appended to another leader.
             needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
@@ -168,6 +174,7 @@ class ReplicaChain:
         state, is_certain = self.states.current(), False
         needs_enough = needs_enough and acks == ALL
         appended_to: tuple[int, int] | None = None
+        appended_in = -1
         result: list[_Result] = []
         lacks_barrier = False
         for _ in range(MAX_CHANGES):
@@ -178,13 +185,13 @@ class ReplicaChain:
                 raise self.unknown_outcome("its leader changed")
             newer = state
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
-                if is_new_leader and newer is state:
+                is_new_epoch = appended_in != state.leader_epoch
+                if (is_new_leader or is_new_epoch) and newer is state:
                     result = [put(leader, state, is_certain)]
-                    appended_to = leader_key
+                    appended_to, appended_in = leader_key, state.leader_epoch
                 if acks == ALL and newer is state:
                     self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
             except FencedLeaderEpochError:
@@ -232,8 +239,7 @@ class ReplicaChain:
         for _ in range(MAX_CHANGES):
             state = self.available(state, needs_enough=False)
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
                 self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
@@ -296,6 +302,15 @@ class ReplicaChain:
 
     # --- one state -------------------------------------------------------------------------------
 
+    def _leader(self, state: PartitionState) -> Replica:
+        """Return the leader's replica, to be appended to by a state."""
+        leader = self.replica(state, state.leader)
+        _limit_merges(leader, state)
+        leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
+        if state.is_replicated:
+            leader.appender.check_root = partial(self.check_root, state.leader)
+        return leader
+
     def _replicate(self, state: PartitionState, end_offset: int) -> None:
         """Bring the replicas of a state up to an offset of the leader's log, in their order.
 
@@ -312,15 +327,20 @@ class ReplicaChain:
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
-                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
-                if is_ahead and broker_id in state.isr:
-                    raise  # the leader has lost what it had
+                if isinstance(error, DivergedReplicaError) and broker_id in state.isr:
+                    if error.is_ahead:
+                        raise  # the leader has lost what it had
+                    self._check_leaders_root(state)  # or it has got other records since
                 raise _FollowerFailedError(broker_id, error) from error
         if state.is_replicated and not state.hidden_from_epoch:
             # All have it: now it may be merged.
             for broker_id in state.chain:
                 merger = self.replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
+
+    def _check_leaders_root(self, state: PartitionState) -> None:
+        """Check that the leader is not to blame for a difference: raise an error if it is."""
+        self.check_root(state.leader)
 
     def _bring_up(
         self,
@@ -337,6 +357,10 @@ class ReplicaChain:
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
             self._compared.add(key)
+            if own is not None and known > own.base_offset:
+                # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
+                # the leader's log tells now: then what was put may be covered there.
+                _check_still_leads(leader, state)
         if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
             staged = own.copies.take(replica.files.url)
             try:
@@ -385,20 +409,23 @@ class ReplicaChain:
 
         Raises:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
+            StorageError: the metadata cannot be changed.
             SparkLogError: the replica is the last one, so the error stands.
         """
-        if state.chain == (broker_id,):  # nobody is left who could go on
-            if has_put and not isinstance(error, UnknownOutcomeError):
-                raise self.unknown_outcome(str(error)) from error
-            raise error
+        is_last = state.chain == (broker_id,)  # nobody is left who could go on, as far as known
+        newer = state
         try:
-            newer = self.states.leave(state, (broker_id,))
+            if not is_last:
+                newer = self.states.leave(state, (broker_id,))
+            elif state.is_replicated:
+                newer = self.states.refresh()
         except StorageError as cause:
-            if has_put:
+            if not is_last and not has_put:
+                raise
+            if not is_last:
                 raise self.unknown_outcome(f"the metadata could not be changed: {cause}") from cause
-            raise
         if newer.leader_epoch == state.leader_epoch:
-            if has_put:
+            if has_put and not isinstance(error, UnknownOutcomeError):
                 raise self.unknown_outcome(str(error)) from error
             raise error
         self._suppressed.add("replica", self._name, error)
@@ -446,6 +473,19 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
+
+
+def _check_still_leads(leader: Replica, state: PartitionState) -> None:
+    """Check that the leader's log has no newer leader epoch than a state.
+
+    Raises:
+        FencedLeaderEpochError: it has.
+        LeaderFailedError: the leader failed.
+    """
+    try:
+        leader.appender.observe_end_offset_in(state.leader_epoch)
+    except REPLICA_ERRORS as error:
+        raise LeaderFailedError(error) from error
 
 
 def _limit_merges(replica: Replica, state: PartitionState) -> None:

@@ -93,7 +93,14 @@ class ReplicatedLog(PartitionLog):
         self.config = config
         self.clock = clock
         self._states = states
-        self._chain = ReplicaChain(states, open_replica, store_of, name=name, suppressed=suppressed)
+        self._chain = ReplicaChain(
+            states,
+            open_replica,
+            store_of,
+            name=name,
+            suppressed=suppressed,
+            check_root=check_root,
+        )
         self._read: PartitionState | None = None
         self._hidden_from: float = math.inf
         self._looked_ms = 0.0
@@ -188,11 +195,16 @@ class ReplicatedLog(PartitionLog):
         """
         staged = [segment]
         is_tried = False
+        put_to: tuple[str, LogAppendInfo] | None = None
 
         def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
-            nonlocal is_tried
+            nonlocal is_tried, put_to
             self._chain.forget_put()
             latest = staged[-1]
+            if put_to is not None:
+                info = self._find_again(leader, latest, *put_to)
+                if info is not None:
+                    return info
             is_here = latest.staged_for == leader.files.url
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 _check_is_there(latest)
@@ -201,6 +213,7 @@ class ReplicatedLog(PartitionLog):
                 staged.append(latest)
             is_tried = True
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
+            put_to = leader.files.url, info
             is_last = info.last_offset + 1 == leader.appender.log_end_offset
             if len(state.chain) > 1 and is_last and not info.is_duplicate:
                 self._chain.on_put(latest, info.base_offset)
@@ -220,6 +233,35 @@ class ReplicatedLog(PartitionLog):
                 self._chain.forget_put()
             for copy in staged[1:]:
                 copy.discard()
+
+    def _find_again(
+        self, leader: Replica, segment: StagedSegment, url: str, info: LogAppendInfo
+    ) -> LogAppendInfo | None:
+        """Return where a segment is that was put in an earlier leader epoch.
+
+        Args:
+            leader: of the present epoch.
+            segment: that was put.
+            url: of the log that it was put into.
+            info: the result of the put.
+
+        Returns:
+            None if the leader's log does not have it, and it may be put again.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined; or another log may have the segment,
+                which has no producer.
+        """
+        offset = None
+        if url == leader.files.url:
+            offset = leader.appender.find_again(segment, info.base_offset)
+        if offset == info.base_offset:
+            return info
+        if segment.producer is None:
+            raise self._chain.unknown_outcome("it is not in the log of the leader that it was for")
+        if offset is None:
+            return None
+        return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the markers at the end of transactions, on all in-sync replicas.

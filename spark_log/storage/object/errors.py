@@ -28,13 +28,16 @@ REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
 none of them: call obstore by `call_obstore`."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
+"""The second form is that of one file of a DeleteObjects request, whose status is 200."""
 _NO_ANSWER = "HTTP error"
 _NEVER_SENT = ("kind: Connect,", "kind: Builder,")
 _FULL = {507}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
 _MISSING_CODES = {"NoSuchKey", "BlobNotFound"}
 _NO_BUCKET_CODES = {"NoSuchBucket", "ContainerNotFound"}
+_DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+_DENIED_CODES = {"AccessDenied"}
 _TRANSIENT = {408, 409, 429}
 _TRANSIENT_CODES = {"RequestTimeout"}
 
@@ -69,18 +72,22 @@ class Failure:
         """
         text = str(error)
         status = _STATUS.search(text)
-        code = _CODE.search(text)
-        if status is None and isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        found = _CODE.search(text)
+        code = (found[1] or found[2]) if found else ""
+        is_denied = code in _DENIED_CODES or isinstance(
+            error, PermissionDeniedError | UnauthenticatedError
+        )
+        if status is None and is_denied:
             number = HTTPStatus.FORBIDDEN.value
         else:
             number = int(status.group(1)) if status else 0
         return cls(
             status=number,
-            code=code.group(1) if code else "",
+            code=code,
             was_sent=not any(sign in text for sign in _NEVER_SENT),
             # "Not found" may also be about a bucket or a user.
             is_missing=isinstance(error, FileNotFoundError)
-            and (code is None or code.group(1) in _MISSING_CODES),
+            and (not code or code in _MISSING_CODES),
             is_conflict=isinstance(error, AlreadyExistsError | PreconditionError),
             is_panic=isinstance(error, ClientPanicError),
             is_unanswered=status is None and _NO_ANSWER in text,
@@ -158,9 +165,13 @@ class Failure:
                 f"header of a request",
                 path=path,
             )
-        is_denied = self.status in (401, 403) or "User" in self.code
-        hint = "; check the credentials and their permissions" if is_denied else ""
-        return errors.StorageError(f"{path}: {self}{hint}", path=path)
+        if self.status in _DENIED or "User" in self.code:
+            return errors.AuthorizationError(
+                f"{path}: {self}: the credentials do not permit this; check the credentials and "
+                f"their permissions (docs/security.md lists those that each role needs)",
+                path=path,
+            )
+        return errors.StorageError(f"{path}: {self}", path=path)
 
     def __str__(self) -> str:
         if not self.status:

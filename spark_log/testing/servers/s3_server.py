@@ -66,9 +66,24 @@ class S3Server:
     @property
     def storage_options(self) -> dict[str, Any]:
         """The ``storage_options`` for this server; all values are strings."""
+        return self._options(_KEY, _SECRET)
+
+    def create_user(self, name: str) -> dict[str, Any]:
+        """Create a user without any right, and return the ``storage_options`` of this user.
+
+        A bucket policy gives rights. The server must be started with ``users=True``.
+        """
+        secret = f"secret-of-{name}"
+        root = ["--access", _KEY, "--secret", _SECRET, "--endpoint-url", self.endpoint_url]
+        user = ["--access", name, "--secret", secret, "--role", "user"]
+        command = [str(versitygw_binary()), "admin", *root, "create-user", *user]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return self._options(name, secret)
+
+    def _options(self, key: str, secret: str) -> dict[str, Any]:
         return {
-            "key": _KEY,
-            "secret": _SECRET,
+            "key": key,
+            "secret": secret,
             "endpoint_url": self.endpoint_url,
             "region": "us-east-1",
         }
@@ -132,7 +147,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @contextmanager
 def run_s3_server(
-    *, moto: bool = False, directory: Path | None = None, port: int = 0
+    *, moto: bool = False, directory: Path | None = None, port: int = 0, users: bool = False
 ) -> Iterator[S3Server]:
     """Start a server with no buckets, and stop it at the end.
 
@@ -141,11 +156,13 @@ def run_s3_server(
         directory: versitygw's directory, to continue with the data of an earlier server; None: a
             temporary one.
         port: the port, to continue at the address of an earlier server; 0: any free port.
+        users: let versitygw keep users, which `S3Server.create_user` adds.
     """
     binary = versitygw_binary()
     moto = moto or not binary.exists()
     with (
         TemporaryDirectory(prefix="spark-log-s3-") as folder,
+        TemporaryDirectory(prefix="spark-log-s3-users-") as accounts,
         _bind(port) as free,
     ):
         port = free.getsockname()[1]
@@ -155,6 +172,7 @@ def run_s3_server(
             command = [sys.executable, "-m", "spark_log.testing.servers.s3_server", str(port)]
         else:
             options = ["--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"]
+            options += ["--iam-dir", accounts] if users else []
             command = [str(binary), *options, "posix", str(directory)]
         process = subprocess.Popen(
             ["sh", "-c", _UNTIL_INPUT_ENDS, "sh", *command],

@@ -13,7 +13,7 @@ from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
 from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
-from spark_log.errors import StorageError
+from spark_log.errors import AuthorizationError, StorageError
 from spark_log.log.probe_interval import LOCAL_PROBES
 from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import InotifyWatch, SilentWatch
@@ -232,7 +232,7 @@ class TestFaults:
         log = log_of(root)
 
         def refused(*arguments, **options):
-            raise StorageError("no") from PermissionError(13, "denied")
+            raise AuthorizationError("no")
 
         monkeypatch.setattr(log, "read_on", refused)
         fetcher = open_fetcher()

@@ -11,14 +11,18 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LogAppendInfo,
     LogView,
     PartitionState,
     Replica,
     ReplicaFetcher,
     ReplicatedLog,
+    move_replica_start,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.chain import ReplicaChain, replica_chain
+from spark_log.log.append.log_tail import LogTail
+from spark_log.log.chain import ReplicaChain, chain_start, replica_chain, replica_fetcher
+from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
@@ -53,6 +57,21 @@ def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
 def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
     with suppress(FencedLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
+
+
+def _believes_the_first_answer(self: ReplicatedLog, *what: Any) -> LogAppendInfo:
+    return what[-1]  # type: ignore[no-any-return]
+
+
+def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
+    return move_replica_start(replica, offset)
+
+
+_shipped_is_gone = Appender._is_last_gone
+
+
+def _asks_nobody(self: Appender, tail: LogTail, **_: bool) -> bool:
+    return _shipped_is_gone(self, tail)
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -162,7 +181,6 @@ def _in_any_epoch(
 
 def _copies_to_the_leaders_end(self: Replicator) -> int:
     state = self._log.states.current()
-    self._log.observe()
     leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
     return leader.files.observe().log_end_offset
 
@@ -171,13 +189,18 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 
 
 def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[-1])
+    return _read_at(self, -1)
 
 
 def _reads_the_leader(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[0])
+    return _read_at(self, 0)
+
+
+def _read_at(log: ReplicatedLog, place: int) -> Replica:
+    state = log._read or log._states.current()
+    replica = log._chain.replica(state, state.isr[place])
+    replica.reader.max_leader_epoch = state.leader_epoch
+    return replica
 
 
 def _hides_nothing(*_: object) -> float:
@@ -198,6 +221,37 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "nobody appends before the barrier": PatchVariant(
         ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+    ),
+    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+        ((Appender, "_forget_earlier_epochs", _does_nothing),)
+    ),
+    "an append is looked for again in a new leader epoch": PatchVariant(
+        ((ReplicatedLog, "_find_again", _believes_the_first_answer),)
+    ),
+    "a follower that others have brought up may show a newer epoch": PatchVariant(
+        ((replica_chain, "_check_still_leads", _does_nothing),)
+    ),
+    "a replica that is alone has the segment before the one that was put": PatchVariant(
+        ((Appender, "_is_last_gone", _asks_nobody),)
+    ),
+    "the first put into a log needs its root": PatchVariant(
+        ((Appender, "_check_first_put", _does_nothing),)
+    ),
+    "a leader without its files leaves, and no follower": PatchVariant(
+        ((ReplicaChain, "_check_leaders_root", _does_nothing),)
+    ),
+    "a replica that ends before the log start was emptied": PatchVariant(
+        (
+            (replica_fetcher, "follow_log_start", move_replica_start),
+            (catching_up, "follow_log_start", move_replica_start),
+            (cleaner, "follow_log_start", move_replica_start),
+        )
+    ),
+    "a writer whose merge misses files lists the log": PatchVariant(
+        ((Appender, "_forget_missing_files", _does_nothing),)
+    ),
+    "records are deleted without a replica that was emptied": PatchVariant(
+        ((chain_start, "_move_start", _moves_the_start),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)
