@@ -61,7 +61,7 @@ def test_a_broker_that_hangs_holds_up_no_other_check(disks, monkeypatch):
 
     monkeypatch.setattr(Cluster, "check_broker", hang)
     try:
-        found = look(disks, "brokers", "replicas", limits=Limits(patience_ms=200))
+        found = look(disks, "brokers", "replicas", limits=Limits(patience_ms=3000))
     finally:
         released.set()
     assert codes(found) == ["broker-unreachable"]
