@@ -148,3 +148,12 @@ def test_what_a_user_must_not_do_is_refused_and_changes_nothing(run, root, name)
         assert "Permission denied" in done.err, (line, done)
         assert f"user {USERS[name][0]} is not permitted" in done.err, (line, done)
     assert files(root) == before
+
+
+def test_files_of_a_writer_with_a_closed_umask_are_an_error_that_names_them(run):
+    """docs/security.md asks for umask 002: this is what another one does."""
+    assert run("admin", "topics create closed").status == 0
+    assert run("secretive writer", "console-producer closed").status == 0
+    error = run("reader", "console-consumer closed --from-beginning --max-messages 1").error
+    assert "closed-0: access failed (Permission denied): user 24002 is not permitted" in error
+    assert run("other writer", "console-producer closed").status == 1
