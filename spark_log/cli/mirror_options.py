@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_log.cli.properties import parse_pairs
+from spark_log.cli.properties import load_pairs, parse_pairs, warn_of_secrets
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
 
@@ -38,21 +39,32 @@ class KafkaOptions:
                 help="Brokers of the Kafka cluster.",
             ),
         ] = None,
+        kafka_config: Annotated[
+            Path | None,
+            typer.Option(
+                "--kafka-config",
+                metavar="FILE",
+                help="Properties file with settings of librdkafka, such as sasl.password.",
+            ),
+        ] = None,
         kafka_property: Annotated[
             list[str] | None,
             typer.Option(
                 "--kafka-property",
                 metavar="KEY=VALUE",
-                help="Setting of librdkafka, such as security.protocol=SASL_SSL. Repeatable.",
+                help="Setting of librdkafka, such as security.protocol=SASL_SSL; overrides the "
+                "file. Repeatable.",
             ),
         ] = None,
     ) -> KafkaOptions:
         """Return the options.
 
         Raises:
-            InvalidConfigurationError: no broker was given.
+            InvalidConfigurationError: no broker was given, or the file cannot be read.
         """
-        given = parse_pairs("--kafka-property", kafka_property or [], secret=True)
+        pairs = parse_pairs("--kafka-property", kafka_property or [], secret=True)
+        warn_of_secrets("--kafka-property", pairs, "write it into a file for --kafka-config")
+        given = {**({} if kafka_config is None else load_pairs(kafka_config)), **pairs}
         if bootstrap_server:
             given["bootstrap.servers"] = bootstrap_server
         if not given.get("bootstrap.servers"):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from spark_log.cli.format import print_note
 from spark_log.errors import InvalidConfigurationError, nearest
+
+_SECRETS: Final = re.compile(
+    r"(?i)secret|passw|token|credential|connection_?string|(account|private|ssl)[._]?key|sas(_|$)|jaas"
+)
+"""Names of options whose values are secrets, of file systems and of librdkafka."""
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,6 +41,38 @@ def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> d
             raise InvalidConfigurationError(f"{option} takes KEY=VALUE, got {shown}", key=key)
         parsed[key.strip()] = value
     return parsed
+
+
+def load_pairs(path: Path) -> dict[str, str]:
+    """Return the pairs of a properties file whose values may be secrets.
+
+    Raises:
+        InvalidConfigurationError: it cannot be read, or a line is no pair; no value is shown.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
+        raise InvalidConfigurationError(f"cannot read {path}: {reason}") from None
+    pairs = [line.strip() for line in lines if line.strip() and line.strip()[0] not in "#!"]
+    parsed = parse_pairs(str(path), pairs, secret=True)
+    return {key: value.strip() for key, value in parsed.items()}
+
+
+def warn_of_secrets(option: str, keys: Iterable[str], instead: str) -> None:
+    """Warn that others see a secret that was given as an argument: ``ps`` shows it to every user.
+
+    Args:
+        option: name of the option.
+        keys: the keys of its pairs.
+        instead: where to put secrets.
+    """
+    found = sorted(key for key in keys if _SECRETS.search(key))
+    if found:
+        print_note(
+            f"warning: every user of this machine sees the value of {option} {', '.join(found)} "
+            f"in the list of processes, and it stays in the history of the shell: {instead}"
+        )
 
 
 def with_properties(settings: Settings, pairs: Sequence[str]) -> Settings:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from spark_log.admin import Admin
-from spark_log.cli.properties import parse_pairs
+from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.config import (
     AdminConfig,
     BrokerOptions,
@@ -30,6 +30,11 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import Cluster, open_cluster
 
 DEFAULT_FILES: Final = ("spark-log.properties", "conf/spark-log.properties")
+
+SECRETS_INSTEAD: Final = (
+    "write storage.KEY=VALUE into a properties file that only you can read (chmod 600), or set the "
+    "environment variables of the storage, such as AWS_SECRET_ACCESS_KEY"
+)
 
 RootOption = Annotated[
     str | None,
@@ -98,6 +103,7 @@ class Root:
         """
         settings, from_file, broker_options = _read_properties(config)
         options = parse_pairs("--storage-option", storage_option or [], secret=True)
+        warn_of_secrets("--storage-option", options, SECRETS_INSTEAD)
         url = settings.root if root is None else root
         if not url:
             raise InvalidConfigurationError(

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import Store
+from spark_log.untrusted_json import parse_json
 
 ROW_GROUP_ROWS = 16_384
 _MAX_STATISTIC_CHARACTERS = 1000
@@ -84,9 +85,12 @@ class DataFile:
     @classmethod
     def from_action(cls, action: Mapping[str, Any]) -> DataFile:
         """Return the file of an ``add`` action."""
-        stats = json.loads(action.get("stats") or "{}")
+        path = action["path"]
+        if path.startswith("/") or "://" in path or ".." in path.split("/"):
+            raise ValueError(f"the path {path!r:.200} leads out of the table")
+        stats = parse_json(action.get("stats") or "{}")
         return cls(
-            action["path"],
+            path,
             action["size"],
             stats.get("numRecords", -1),
             (stats.get("minValues") or {}).get("group"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from spark_log.delta.files import DataFile, damaged_table_error
 from spark_log.delta.state import TableMetadata, TableState, Transaction, Version
 from spark_log.errors import StorageError
+from spark_log.untrusted_json import parse_json
 
 _READER_VERSION, _WRITER_VERSION = 1, 2
 _CHECKPOINT_COLUMNS = {
@@ -42,7 +42,7 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
     is_rewrite = True
     try:
         for line in body.splitlines():
-            for kind, action in json.loads(line).items():
+            for kind, action in parse_json(line).items():
                 if kind == "add":
                     added.append(DataFile.from_action(action))
                     is_rewrite &= not action["dataChange"]

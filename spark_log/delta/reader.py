@@ -6,7 +6,6 @@ deleted: `delta_log` describes how that is told.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import ClassVar
@@ -20,6 +19,7 @@ from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import NotFoundError
 from spark_log.storage import Store, is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
+from spark_log.untrusted_json import parse_json
 
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -134,7 +134,7 @@ class DeltaLogReader:
         """Return the version in ``_last_checkpoint``; -1 if there is none."""
         try:
             path = f"{self.log_directory}/_last_checkpoint"
-            found = json.loads(self._store.open_buffer(path).to_pybytes())
+            found = parse_json(self._store.open_buffer(path))
             return int(found["version"]) if not found.get("parts") else -1
         except NotFoundError:
             return -1

@@ -30,6 +30,7 @@ from spark_log.jobs.delta_rows import open_table
 from spark_log.metadata import METADATA_DIRECTORY, Cluster
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.untrusted_json import parse_json
 
 _KEY: Final = "spark_log.reprocess"
 _RECENT_COMMITS: Final = 20
@@ -82,7 +83,7 @@ class Progress:
     def from_json(cls, text: str | None) -> Self | None:
         """Parse the result of `to_json`; None for any other text."""
         try:
-            document = json.loads(text or "null")
+            document = parse_json(text or "null")
         except ValueError:
             return None
         if not isinstance(document, dict) or _KEY not in document:

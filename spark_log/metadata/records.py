@@ -6,7 +6,9 @@ field names in camel case as in the output of ``kafka-dump-log --cluster-metadat
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
 
 from spark_log.metadata.versioned_records import VersionedRecord, record_from_json
 
@@ -16,10 +18,13 @@ class MetadataRecord(VersionedRecord):
 
 
 class TopicRecord(MetadataRecord):
-    """A topic was created."""
+    """A topic was created.
 
-    name: str
-    topic_id: str
+    Name and id make the name of a directory: one that leads elsewhere is refused, whoever wrote it.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]
+    topic_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
 
 
 class PartitionRecord(MetadataRecord):

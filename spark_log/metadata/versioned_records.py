@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from spark_log.errors import CorruptRecordError
+from spark_log.untrusted_json import parse_json
 
 Partitions = dict[str, tuple[int, ...]]
 """Partitions as they are stored: name or id of the topic → numbers."""
@@ -74,7 +75,7 @@ def record_from_json(value: bytes, kinds: Mapping[str, type[_Record]], what: str
         CorruptRecordError: it is no such record, or a newer version of spark-log wrote it.
     """
     try:
-        document = json.loads(value)
+        document = parse_json(value)
         kind = kinds.get(document["type"])
         if kind is None or document["version"] > kind.version:
             raise CorruptRecordError(

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_log.errors import CorruptRecordError
+from spark_log.untrusted_json import parse_json
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _FIELDS: Final = 3
@@ -146,7 +147,7 @@ class OffsetMaps:
         if value is None:
             return
         try:
-            fields = json.loads(key)
+            fields = parse_json(key)
             partition = MirroredPartition(fields["kafka"], fields["log"], fields["partition"])
             runs = np.frombuffer(value, _LITTLE_ENDIAN).reshape(-1, _FIELDS)
         except (ValueError, KeyError, TypeError) as error:

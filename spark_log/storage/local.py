@@ -275,7 +275,11 @@ class LocalStore(Store):
             yield from entries
 
     def _absolute(self, path: str) -> str:
-        return f"{self.url}/{path}" if path and path != "." else self.url
+        if not path or path == ".":
+            return self.url
+        if ".." in path and ".." in path.split("/"):
+            raise StorageError(f"{path!r} leads out of {self.url}; it is not followed", path=path)
+        return f"{self.url}/{path}"
 
     def _sync_names_to(self, directory: str) -> None:
         """Make the names of a directory and of its parents durable, up to the root.

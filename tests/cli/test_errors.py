@@ -47,6 +47,7 @@ MISTAKES = [
 ]
 FAILURES = [
     errors.AlreadyExistsError,
+    errors.AuthorizationError,
     errors.BufferExhaustedError,
     errors.ClockSkewError,
     errors.CommitFailedError,

@@ -217,7 +217,7 @@ def test_the_requests_for_a_partition_do_not_grow_with_it(patient, cluster, snap
 def test_topics_that_are_deleted_meanwhile_are_left_out(patient, cluster):
     Admin(patient.root).create_topics([NewTopic("u")])
     append(cluster, b"v", topic="u")
-    deleted = []
+    deleted: list[str] = []
 
     def delete(title, done, total):
         if title == "Partitions" and not deleted:

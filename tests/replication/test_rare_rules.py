@@ -238,7 +238,7 @@ def joining_that_was_given_up_and_began_again(folder):
         slow.metadata.image()
         raise_after(slow.metadata, "commit")
 
-    slow.check_broker = stand_still
+    slow.check_broker = stand_still  # type: ignore[method-assign]
     with suppress(KeyboardInterrupt):
         replicator.catch_up()
     log = log_of(RealCluster(cluster.root))

@@ -18,6 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from spark_log.errors import (
     AlreadyExistsError,
+    AuthorizationError,
     InvalidRootError,
     NotFoundError,
     StorageError,
@@ -219,7 +220,8 @@ class TestLostAnswers:
         assert content(store, "topic/0.log") == b"ours"
 
     @pytest.mark.parametrize(
-        ("status", "kind"), [(400, StorageError), (403, StorageError), (507, StorageFullError)]
+        ("status", "kind"),
+        [(400, StorageError), (403, AuthorizationError), (507, StorageFullError)],
     )
     def test_a_refusal_is_known_to_have_done_nothing(self, put, status, kind, store, unsure, proxy):
         proxy.rule = always(status)

@@ -7,6 +7,7 @@ import pytest
 
 from spark_log.errors import (
     AlreadyExistsError,
+    AuthorizationError,
     NotFoundError,
     StorageError,
     StorageFullError,
@@ -69,7 +70,7 @@ class TestStorageErrors:
             (errno.ENOSPC, StorageFullError),
             (errno.EDQUOT, StorageFullError),
             (errno.EFBIG, StorageFullError),
-            (errno.EACCES, StorageError),
+            (errno.EACCES, AuthorizationError),
             (errno.EIO, StorageError),
             (errno.EROFS, StorageError),
             (errno.ENOTDIR, StorageError),

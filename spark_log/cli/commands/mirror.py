@@ -13,8 +13,8 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
 from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
 from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
+from spark_log.cli.properties import parse_pairs, warn_of_secrets
+from spark_log.cli.root import SECRETS_INSTEAD, Root
 from spark_log.errors import InvalidConfigurationError
 from spark_log.stop_signals import StopSignals
 
@@ -158,6 +158,7 @@ def from_root(
         raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
     chosen = topics.filter()
     given = parse_pairs("--source-storage-option", source_storage_option or [], secret=True)
+    warn_of_secrets("--source-storage-option", given, SECRETS_INSTEAD)
     there = replace(root, url=source, storage_options=given or root.storage_options)
     source_cluster = there.cluster()
     root.admin().create_topics([])  # the root, if it does not exist

@@ -17,6 +17,7 @@ from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import Store, file_name, newest_modified_us
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.untrusted_json import parse_json
 
 _CHECKS_PER_TIMEOUT = 4
 """Between two checks at most a quarter of the timeout counts as silence. An observer that was
@@ -60,7 +61,7 @@ class Heartbeats:
         except NotFoundError:
             return 0
         try:
-            return int(json.loads(data)["beat"])
+            return int(parse_json(data)["beat"])
         except (ValueError, KeyError, TypeError):
             return 0
 

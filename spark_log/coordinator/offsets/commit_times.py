@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from spark_log.delta import DataFile, DataFiles
 from spark_log.storage import Store
+from spark_log.untrusted_json import parse_json
 
 COMMIT_PREFIX = "commit"
 """Prefix of the names of files that were written by a commit, not by compaction."""
@@ -68,7 +69,7 @@ def commit_times(
     for file in present:
         if not file.path.startswith(COMMIT_PREFIX):
             text = files.footer_value(file, _KEY)
-            found.update((RowId(*row[:5]), row[5]) for row in json.loads(text or "[]"))
+            found.update((RowId(*row[:5]), row[5]) for row in parse_json(text or "[]"))
         elif file.path in appeared:
             for part in files.parts(file, columns=_COLUMNS):
                 time_us = appeared[file.path]

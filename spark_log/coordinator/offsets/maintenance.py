@@ -47,6 +47,7 @@ from spark_log.storage import (
     listing_validity_ms,
     storage_time_us,
 )
+from spark_log.untrusted_json import parse_json
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -290,7 +291,7 @@ class OffsetsMaintenance:
 
     def _tidied(self, now_us: int) -> tuple[int, int]:
         try:
-            found = json.loads(self._table.store.open_buffer(_TIDIED).to_pybytes())
+            found = parse_json(self._table.store.open_buffer(_TIDIED))
             return int(found["tidiedUs"]), int(found["compactedUs"])
         except (NotFoundError, ValueError, KeyError, TypeError):
             return -self.tidy_every_us, now_us

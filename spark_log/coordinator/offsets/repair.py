@@ -34,6 +34,7 @@ from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import Witness
 from spark_log.metadata import Cluster
 from spark_log.suppressed import IN_PROCESS
+from spark_log.untrusted_json import parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
@@ -234,7 +235,7 @@ class OffsetsRepair:
 
     def _version(self, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
         body = self._table.store.open_buffer(f"{_LOG}/{number:020}.json").to_pybytes()
-        lines = [json.loads(line) for line in body.splitlines()]
+        lines = [parse_json(line) for line in body.splitlines()]
         if not lines:
             raise ValueError("an empty version")
         return iter([pair for line in lines for pair in line.items()])

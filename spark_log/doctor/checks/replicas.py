@@ -88,8 +88,8 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
     if under_min:
         yield UNDER_MIN_ISR.finding(
             subject,
-            f"writes with acks=all are refused in {_count(under_min, topic)}: fewer replicas are in "
-            f"sync than min.insync.replicas",
+            f"writes with acks=all are refused in {_count(under_min, topic)}: fewer replicas than "
+            f"min.insync.replicas are in sync",
             remedy="Make the brokers answer, and bring the replicas back",
             command=shell_command("replicate", topic.name),
             evidence=seen,

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
+from spark_log.untrusted_json import parse_json
 
 LEADER_CHANGE_KEY: Final = struct.pack(">hh", 0, 2)
 """The key of the control record: version 0, type 2 (``ControlRecordType.LEADER_CHANGE``)."""
@@ -54,7 +55,7 @@ def parse_leader_change(key: bytes | None, value: bytes | None) -> LeaderChange 
     if key != LEADER_CHANGE_KEY:
         return None
     try:
-        fields: dict[str, Any] = json.loads(value or b"")
+        fields: dict[str, Any] = parse_json(value or b"")
         isr, joining = (tuple(map(int, fields[name])) for name in ("isr", "joining"))
         change = LeaderChange(int(fields["leaderEpoch"]), isr, joining)
     except (KeyError, TypeError, ValueError) as error:

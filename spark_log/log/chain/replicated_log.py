@@ -195,14 +195,14 @@ class ReplicatedLog(PartitionLog):
         """
         staged = [segment]
         is_tried = False
-        put_to: tuple[Replica, LogAppendInfo] | None = None
+        put_to: tuple[str, LogAppendInfo] | None = None
 
         def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
             nonlocal is_tried, put_to
             self._chain.forget_put()
             latest = staged[-1]
-            if put_to is not None and put_to[0] is leader:
-                info = self._find_again(leader, latest, put_to[1])
+            if put_to is not None:
+                info = self._find_again(leader, latest, *put_to)
                 if info is not None:
                     return info
             is_here = latest.staged_for == leader.files.url
@@ -213,7 +213,7 @@ class ReplicatedLog(PartitionLog):
                 staged.append(latest)
             is_tried = True
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
-            put_to = leader, info
+            put_to = leader.files.url, info
             is_last = info.last_offset + 1 == leader.appender.log_end_offset
             if len(state.chain) > 1 and is_last and not info.is_duplicate:
                 self._chain.on_put(latest, info.base_offset)
@@ -235,18 +235,26 @@ class ReplicatedLog(PartitionLog):
                 copy.discard()
 
     def _find_again(
-        self, leader: Replica, segment: StagedSegment, info: LogAppendInfo
+        self, leader: Replica, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo | None:
-        """Return where a segment is that was put into the leader's log in an earlier leader epoch.
+        """Return where a segment is that was put in an earlier leader epoch.
+
+        Args:
+            leader: of the present epoch.
+            segment: that was put.
+            url: of the log that it was put into.
+            info: the result of the put.
 
         Returns:
-            None if the log does not have it, and it may be put again.
+            None if the leader's log does not have it, and it may be put again.
 
         Raises:
             UnknownOutcomeError: it could not be determined; or another log may have the segment,
                 which has no producer.
         """
-        offset = leader.appender.find_again(segment, info.base_offset)
+        offset = None
+        if url == leader.files.url:
+            offset = leader.appender.find_again(segment, info.base_offset)
         if offset == info.base_offset:
             return info
         if segment.producer is None:

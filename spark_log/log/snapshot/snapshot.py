@@ -42,6 +42,7 @@ from spark_log.record import (
     latest_timestamp_us,
     nullable_int_array,
 )
+from spark_log.untrusted_json import parse_json
 
 _SEGMENT_TYPE = pa.struct(
     [
@@ -275,7 +276,7 @@ def _decode_transactions(value: bytes | None, offset: int) -> TransactionIndex:
     """
     if value is None:
         return TransactionIndex(offset, is_complete=False)
-    content = json.loads(_checked(value, "transactions"))
+    content = parse_json(_checked(value, "transactions"))
     return TransactionIndex(
         offset,
         open_transactions=(OpenTransaction(*each) for each in content["open"]),

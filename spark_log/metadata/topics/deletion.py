@@ -12,6 +12,7 @@ cannot be reached.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +24,8 @@ from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.stray_replicas import STRAY_REPLICAS
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
+
+_TOPIC_DIRECTORY: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
 
 DELETION_MARKERS: Final = "__deleted_topics"
 """The directory of the markers, relative to a root."""
@@ -101,7 +104,12 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
     known = {topic.directory for topic in image.topics()}
     now_us = storage_time_us(store, DELETION_MARKERS)
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
-    deleted = [marker for marker in markers if marker.name not in known]
+    # Others may put files here, too: a name without a topic's id would delete an internal log.
+    deleted = [
+        marker
+        for marker in markers
+        if marker.name not in known and _TOPIC_DIRECTORY.fullmatch(marker.name)
+    ]
     are_all_reached = True
     for broker in image.brokers():
         try:

@@ -18,6 +18,7 @@ from typing import Final
 
 from spark_log.errors import CorruptRecordError
 from spark_log.storage.store import Store
+from spark_log.untrusted_json import parse_json
 
 DIRECTORY: Final = ".quorum"
 """Directory of what the quorum keeps beside the files of a directory."""
@@ -82,7 +83,7 @@ class Membership:
             CorruptRecordError: it is no list of members.
         """
         try:
-            found = json.loads(data)
+            found = parse_json(data)
             voters = tuple(Voter(each["root"], each["directory.id"]) for each in found["voters"])
             return cls(int(found["version"]), voters)
         except (ValueError, KeyError, TypeError) as error:

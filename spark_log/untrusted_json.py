@@ -1,0 +1,76 @@
+"""JSON that others wrote: files and records of a root, which any writer of the root can forge.
+
+Python's own parser takes more than JSON, and raises what callers do not expect: ``NaN`` and
+``Infinity``, a name that stands twice (the last one counts, while other parsers take the first),
+integers of thousands of digits, `RecursionError` for ``[[[[…``. `parse_json` raises `ValueError`
+for all of that, and for a document that is too large.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+
+MAX_BYTES: Final = 64 << 20
+"""Largest document. A group of 10,000 partitions and 1,000 members has less than 2 MiB."""
+
+MAX_DIGITS: Final = 20
+"""Digits and sign of the longest integer: all of 64 bits are shorter."""
+
+
+def parse_json(data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES) -> Any:
+    """Return the value of a JSON document.
+
+    Args:
+        data: the document, in UTF-8 if it is bytes.
+        max_bytes: a longer document is refused before it is copied or parsed.
+
+    Returns:
+        What `json.loads` returns; all numbers are finite, all integers have 64 bits or little more.
+
+    Raises:
+        ValueError: it is no JSON, or it is too large, nested too deep, or ambiguous.
+    """
+    size = data.size if isinstance(data, pa.Buffer) else len(data)
+    if size > max_bytes:
+        raise ValueError(f"it has {size} bytes, more than {max_bytes}")
+    document = data.to_pybytes() if isinstance(data, pa.Buffer) else data
+    try:
+        return json.loads(
+            document,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"it has the name {twice!r:.100} twice")
+    return found
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.30} is no finite number")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits")
+    return int(text)
