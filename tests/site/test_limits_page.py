@@ -90,3 +90,12 @@ def test_the_dollars_are_those_of_the_requests(client, dollars):
 def test_an_append_a_second():
     assert round(30 * 24 * 3600 * (0.005 + 0.0004) / 1000) == 14
     assert "| one append a second, to one partition | | 14 dollars |" in PAGE
+
+
+def test_figures_on_other_pages_are_those_of_the_readme():
+    figures = re.compile(r"^\|.*`make bench-\w+` \|$", re.MULTILINE)
+    readme = figures.findall((PROJECT / "README.md").read_text("utf-8"))
+    assert len(readme) > 5
+    assert figures.findall((PROJECT / "docs/comparison.md").read_text("utf-8")) == readme
+    first = readme[0].split("|")[2].strip()
+    assert f"until acknowledged | {first} |" in PAGE
