@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
+.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (ta
 bench-exporter: venv ## Measure a scrape of a root of 1,000 topics and 100 groups
 	@$(BIN)/python -m benchmarks.exporter $(ARGS)
 
+bench-console: venv ## Measure the console's pages and its search (1,000 topics, 10 M records)
+	@$(BIN)/python -m benchmarks.console_pages $(ARGS)
+	@$(BIN)/python -m benchmarks.console_search
+
 simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
 	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
 
@@ -70,13 +74,19 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md, docs/metrics.md and the clients' typed settings from their tables
+docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the clients' typed settings from their sources
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
 	  > spark_log/config/settings.py
 	@$(BIN)/python -c 'from spark_log.metrics import metrics_page; print(metrics_page(), end="")' \
 	  > docs/metrics.md
+	@$(BIN)/python -c 'from spark_log.cli.page import cli_page; print(cli_page(), end="")' \
+	  > docs/cli.md
+
+site: venv ## Build the documentation as a site, into site/; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	@echo 'See it: $(BIN)/python -m http.server -d site'
 
 bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS go to the benchmark
 	@$(BIN)/python -m benchmarks.spark_vs_parquet $(ARGS)
@@ -126,6 +136,6 @@ venv: .venv/.installed ## Make .venv with pinned dependencies; PYTHON=python3.12
 	@touch $@
 
 clean: ## Remove what runs and tests leave behind (.venv stays)
-	rm -rf .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build \
+	rm -rf .demo .hypothesis site .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build \
 	  spark-warehouse metastore_db derby.log *.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

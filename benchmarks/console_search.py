@@ -8,24 +8,19 @@ The records are like the flights of the demo: JSON of 19 fields. They are writte
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from spark_log import Admin, NewTopic
+from benchmarks.made_flights import PARTITIONS, write_flights
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.console.budget import Budget
 from spark_log.console.reading import Rows
 from spark_log.console.search import Expression, Progress, Search
 from spark_log.metadata import Cluster
-from spark_log.record import RECORD_SCHEMA
 
-PARTITIONS = 4
-BATCH = 100_000
 EXPRESSIONS = {
     "JSON, text": "json->>'$.tailnum' = 'N00017' AND json->>'$.carrier' = 'AA'",
     "JSON, number": "(json->>'$.dep_delay')::double > 898",
@@ -42,7 +37,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="console-search-"))
     try:
-        cluster = _written(folder / "root", arguments.records)
+        cluster = write_flights(folder / "root", arguments.records)
         print(f"{arguments.records:,} records, {PARTITIONS} partitions")
         print(f"{'expression':<14} {'hits':>9} {'records/s':>12} {'first hit':>10}")
         for name, where in EXPRESSIONS.items():
@@ -52,46 +47,6 @@ def main() -> None:
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)
-
-
-def _written(root: Path, records: int) -> Cluster:
-    admin = Admin(root)
-    settings = {"retention.ms": -1, "flush.on.append": False}
-    admin.create_topics([NewTopic("flights", PARTITIONS, topic_configs=settings)])
-    cluster = Cluster(root)
-    topic = cluster.topic("flights")
-    logs = [cluster.partition_log(topic, number) for number in range(PARTITIONS)]
-    for index, first in enumerate(range(0, records, BATCH)):
-        batch = _flights(first, min(BATCH, records - first))
-        logs[index % PARTITIONS].append(batch)
-    return cluster
-
-
-def _flights(first: int, count: int) -> pa.RecordBatch:
-    numbers = range(first, first + count)
-    carriers = ("UA", "AA", "B6", "DL", "EV", "HA")
-    values = [
-        json.dumps(
-            {
-                "year": 2013, "month": 1, "day": n % 28 + 1, "dep_time": 517, "sched_dep_time": 515,
-                "dep_delay": n * 7 % 900, "arr_time": 830, "sched_arr_time": 819, "arr_delay": 11,
-                "carrier": carriers[n % 6], "flight": n % 8000, "tailnum": f"N{n % 20_000:05}",
-                "origin": "EWR", "dest": "IAH", "air_time": 227, "distance": 1400, "hour": 5,
-                "minute": 15, "time_hour": "2013-01-01T10:00:00Z",
-            }
-        ).encode()
-        for n in numbers
-    ]  # fmt: skip
-    times_us = np.arange(first, first + count) * 1_000_000 + 1_356_998_400_000_000
-    columns = {
-        "key": pa.array([carriers[n % 6].encode() for n in numbers], pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "headers": pa.nulls(count, RECORD_SCHEMA.field("headers").type),
-        "timestamp": pa.array(times_us).cast(RECORD_SCHEMA.field("timestamp").type),
-    }
-    return pa.RecordBatch.from_arrays(
-        [columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA
-    )
 
 
 def _searched(cluster: Cluster, where: str) -> tuple[Progress, float]:

@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace) -> Report:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
         root = f"{directory}/root"
         names = [f"topic-{number:04}" for number in range(options.topics)]
-        _make_root(root, names, options.partitions, options.groups)
+        make_root(root, names, options.partitions, options.groups)
         exporter = RootExporter(lambda: Cluster(root), None)
         figures = _figures("first scrape", [_scrape(exporter)])
         # Lag in seconds is looked up for some positions in each scrape, until all are known.
@@ -65,7 +65,8 @@ def measure(options: argparse.Namespace) -> Report:
     return Report("exporter", figures, notes)
 
 
-def _make_root(root: str, names: list[str], partitions: int, groups: int) -> None:
+def make_root(root: str, names: list[str], partitions: int, groups: int) -> None:
+    """Make topics of two segments a partition, and groups that are behind in ten of them."""
     settings = {"flush.on.append": False}
     Admin(root).create_topics(
         [NewTopic(each, partitions, topic_configs=settings) for each in names]

@@ -4,6 +4,8 @@ from .format import Output as Output
 from .format import print_note as print_note
 from .job_member_options import JobMemberOptions as JobMemberOptions
 from .main import main as main
+from .mirror_options import KafkaOptions as KafkaOptions
+from .mirror_options import MirrorOptions as MirrorOptions
 from .option_groups import with_option_groups as with_option_groups
 from .properties import parse_pairs as parse_pairs
 from .root import Root as Root

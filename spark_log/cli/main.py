@@ -19,6 +19,7 @@ from spark_log.cli.commands import (
     consumer_perf,
     controller,
     delete_records,
+    doctor,
     dump_log,
     elect_leaders,
     exporter,
@@ -151,6 +152,7 @@ app.command("console-producer")(console_producer)
 app.command("console-consumer")(console_consumer)
 app.command("consumer-perf")(consumer_perf)
 app.command("delete-records")(delete_records)
+app.command("doctor")(doctor)
 app.command("dump-log")(dump_log)
 app.command("elect-leaders")(elect_leaders)
 app.command("exporter")(exporter)

@@ -128,18 +128,13 @@ class TopicPatterns:
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, and how.
-
-    Attributes:
-        refresh_interval_s: how often to look for new topics.
-    """
+    """What is mirrored, and how."""
 
     topics: TopicPatterns
     policy: str
     kafka_alias: str
     log_alias: str
     commit_interval_ms: int
-    refresh_interval_s: float
     fail_on_data_loss: bool
 
     @classmethod
@@ -164,17 +159,12 @@ class MirrorOptions:
         commit_interval_ms: Annotated[
             int,
             typer.Option(
-                "--commit-interval-ms", min=1, help="How long a transaction collects records."
+                "--commit-interval-ms",
+                min=1,
+                help="How long a transaction collects records; up to five times as long while the "
+                "mirror is behind.",
             ),
         ] = 1_000,
-        refresh_interval_s: Annotated[
-            float,
-            typer.Option(
-                "--refresh-interval-seconds",
-                min=0.1,
-                help="How often to look for new topics, partitions and settings.",
-            ),
-        ] = 30.0,
         fail_on_data_loss: Annotated[
             bool,
             typer.Option(
@@ -190,7 +180,6 @@ class MirrorOptions:
             kafka_alias,
             log_alias,
             commit_interval_ms,
-            refresh_interval_s,
             fail_on_data_loss,
         )
 

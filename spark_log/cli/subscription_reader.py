@@ -16,8 +16,6 @@ from spark_log.consumer import Consumer
 from spark_log.record import RECORD_SCHEMA
 
 _POLL_MS: Final = 500
-_LEADER_EPOCH: Final = 0
-"""`Consumer.poll_table` has no leader epochs; without replication the epoch is always 0."""
 
 
 def read_subscription(
@@ -46,7 +44,9 @@ def read_subscription(
     left = max_records
     while left is None or left > 0:
         rest_ms = waiting_since_ms + patience_ms - clock.monotonic_ms()
-        table = consumer.poll_table(int(min(_POLL_MS, max(0, rest_ms))), max_records=left)
+        table = consumer.poll_table(
+            int(min(_POLL_MS, max(0, rest_ms))), max_records=left, leader_epochs=True
+        )
         if not table.num_rows:
             if rest_ms <= 0:
                 return
@@ -58,7 +58,7 @@ def read_subscription(
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, FetchedRecords]]:
-    """Split rows where the topic, the partition or the type of timestamps changes."""
+    """Split rows where the topic, the partition, the type of timestamps or the epoch changes."""
     keys = [pc.run_end_encode(batch.column(name)) for name in _SPLIT_COLUMNS]
     ends = np.unique(np.concatenate([key.run_ends.to_numpy() for key in keys])).tolist()
     start = 0
@@ -70,11 +70,11 @@ def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, FetchedRecords]]
             offsets=rows.column("offset").to_numpy(),
             records=pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA),
             timestamp_type=rows.column("timestampType")[0].as_py(),
-            leader_epoch=_LEADER_EPOCH,
+            leader_epoch=rows.column("leaderEpoch")[0].as_py(),
         )
         yield rows.column("topic")[0].as_py(), records
         start = end
 
 
-_SPLIT_COLUMNS: Final = ("topic", "partition", "timestampType")
+_SPLIT_COLUMNS: Final = ("topic", "partition", "timestampType", "leaderEpoch")
 _RECORD_TYPES: Final = {field.name: field.type for field in RECORD_SCHEMA}

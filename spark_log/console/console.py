@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
-from spark_log.admin import Admin
+from spark_log.admin import Admin, map_requests
 from spark_log.clock import Clock
 from spark_log.console.budget import Budget
 from spark_log.console.settings import ConsoleSettings
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import Cluster, TopicImage
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _MAX_RATES: Final = 10_000
 _RATE_MS: Final = 60_000
@@ -68,7 +72,18 @@ class Console:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", Rates(self.cluster.clock))
 
-    def observe(self, topic: TopicImage, partition: int, budget: Budget) -> LogView | None:
+    def map(
+        self, read: Callable[[_Item], _Result], items: Collection[_Item], budget: Budget
+    ) -> list[_Result]:
+        """Call ``read`` for each item, several at a time where a read is a request."""
+
+        def within_budget(item: _Item) -> _Result:
+            budget.check()
+            return read(item)
+
+        return map_requests(self.cluster.store, within_budget, items)
+
+    def observe(self, topic: TopicImage, partition: int) -> LogView | None:
         """Return a partition's log as one listing shows it; None if it cannot be read now.
 
         One damaged partition does not hide the others: its error is counted, and logged once.
@@ -76,7 +91,6 @@ class Console:
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted meanwhile.
         """
-        budget.check()
         try:
             with self.cluster.detecting_deletion(topic):
                 return self.cluster.partition_log(topic, partition).observe()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Final, Generic, NoReturn, Protocol, TypeVar
@@ -31,6 +31,9 @@ TABLE_SCHEMA: Final = pa.schema(
 
 ``topic`` is a plain string, as in Spark and Delta. It needs no memory per row, because one array of
 equal names is created for each topic and sliced."""
+
+LEADER_EPOCH: Final = pa.field("leaderEpoch", pa.int32(), nullable=False)
+"""The column of `Consumer.poll_table` that only a caller gets who asks for it."""
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -177,10 +180,18 @@ class TableFactory:
         self._topics = _Constants(text_scalar)
         self._partitions = _Constants(_int32_scalar)
         self._types = _Constants(_int32_scalar)
+        self._epochs = _Constants(_int32_scalar)
 
-    def table(self, taken: Iterable[FetchedRows]) -> pa.Table:
-        """Return a table with `TABLE_SCHEMA`, one chunk for each of the fetched rows."""
-        return pa.Table.from_batches([self._batch(rows) for rows in taken], TABLE_SCHEMA)
+    def table(self, taken: Sequence[FetchedRows], *, leader_epochs: bool = False) -> pa.Table:
+        """Return a table with `TABLE_SCHEMA`, one chunk for each of the fetched rows.
+
+        With ``leader_epochs`` it has one more column, `LEADER_EPOCH`.
+        """
+        table = pa.Table.from_batches([self._batch(rows) for rows in taken], TABLE_SCHEMA)
+        if not leader_epochs:
+            return table
+        epochs = [self._epochs.repeated(rows.batch.leader_epoch, rows.count) for rows in taken]
+        return table.append_column(LEADER_EPOCH, pa.chunked_array(epochs, LEADER_EPOCH.type))
 
     def _batch(self, rows: FetchedRows) -> pa.RecordBatch:
         tp = rows.partition

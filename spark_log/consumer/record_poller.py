@@ -67,10 +67,12 @@ class RecordPoller:
         self._positions.advance(fetch.positions)
         return records
 
-    def poll_table(self, timeout_ms: float, max_records: int | None) -> pa.Table:
+    def poll_table(
+        self, timeout_ms: float, max_records: int | None, *, leader_epochs: bool = False
+    ) -> pa.Table:
         """Return rows as a table; an empty one after ``timeout_ms``, or if only positions moved."""
         fetch = self._fetch(timeout_ms, max_records)
-        table = self._tables.table(fetch.rows)
+        table = self._tables.table(fetch.rows, leader_epochs=leader_epochs)
         self._positions.advance(fetch.positions)
         self._metrics.record_rows(fetch.rows)
         return table

@@ -12,9 +12,11 @@ from .group import PendingOffsets as PendingOffsets
 from .group import StandaloneCommits as StandaloneCommits
 from .group import TransactionalOffsets as TransactionalOffsets
 from .group import list_group_ids as list_group_ids
+from .group import newest_heartbeat_us as newest_heartbeat_us
 from .group import transaction_cleaner as transaction_cleaner
 from .group import view_group as view_group
 from .offsets import TOMBSTONE as TOMBSTONE
+from .offsets import CheckpointLag as CheckpointLag
 from .offsets import CommittedOffset as CommittedOffset
 from .offsets import LastCommit as LastCommit
 from .offsets import LostFile as LostFile

@@ -1,4 +1,4 @@
-"""The code of the scripts in ``jobs/``: group jobs, transforms, reprocessing, cleaning."""
+"""The code of the scripts in ``jobs/``: group jobs, transforms, reprocessing, cleaning, mirrors."""
 
 from spark_log.exports import attach_stub
 

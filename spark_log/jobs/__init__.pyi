@@ -16,6 +16,8 @@ from .job_options import ToTime as ToTime
 from .job_options import connection_options as connection_options
 from .job_program import run_group_job as run_group_job
 from .job_transactions import JobTransactions as JobTransactions
+from .mirroring import MirroringTask as MirroringTask
+from .mirroring import tasks_by_partition as tasks_by_partition
 from .progress_bar import spark_progress as spark_progress
 from .report import Counts as Counts
 from .report import Report as Report

@@ -23,11 +23,17 @@ from .chain import ReplicaFetcher as ReplicaFetcher
 from .chain import ReplicatedLog as ReplicatedLog
 from .clean import ABANDONED_US as ABANDONED_US
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
+from .clean import FAN_IN as FAN_IN
 from .clean import MIN_DEDUPE_BUFFER_BYTES as MIN_DEDUPE_BUFFER_BYTES
 from .clean import CleanReport as CleanReport
+from .clean import DeletableFiles as DeletableFiles
+from .clean import MergePolicy as MergePolicy
 from .clean import OnProgress as OnProgress
 from .clean import PartitionCleaner as PartitionCleaner
 from .clean import Throttle as Throttle
+from .clean import candidates_of_view as candidates_of_view
+from .clean import find_deletable as find_deletable
+from .clean import first_dirty_offset as first_dirty_offset
 from .file_names import INDEX_SUFFIX as INDEX_SUFFIX
 from .file_names import LOG_SUFFIX as LOG_SUFFIX
 from .file_names import TIME_INDEX_SUFFIX as TIME_INDEX_SUFFIX
@@ -37,6 +43,7 @@ from .file_names import parse_snapshot_name as parse_snapshot_name
 from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
+from .log_start import follow_log_start as follow_log_start
 from .log_start import move_log_start as move_log_start
 from .log_start import move_replica_start as move_replica_start
 from .partition_directory import LogView as LogView
@@ -52,6 +59,7 @@ from .segment import SegmentWriter as SegmentWriter
 from .segment import StagedSegment as StagedSegment
 from .segment import TimeIndex as TimeIndex
 from .segment import offset_of_max_timestamp as offset_of_max_timestamp
+from .snapshot import Snapshot as Snapshot
 from .tail_view import TailView as TailView
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding
@@ -60,6 +68,7 @@ from .verify import ReplicaDifference as ReplicaDifference
 from .verify import Severity as Severity
 from .verify import Verifier as Verifier
 from .verify import first_difference as first_difference
+from .verify import is_partition_file as is_partition_file
 from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

@@ -68,6 +68,30 @@ def move_replica_start(replica: Replica, offset: int, view: LogView | None = Non
     return max(offset, files.observe().log_start_offset)
 
 
+def follow_log_start(replica: Replica, offset: int) -> int:
+    """Move the log start offset of one replica to where the partition's log starts.
+
+    Args:
+        replica: it was seen to have the records up to the offset.
+        offset: of the first record that is kept.
+
+    Returns:
+        The log start offset of the replica after the call.
+
+    Raises:
+        LogTruncatedError: its log ends before the offset: its root was emptied meanwhile.
+        CorruptRecordError: the segment at the offset is damaged or missing.
+        UnknownOutcomeError: it could not be determined whether the start was moved.
+        StorageError: the start was not moved.
+    """
+    try:
+        return move_replica_start(replica, offset)
+    except OffsetOutOfRangeError as error:
+        if error.log_start_offset >= offset:  # another process has moved it further
+            return error.log_start_offset
+        raise replica.files.truncated(error.log_end_offset, offset) from error
+
+
 def _segment_base(files: PartitionDirectory, view: LogView, offset: int) -> int:
     """Return the base offset of the segment that contains ``offset``, or of the next segment."""
     # The view alone is not enough: a listing may leave out a segment that appeared during it, and

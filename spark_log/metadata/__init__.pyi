@@ -22,6 +22,9 @@ from .image import MetadataImage as MetadataImage
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import Decide as Decide
+from .orphans import OrphanedDirectory as OrphanedDirectory
+from .orphans import OrphanKind as OrphanKind
+from .orphans import orphaned_directories as orphaned_directories
 from .partitions import PartitionReassignmentState as PartitionReassignmentState
 from .partitions import advance_reassignment as advance_reassignment
 from .partitions import begin_joining as begin_joining
@@ -57,6 +60,7 @@ from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
 from .topic_image import TopicImage as TopicImage
+from .topics import DELETION_MARKERS as DELETION_MARKERS
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica

@@ -5,7 +5,6 @@ Each replica of a partition is verified by itself. Then the others are compared 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,6 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import (
-    WITNESSES,
     Finding,
     FindingKind,
     PartitionLog,
@@ -29,24 +27,13 @@ from spark_log.log import (
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID
+from spark_log.metadata.orphans import (
+    OrphanedDirectory,
+    OrphanKind,
+    orphaned_directories,
+)
 from spark_log.metadata.records import PartitionRecord
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.topics import (
-    DELETION_MARKERS,
-    STRAY_REPLICAS,
-    parse_replica_directory,
-)
-
-_TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
-_INTERNAL = (
-    METADATA_DIRECTORY,
-    "__consumer_offsets",
-    "__consumer_groups",
-    "__transaction_state",
-    DELETION_MARKERS,
-    STRAY_REPLICAS,
-    WITNESSES,
-)
 
 OnProgress = Callable[[int], None]
 
@@ -269,26 +256,13 @@ class ClusterVerifier:
     def _orphaned_directories(self, broker_id: int) -> Iterator[Finding]:
         """Yield directories of a broker that are no replica's; none if it cannot be reached."""
         try:
-            store = self._cluster.broker_store(broker_id)
-            found = {name: set(store.list_directories(name)) for name in store.list_directories("")}
+            found = list(orphaned_directories(self._cluster, broker_id))
         except (BrokerIdNotRegisteredError, StorageError):
             if broker_id == ROOT_BROKER_ID:
                 raise
             return
-        # Read the metadata after the listing, so that a topic created meanwhile is known.
-        topics = {topic.directory: topic for topic in self._cluster.image().topics()}
-        if not topics.keys() >= found.keys() - set(_INTERNAL):
-            # List again: a directory that is just being deleted is not orphaned.
-            found = {name: found[name] for name in store.list_directories("") if name in found}
-        for name in sorted(found):
-            if name in topics:
-                for directory in sorted(found[name]):
-                    yield from _orphaned_replica(topics[name], directory, broker_id)
-            elif _TOPIC_DIRECTORY.fullmatch(name):
-                reason = "it belongs to no topic: left over from a deleted one"
-                yield _orphan(name, reason, broker_id)
-            elif name not in _INTERNAL:
-                yield _orphan(name, "it does not belong to spark-log", broker_id)
+        for each in found:
+            yield _orphan(each, broker_id)
 
 
 def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
@@ -301,22 +275,17 @@ def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
     )
 
 
-def _orphaned_replica(topic: TopicImage, name: str, broker_id: int) -> Iterator[Finding]:
-    """Yield a finding if a directory of a topic is not that of a replica."""
-    path = f"{topic.directory}/{name}"
-    found = parse_replica_directory(name)
-    state = None if found is None else topic.partitions.get(found[0])
-    if found is None or state is None:
-        yield _orphan(path, f"topic {topic.name} has no such partition", broker_id)
-    elif broker_id not in state.replicas or found[1] != state.directory_of(broker_id):
+def _orphan(directory: OrphanedDirectory, broker_id: int) -> Finding:
+    if directory.kind is OrphanKind.REPLICA:
         message = "the directory of a former replica, or of one that comes back; clean deletes it"
-        yield Finding(
-            path, FindingKind.ORPHANED_DIRECTORY, Severity.NOTE, message, broker_id=broker_id
-        )
-
-
-def _orphan(path: str, reason: str, broker_id: int) -> Finding:
-    message = f"{reason}. Check it, and remove it by hand"
+        severity = Severity.NOTE
+    else:
+        reason = {
+            OrphanKind.TOPIC: "it belongs to no topic: left over from a deleted one",
+            OrphanKind.PARTITION: f"topic {directory.topic} has no such partition",
+            OrphanKind.FOREIGN: "it does not belong to spark-log",
+        }[directory.kind]
+        message, severity = f"{reason}. Check it, and remove it by hand", Severity.WARNING
     return Finding(
-        path, FindingKind.ORPHANED_DIRECTORY, Severity.WARNING, message, broker_id=broker_id
+        directory.path, FindingKind.ORPHANED_DIRECTORY, severity, message, broker_id=broker_id
     )

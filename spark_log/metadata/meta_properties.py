@@ -89,6 +89,8 @@ def unreadable_root(store: Store, error: StorageError) -> StorageError:
         return StorageUnavailableError(
             f"the root {store.url} cannot be reached: {error}", path=store.url
         )
+    if isinstance(error, InvalidRootError):  # of the members of a quorum
+        return error
     # An object store has no directories that a file could replace.
     hint = "; a root is a directory" if store.is_mapped else ""
     return InvalidRootError(f"{store.url} cannot be read as a root: {error}{hint}", path=store.url)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from spark_log.clock import Clock
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
-from spark_log.log import PartitionLog, Witness
+from spark_log.log import LogView, PartitionLog, Witness
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
@@ -92,6 +92,16 @@ class MetadataLog:
         with self._lock:
             self._replay_to_end()
             return self._known.image
+
+    def observe(self) -> LogView:
+        """Return the log as it is now: one listing, and the last header of the last segment.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            StorageError: the log cannot be read.
+        """
+        with self._lock:
+            return self._log.observe()
 
     def known_image(self) -> MetadataImage:
         """Return the state as `image` or `commit` last found it, without a request.

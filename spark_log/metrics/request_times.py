@@ -20,6 +20,8 @@ OPERATIONS: Final = (
 )  # fmt: skip
 """Methods of `Store` that are measured. On an object store each is a request."""
 
+_END: Final = object()
+
 
 class RequestTimes:
     """Measures the calls of one store. Thread-safe."""
@@ -79,12 +81,31 @@ class RequestTimes:
         return measured
 
     def _measured_listing(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Measure a generator: the time in it, without that of its caller."""
-        begin = self._measured(operation, lambda *args, **kwargs: list(call(*args, **kwargs)))
+        """Measure a generator as one call: the time in it, without that of its caller."""
+        inside = self._is_inside
 
         @wraps(call)
         def measured(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            yield from begin(*args, **kwargs)
+            if getattr(inside, "value", False):
+                yield from call(*args, **kwargs)
+                return
+            items, duration_ms, error = call(*args, **kwargs), 0.0, ""
+            try:
+                while True:
+                    inside.value, began_ms = True, SYSTEM_CLOCK.monotonic_ms()
+                    try:
+                        item = next(items, _END)
+                    except Exception as raised:
+                        error = type(raised).__name__
+                        raise
+                    finally:
+                        inside.value = False
+                        duration_ms += SYSTEM_CLOCK.monotonic_ms() - began_ms
+                    if item is _END:
+                        return
+                    yield item
+            finally:
+                self._record(operation, duration_ms, error)
 
         return measured
 

@@ -5,6 +5,7 @@ from .kafka_to_log import KafkaToLog as KafkaToLog
 from .log_to_kafka import LogToKafka as LogToKafka
 from .map_topic import read_maps as read_maps
 from .mirror import Mirror as Mirror
+from .mirror_metrics import MirrorMetrics as MirrorMetrics
 from .mirror_settings import LogAddress as LogAddress
 from .mirror_settings import MirrorSettings as MirrorSettings
 from .offset_map import MirroredPartition as MirroredPartition
@@ -19,3 +20,5 @@ from .replication_policy import TopicFilter as TopicFilter
 from .replication_policy import patterns as patterns
 from .root_mirror import CopiedPartition as CopiedPartition
 from .root_mirror import RootMirror as RootMirror
+from .task_generation import MirrorTask as MirrorTask
+from .task_generation import TaskGeneration as TaskGeneration

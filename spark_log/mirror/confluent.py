@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
 )
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "Message",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
     "Producer",
 ]

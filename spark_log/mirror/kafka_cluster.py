@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
-from spark_log.errors import (
-    CorruptRecordError,
-    InvalidConfigurationError,
-    KafkaTimeoutError,
-    ProducerFencedError,
-    SparkLogError,
-    StorageUnavailableError,
-)
+from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.errors import KafkaTimeoutError
 from spark_log.mirror.confluent import (
     OFFSET_BEGINNING,
     AdminClient,
@@ -27,10 +20,16 @@ from spark_log.mirror.confluent import (
     KafkaError,
     KafkaException,
     KafkaPartition,
-    Message,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     Producer,
+)
+from spark_log.mirror.kafka_errors import (
+    is_end,
+    is_not_ready,
+    kafka_errors,
+    retry_while_not_ready,
 )
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -42,20 +41,29 @@ _POLL_S: Final = 0.1
 _QUIET: Final = {"log_level": 3}
 """Librdkafka's warnings, such as of a coordinator that is not ready yet, are not for users."""
 
+_T = TypeVar("_T")
+
 
 class KafkaCluster:
-    """A Kafka cluster, reached by librdkafka."""
+    """A Kafka cluster, reached by librdkafka.
 
-    def __init__(self, settings: Mapping[str, str | int | float | bool]) -> None:
+    A call waits for brokers that are not ready, such as a coordinator that loads its partition.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str | int | float | bool], clock: Clock | None = None
+    ) -> None:
         """Connect to no broker yet.
 
         Args:
             settings: of librdkafka, with ``bootstrap.servers``; never shown.
+            clock: for waiting; None: the system's.
 
         Raises:
             InvalidConfigurationError: a setting does not exist, or has a wrong value.
         """
         self._settings = {**_QUIET, **settings}
+        self._clock = clock or SYSTEM_CLOCK
         with kafka_errors():
             self._admin = AdminClient(self._settings)
 
@@ -85,7 +93,7 @@ class KafkaCluster:
         settings = {
             **self._settings,
             "transactional.id": transactional_id,
-            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.messages": 10_000_000,  # bytes limit it
             "queue.buffering.max.kbytes": 262_144,
             "message.max.bytes": 1_000_000_000,  # the topic's own limit decides
             "linger.ms": 20,
@@ -93,8 +101,17 @@ class KafkaCluster:
         }
         with kafka_errors():
             producer = Producer(settings)
-            producer.init_transactions(TIMEOUT_S)
+            self._call(lambda: producer.init_transactions(TIMEOUT_S))
         return producer
+
+    def commit(self, producer: Producer) -> None:
+        """Commit the transaction of a producer.
+
+        Raises:
+            SparkLogError: it is not known whether the transaction was committed.
+        """
+        with kafka_errors():
+            self._call(producer.commit_transaction)
 
     def partition_counts(self) -> dict[str, int]:
         """Return the number of partitions of every topic.
@@ -102,9 +119,16 @@ class KafkaCluster:
         Raises:
             KafkaTimeoutError: no broker answered in time.
         """
-        with kafka_errors():
+
+        def counts() -> dict[str, int]:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
-        return {name: len(topic.partitions) for name, topic in topics.items() if not topic.error}
+            for topic in topics.values():
+                if topic.error is not None and is_not_ready(topic.error):
+                    raise KafkaException(topic.error)  # a mirror must not believe that it is gone
+            return {name: len(each.partitions) for name, each in topics.items() if not each.error}
+
+        with kafka_errors():
+            return self._call(counts)
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the settings that were made for topics, without defaults."""
@@ -112,9 +136,13 @@ class KafkaCluster:
         if not resources:
             return {}
         made = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        with kafka_errors():
+
+        def settings() -> dict[str, dict[str, Any]]:
             futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT_S)
-            found = {each.name: future.result() for each, future in futures.items()}
+            return {each.name: future.result() for each, future in futures.items()}
+
+        with kafka_errors():
+            found = self._call(settings)
         return {
             topic: {name: each.value for name, each in entries.items() if each.source == made}
             for topic, entries in found.items()
@@ -122,15 +150,23 @@ class KafkaCluster:
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic with the brokers' default number of replicas, unless it exists."""
-        new = NewTopic(topic, partitions, -1, config=dict(settings))
-        with kafka_errors(KafkaError.TOPIC_ALREADY_EXISTS):
+
+        def create() -> None:
+            new = NewTopic(topic, partitions, -1, config=dict(settings))
             self._admin.create_topics([new], request_timeout=TIMEOUT_S)[topic].result()
+
+        with kafka_errors(KafkaError.TOPIC_ALREADY_EXISTS):
+            self._call(create)
 
     def create_partitions(self, topic: str, total: int) -> None:
         """Increase the number of partitions of a topic."""
-        with kafka_errors():
+
+        def grow() -> None:
             grown = [NewPartitions(topic, total)]
             self._admin.create_partitions(grown, request_timeout=TIMEOUT_S)[topic].result()
+
+        with kafka_errors():
+            self._call(grow)
 
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         """Change settings of a topic; others stay."""
@@ -139,22 +175,37 @@ class KafkaCluster:
             for name, value in settings.items()
         ]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
-        with kafka_errors():
+
+        def alter() -> None:
             futures = self._admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)
             futures[resource].result()
 
+        with kafka_errors():
+            self._call(alter)
+
     def groups(self) -> dict[str, bool]:
         """Return the ids of all consumer groups, and whether each has members."""
-        with kafka_errors():
+
+        def groups() -> Any:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result()
+            for error in listed.errors:  # a coordinator did not tell its groups
+                raise error
+            return listed
+
+        with kafka_errors():
+            listed = self._call(groups)
         return {each.group_id: each.state.name not in ("EMPTY", "DEAD") for each in listed.valid}
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group; a group that does not exist has none."""
         request = [ConsumerGroupTopicPartitions(group_id)]
-        with kafka_errors():
+
+        def offsets() -> list[KafkaPartition]:
             futures = self._admin.list_consumer_group_offsets(request, request_timeout=TIMEOUT_S)
-            found = futures[group_id].result().topic_partitions or []
+            return _checked(futures[group_id].result().topic_partitions)
+
+        with kafka_errors():
+            found = self._call(offsets)
         return {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(
                 each.offset, each.metadata or ""
@@ -166,20 +217,37 @@ class KafkaCluster:
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Set committed offsets of a group without members."""
+        """Set committed offsets of a group without members.
+
+        Raises:
+            GroupNotEmptyError: it has members.
+        """
         partitions = [
             KafkaPartition(tp.topic, tp.partition, each.offset, each.metadata)
             for tp, each in offsets.items()
         ]
         request = [ConsumerGroupTopicPartitions(group_id, partitions)]
-        with kafka_errors():
-            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=TIMEOUT_S)
-            for each in futures[group_id].result().topic_partitions or []:
-                if each.error is not None:
-                    raise KafkaException(each.error)
 
-    def read_topic(self, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield keys and values of the committed records of partition 0, up to its present end."""
+        def alter() -> None:
+            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=TIMEOUT_S)
+            _checked(futures[group_id].result().topic_partitions)
+
+        with kafka_errors():
+            self._call(alter)
+
+    def read_topic(
+        self, topic: str, *, complete: bool = False
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield keys and values of the committed records of partition 0, up to its present end.
+
+        Args:
+            topic: the topic.
+            complete: whether to wait until transactions that are open now have ended.
+
+        Raises:
+            KafkaTimeoutError: they do not end, or no broker answers.
+        """
+        end = self._end_offset(topic) if complete else 0
         consumer = self.consumer()
         try:
             with kafka_errors():
@@ -189,74 +257,36 @@ class KafkaCluster:
                 with kafka_errors():
                     messages = consumer.consume(10_000, _POLL_S)
                 for message in messages:
-                    if is_end(message):
+                    if not is_end(message):
+                        yield message.key() or b"", message.value()
+                        heard_s = time.monotonic()
+                    elif (message.offset() or 0) >= end:
                         return
-                    yield message.key() or b"", message.value()
-                    heard_s = time.monotonic()
             raise KafkaTimeoutError(
-                f"Kafka's topic {topic} gave no record in {TIMEOUT_S:.0f} s; try again"
+                f"Kafka's topic {topic} gave no record in {TIMEOUT_S:.0f} s"
+                f"{', or a transaction stays open' if complete else ''}; try again"
             )
         finally:
             consumer.close()
 
+    def _end_offset(self, topic: str) -> int:
+        """Return the offset after the last record of partition 0, committed or not."""
+        request = {KafkaPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
 
-def is_end(message: Message) -> bool:
-    """Whether a message only says that the end of a partition was reached.
+        def end() -> int:
+            (future,) = self._admin.list_offsets(request, request_timeout=TIMEOUT_S).values()
+            return int(future.result().offset)
 
-    Raises:
-        SparkLogError: it says that reading failed.
-    """
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() == KafkaError._PARTITION_EOF:
-        return True
-    with kafka_errors():
-        raise KafkaException(error)
-    return False
+        with kafka_errors():
+            return self._call(end)
+
+    def _call(self, call: Callable[[], _T]) -> _T:
+        return retry_while_not_ready(call, self._clock)
 
 
-@contextmanager
-def kafka_errors(*expected: int) -> Iterator[None]:
-    """Raise errors of librdkafka as those of this package.
-
-    Args:
-        expected: codes of errors that are ignored.
-
-    Raises:
-        SparkLogError: what corresponds to the error of librdkafka.
-    """
-    try:
-        yield
-    except KafkaException as raised:
-        error = raised.args[0]
-        if error.code() not in expected:
-            raise as_own_error(error) from None
-
-
-def as_own_error(error: KafkaError) -> SparkLogError:
-    """Return the error of this package that corresponds to one of librdkafka."""
-    text = f"Kafka: {error.str()}"
-    code = error.code()
-    if code in _FENCED:
-        return ProducerFencedError(f"{text}: another mirror with the same aliases was started")
-    if code in (KafkaError._INVALID_ARG, KafkaError._CONFLICT, *_REFUSED):
-        return InvalidConfigurationError(text)
-    if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
-        return KafkaTimeoutError(f"{text}; check the bootstrap servers, and try again")
-    if code in (KafkaError.INVALID_MSG, KafkaError._BAD_MSG):
-        return CorruptRecordError(text)
-    return StorageUnavailableError(text)
-
-
-_FENCED: Final[Sequence[int]] = (
-    KafkaError._FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.PRODUCER_FENCED,
-)
-_REFUSED: Final[Sequence[int]] = (
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.INVALID_CONFIG,
-    KafkaError.INVALID_PARTITIONS,
-    KafkaError.INVALID_REPLICATION_FACTOR,
-)
+def _checked(partitions: list[KafkaPartition] | None) -> list[KafkaPartition]:
+    """Return the partitions of an answer, of which each has its own error."""
+    for each in partitions or []:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return partitions or []

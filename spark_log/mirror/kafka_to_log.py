@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from spark_log.mirror.confluent import (
     KafkaPartition,
     Message,
 )
-from spark_log.mirror.kafka_cluster import is_end, kafka_errors
+from spark_log.mirror.kafka_errors import is_end, kafka_errors
 from spark_log.mirror.map_topic import create_in_log
 from spark_log.mirror.message_table import MessageTable, message_tables
 from spark_log.mirror.mirror import Mirror
@@ -29,6 +28,8 @@ from spark_log.mirror.offset_map import (
     map_record,
     parts_by_partition,
 )
+from spark_log.mirror.task_generation import TaskGeneration, write_to_log
+from spark_log.mirror.transaction_pace import TransactionPace
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
 from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
@@ -59,13 +60,8 @@ class KafkaToLog(Mirror):
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
         settings = self._settings
-        topic = settings.map_topic
-        has_been_source = topic in self._kafka.partition_counts()
-        if settings.is_exclusive and has_been_source:
-            self._kafka.producer(settings.transactional_id(Side.KAFKA))  # fences the other way
-        create_in_log(self._log, topic)
-        self._producer = self._log.producer(settings.transactional_id(Side.LOG))
-        self._read_maps()
+        create_in_log(self._log, settings.map_topic)
+        self._take_over()
         self._consumer = self._kafka.consumer(
             auto_offset_reset="error" if settings.fail_on_data_loss else "earliest",
             queued_min_messages=500_000,
@@ -79,6 +75,10 @@ class KafkaToLog(Mirror):
 
     def refresh(self) -> None:
         """Create new topics and partitions in the log, take over settings, and read new ones."""
+        if self._task is not None:
+            own = self._task.partition
+            self._assign({(own.kafka_topic, own.partition)})
+            return
         counts = {
             topic: count
             for topic, count in self._kafka.partition_counts().items()
@@ -111,15 +111,15 @@ class KafkaToLog(Mirror):
         if not first and not self._with_passed({}, self._ended):
             return 0
         with producer.transaction():
-            sent, count, size_bytes = self._send(producer, first)
+            sent, pace = self._send(producer, first)
             runs = self._with_passed(self._runs(sent), self._ended)
             if runs:
                 records = [map_record(*each) for each in runs.items()]
                 columns = [binary_array(column) for column in zip(*records, strict=True)]
                 table = pa.Table.from_arrays(columns, ["key", "value"])
                 producer.send_table(self._settings.map_topic, table, partition=0)
-        self._on_commit(runs, count, size_bytes)
-        return count
+        self._on_commit(runs, pace.count, pace.size_bytes)
+        return pace.count
 
     def lag(self) -> dict[MirroredPartition, int]:
         """Return how many offsets of Kafka are not mirrored yet, by partition.
@@ -143,12 +143,28 @@ class KafkaToLog(Mirror):
 
     def close(self) -> None:
         """Release everything; an open transaction is aborted."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._stop_reading()
         if self._producer is not None:
             self._producer.close()
             self._producer = None
+
+    def mirrored_partitions(self) -> list[MirroredPartition]:
+        """Return the partitions that are mirrored, in the order of topics and partitions."""
+        return [self._partitions[each] for each in sorted(self._partitions)]
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _write_generation(self, generation: TaskGeneration) -> None:
+        write_to_log(self._opened_producer(), self._settings, generation)
+
+    def _open_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+        partition = None if self._task is None else self._task.partition
+        self._producer = self._log.producer(self._settings.transactional_id(Side.LOG, partition))
 
     def _opened_producer(self) -> Producer:
         assert self._producer is not None, "open the mirror first"
@@ -206,23 +222,21 @@ class KafkaToLog(Mirror):
                 topic=message.topic() or "",
             )
 
-    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, int, int]:
+    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, TransactionPace]:
         """Send messages, and those that arrive in the time of a transaction."""
-        settings = self._settings
-        due_s = time.monotonic() + settings.commit_interval_ms / 1000
+        pace = TransactionPace(self._settings)
         sent: _Sent = []
-        count = size_bytes = 0
         while messages or sent:
             for each in message_tables(messages):
                 topic = self._settings.partition(each.topic, 0, Side.KAFKA).log_topic
                 sent.append((each, producer.send_table(topic, each.table)))
-                count += len(each.offsets)
-                size_bytes += each.table.nbytes
-            left_s = due_s - time.monotonic()
-            if left_s <= 0 or size_bytes >= settings.max_transaction_bytes:
+                pace.add(len(each.offsets), each.table.nbytes, is_behind=len(messages) >= _MESSAGES)
+            if not messages:
+                pace.add(0, 0, is_behind=False)
+            if (left_s := pace.left_s()) <= 0:
                 break
             messages = self._consume(min(_WAIT_S, left_s))
-        return sent, count, size_bytes
+        return sent, pace
 
     def _runs(self, sent: _Sent) -> Runs:
         """Wait until all tables are in the log, and return the runs of each partition."""

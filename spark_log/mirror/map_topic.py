@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
-from spark_log.errors import TopicAlreadyExistsError
-from spark_log.mirror.kafka_cluster import KafkaCluster
+import pyarrow as pa
+
+from spark_log.errors import KafkaTimeoutError, TopicAlreadyExistsError
+from spark_log.mirror.kafka_cluster import TIMEOUT_S, KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
 from spark_log.mirror.offset_map import OffsetMaps, Side
-from spark_log.types import NewTopic, TopicPartition
+from spark_log.mirror.task_generation import KEY, TaskGeneration
+from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 
 _SETTINGS: Final = {"cleanup.policy": "compact"}
 _POLL_MS: Final = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class MapTopic:
+    """What the topic holds, on both sides.
+
+    Attributes:
+        maps: the offset maps.
+        generations: of tasks, by the side that they write to.
+    """
+
+    maps: OffsetMaps = field(default_factory=OffsetMaps)
+    generations: dict[Side, TaskGeneration] = field(default_factory=dict)
+
+    def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
+        """Take over a record of the topic on one side."""
+        if key != KEY:
+            self.maps.replay(key, value, to)
+        elif value is not None:
+            self.generations[to] = TaskGeneration.parse(value)
+
+
 def read_maps(kafka: KafkaCluster, log: LogAddress, topic: str) -> OffsetMaps:
     """Return the offset maps of both directions, as they are committed now."""
-    maps = OffsetMaps()
+    return read_map_topic(kafka, log, topic).maps
+
+
+def read_map_topic(
+    kafka: KafkaCluster, log: LogAddress, topic: str, *, complete: Side | None = None
+) -> MapTopic:
+    """Return all that is committed.
+
+    Args:
+        kafka: one of the two sides.
+        log: the other one.
+        topic: its name.
+        complete: the side on which open transactions of others are waited for: what is committed
+            behind them is not shown earlier.
+
+    Raises:
+        KafkaTimeoutError: another's transaction stays open.
+    """
+    found = MapTopic()
     if topic in kafka.partition_counts():
-        for key, value in kafka.read_topic(topic):
-            maps.replay(key, value, Side.KAFKA)
+        for key, value in kafka.read_topic(topic, complete=complete is Side.KAFKA):
+            found.replay(key, value, Side.KAFKA)
     admin = log.admin()
     if topic in admin.list_topics():
-        _read_log(log, topic, maps)
-    return maps
+        _read_log(log, topic, found, complete=complete is Side.LOG)
+    return found
+
+
+def has_map_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:
+    """Whether a side has the topic, because it was mirrored to."""
+    names = kafka.partition_counts() if side is Side.KAFKA else log.admin().list_topics()
+    return topic in names
 
 
 def create_in_log(log: LogAddress, topic: str) -> None:
@@ -39,14 +88,24 @@ def create_in_kafka(kafka: KafkaCluster, topic: str) -> None:
         kafka.create_topic(topic, 1, _SETTINGS)
 
 
-def _read_log(log: LogAddress, topic: str, maps: OffsetMaps) -> None:
+def _read_log(log: LogAddress, topic: str, found: MapTopic, *, complete: bool) -> None:
     tp = TopicPartition(topic, 0)
     with log.consumer() as consumer:
         consumer.assign([tp])
         consumer.seek_to_beginning()
         (end,) = consumer.end_offsets([tp]).values()
-        while consumer.position(tp) < end:
-            table = consumer.poll_table(_POLL_MS)
+        if complete:
+            end = log.admin().list_offsets({tp: OffsetSpec.LATEST})[tp].offset
+        heard_s = time.monotonic()
+        while (position := consumer.position(tp)) < end:
+            table: pa.Table = consumer.poll_table(_POLL_MS)
             keys, values = (table.column(name).to_pylist() for name in ("key", "value"))
             for key, value in zip(keys, values, strict=True):
-                maps.replay(key, value, Side.LOG)
+                found.replay(key, value, Side.LOG)
+            if consumer.position(tp) > position:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > TIMEOUT_S:
+                raise KafkaTimeoutError(
+                    f"a transaction of another mirror stays open in {topic} at offset {position}; "
+                    f"try again"
+                )

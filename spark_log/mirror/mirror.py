@@ -9,10 +9,17 @@ from typing import Self
 
 import numpy as np
 
+from spark_log.errors import ProducerFencedError
 from spark_log.mirror.kafka_cluster import KafkaCluster
-from spark_log.mirror.map_topic import read_maps
+from spark_log.mirror.map_topic import has_map_topic, read_map_topic
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side
+from spark_log.mirror.task_generation import (
+    MirrorTask,
+    TaskGeneration,
+    fence_mirror,
+    fence_tasks,
+)
 
 
 class Mirror(ABC):
@@ -22,6 +29,8 @@ class Mirror(ABC):
     the process is killed at any point, the next mirror aborts or completes that transaction, reads
     the map, and continues behind its end. A mirror with the same aliases fences earlier ones.
 
+    A mirror of one partition alone is a task of a job (`begin_tasks`).
+
     For one thread.
 
     Attributes:
@@ -30,14 +39,22 @@ class Mirror(ABC):
 
     source: Side
 
-    def __init__(self, kafka: KafkaCluster, log: LogAddress, settings: MirrorSettings) -> None:
+    def __init__(
+        self,
+        kafka: KafkaCluster,
+        log: LogAddress,
+        settings: MirrorSettings,
+        task: MirrorTask | None = None,
+    ) -> None:
         """Access nothing yet.
 
         Args:
             kafka: one of the two sides.
             log: the other one.
             settings: how to mirror.
+            task: the one partition to mirror; None: all that the settings say.
         """
+        self._task = task
         self._kafka = kafka
         self._log = log
         self._settings = settings
@@ -56,6 +73,41 @@ class Mirror(ABC):
     @abstractmethod
     def refresh(self) -> None:
         """Mirror new topics, new partitions and changed settings from now on."""
+
+    def begin_tasks(self) -> list[MirrorTask]:
+        """Let tasks mirror from now on, each one partition, at the same time; stop reading.
+
+        Topics and partitions of the target exist then. Each task is given to a mirror of its own,
+        in any process. A mirror that is opened later without a task fences them all. Call
+        `end_tasks` when they have ended.
+
+        Raises:
+            ProducerFencedError: another mirror has taken over.
+        """
+        generation = TaskGeneration.of(self.mirrored_partitions())
+        self._stop_reading()
+        self._write_generation(generation)
+        return [MirrorTask(generation.generation_id, each) for each in generation.partitions]
+
+    def end_tasks(self) -> None:
+        """Refuse all tasks that this mirror has begun, so that the next mirror fences none.
+
+        Raises:
+            ProducerFencedError: another mirror has taken over.
+        """
+        self._write_generation(TaskGeneration.of(()))
+
+    @abstractmethod
+    def _stop_reading(self) -> None:
+        """Release the consumer."""
+
+    @abstractmethod
+    def _write_generation(self, generation: TaskGeneration) -> None:
+        """Commit which tasks may write."""
+
+    @abstractmethod
+    def mirrored_partitions(self) -> list[MirroredPartition]:
+        """Return the partitions that are mirrored, in the order of topics and partitions."""
 
     @abstractmethod
     def transfer(self, wait_s: float = 0.5) -> int:
@@ -87,15 +139,18 @@ class Mirror(ABC):
     def close(self) -> None:
         """Release everything; an open transaction is aborted."""
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self, lag: Mapping[MirroredPartition, int] | None = None) -> dict[str, float]:
         """Return metrics since the mirror was opened, by name.
 
         ``record-count``, ``byte-count`` (keys and values) and ``transaction-count`` count what was
         committed. ``records-lag`` is the number of offsets that are not mirrored yet, in all
         partitions, and ``records-lag-max`` that of the partition with most. ``partition-count`` is
         the number of mirrored partitions.
+
+        Args:
+            lag: what `lag` returns; None: it is called.
         """
-        lag = self.lag()
+        lag = self.lag() if lag is None else lag
         return {
             "record-count": self._records,
             "byte-count": self._bytes,
@@ -138,8 +193,44 @@ class Mirror(ABC):
                 refreshed_s = time.monotonic()
         on_refresh()
 
-    def _read_maps(self) -> None:
-        self.maps = read_maps(self._kafka, self._log, self._settings.map_topic)
+    @abstractmethod
+    def _open_producer(self) -> None:
+        """Make the producer, which fences earlier mirrors with the same id, and the map topic."""
+
+    def _take_over(self) -> None:
+        """Fence all that this mirror replaces, and read where to continue.
+
+        The own side is fenced first: of two mirrors of both ways that begin at the same time, one
+        is fenced by the other in any case.
+
+        Raises:
+            ProducerFencedError: this mirror is a task, and another mirror has begun since.
+        """
+        kafka, log, settings, task = self._kafka, self._log, self._settings, self._task
+        while True:
+            self._open_producer()
+            if task is not None:
+                complete = self.target  # other tasks have open transactions
+                found = read_map_topic(kafka, log, settings.map_topic, complete=complete)
+                generation = found.generations.get(self.target)
+                if generation is None or generation.generation_id != task.generation_id:
+                    raise ProducerFencedError(
+                        "another mirror with the same aliases was started after the job of this "
+                        "task"
+                    )
+                break
+            sides = [self.target]
+            if settings.is_exclusive and has_map_topic(kafka, log, settings.map_topic, self.source):
+                fence_mirror(kafka, log, settings, self.source)
+                sides.append(self.source)
+            found = read_map_topic(kafka, log, settings.map_topic)
+            tasks = {side: found.generations.get(side) for side in sides}
+            for side, generation in tasks.items():
+                if generation is not None and generation.partitions:
+                    fence_tasks(kafka, log, settings, side, generation)
+            if not any(each is not None and each.partitions for each in tasks.values()):
+                break
+        self.maps = found.maps
 
     def _on_commit(
         self, runs: Mapping[MirroredPartition, np.ndarray], count: int, size_bytes: int

@@ -68,7 +68,8 @@ class MirrorSettings:
         log_alias: name of the log.
         policy: how mirrored topics are named.
         topics: which topics of the source are mirrored.
-        commit_interval_ms: how long a transaction collects records.
+        commit_interval_ms: how long a transaction collects records; five times as long while
+            more of them wait than it takes.
         max_transaction_bytes: of records, after which a transaction is committed earlier.
         fail_on_data_loss: whether a mirror fails if records were deleted before they were mirrored.
             If not, it continues at the first record that is left.
@@ -101,14 +102,20 @@ class MirrorSettings:
         """Name of the topic with the offset map; it has this name in Kafka and in the log."""
         return f"mirror-offset-syncs.{self.kafka_alias}.{self.log_alias}.internal"
 
-    def transactional_id(self, target: Side) -> str:
+    def transactional_id(self, target: Side, partition: MirroredPartition | None = None) -> str:
         """Return the transactional id of the mirror that writes to one side.
 
         If topics keep their names, a record would come back to where it was. So both directions
         have one id, and the mirror that is started last fences the other.
+
+        Args:
+            target: the side.
+            partition: what a task of a job mirrors; None: all partitions.
         """
         name = f"mirror.{self.kafka_alias}.{self.log_alias}"
-        return name if self.is_exclusive else f"{name}.to-{target.name.lower()}"
+        if not self.is_exclusive:
+            name = f"{name}.to-{target.name.lower()}"
+        return name if partition is None else f"{name}.{partition.topic(target)}-{partition[-1]}"
 
     @property
     def is_exclusive(self) -> bool:

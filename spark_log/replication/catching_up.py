@@ -32,7 +32,7 @@ from spark_log.log import (
     PartitionState,
     Replica,
     ReplicaFetcher,
-    move_replica_start,
+    follow_log_start,
 )
 from spark_log.metadata import (
     Cluster,
@@ -260,7 +260,7 @@ class Replicator:
             start = leader.files.observe().log_start_offset
         except SparkLogError as error:
             raise LeaderFailedError(error) from error
-        move_replica_start(follower, min(start, offset))
+        follow_log_start(follower, min(start, offset))
         view = follower.follower.observe()
         with self._cluster.suppressed.suppress("snapshot", follower.files.path, SparkLogError):
             if follower.snapshots.segments_until_due(view) <= 0:

@@ -154,7 +154,17 @@ def open_quorum(
 def _open_member(
     root: str, options: StorageOptions | None, *, request_timeout_ms: int | None
 ) -> Store:
-    """Open a member with the options that are for all roots, and those that are for this one."""
+    """Open a member with the options that are for all roots, and those that are for this one.
+
+    Raises:
+        InvalidConfigurationError: it is in this process's memory; or as `open_one_root`.
+    """
+    if root.startswith("memory://"):
+        raise InvalidConfigurationError(
+            f"{root} cannot be a member of a quorum: it ends with this process, and counts as lost "
+            f"from then on; give a path or the URL of an object store",
+            key="root",
+        )
     given = options or {}
     common = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
     own = given.get(root)

@@ -20,7 +20,7 @@ from tests.cli.support import (
     spark_log_process,
 )
 from tests.metadata.replicas import append as append_to
-from tests.metadata.replicas import log_of, replica_of, replicated_cluster, state
+from tests.metadata.replicas import leave, log_of, replica_of, replicated_cluster, state
 from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter
 
@@ -424,6 +424,17 @@ class TestJson:
         }
         assert (second["offset"], second["value"]) == (1, None)
         assert (third["offset"], third["value"]) == (2, {"base64": "/w=="})
+
+    @pytest.mark.parametrize("reader", [("--group", "g"), ()])
+    def test_has_the_leader_epoch_of_each_record(self, shell, tmp_path, reader):
+        cluster = replicated_cluster(tmp_path)
+        append_to(log_of(cluster), numbered(0, 2))
+        leave(cluster, 2)
+        append_to(log_of(cluster), numbered(2, 1))
+        argv = ["console-consumer", "t", "--from-beginning", "--max-messages", "3", *reader]
+        found = shell(*argv, "--json", "--root", cluster.root).documents
+        epochs = [(each["offset"], each["leader_epoch"]) for each in found]
+        assert epochs == [(0, 0), (1, 0), (3, 1)]  # a barrier is between them
 
 
 class TestDamage:

@@ -21,6 +21,7 @@ COMMANDS = [
     "consumer-perf",
     "controller",
     "delete-records",
+    "doctor",
     "dump-log",
     "elect-leaders",
     "exporter",

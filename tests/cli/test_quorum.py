@@ -72,6 +72,37 @@ def test_a_single_root_has_no_members(shell, root):
     assert "is a single root" in shell("quorum", "remove", "disk2").error
 
 
+@pytest.mark.parametrize("argv", [("topics", "list"), ("topics", "create", "later")])
+def test_a_single_root_is_not_given_beside_others(shell, root, disks, argv):
+    roots = ",".join([str(root), *disks])
+    assert shell(*argv, "--root", roots).error == (
+        f"{root} has files already, and is no member of a quorum; give it alone, give empty roots, "
+        f"or make the quorum from this root: spark-log quorum add OTHER --root {root}"
+    )
+    assert Admin(root).list_topics() == ["flights", "weather"]
+
+
+def test_an_even_number_of_roots_is_no_quorum(shell, disks):
+    outcome = shell("topics", "create", "t", "--root", ",".join(disks))
+    assert outcome.status == 2
+    assert outcome.error == (
+        "a quorum of 2 roots survives no more losses than one of 1: give an odd number of roots, "
+        "such as 3"
+    )
+
+
+@pytest.mark.parametrize("argv", [("quorum", "add", "memory://x"), ("topics", "create", "t")])
+def test_the_memory_of_a_process_is_no_member(shell, root, disks, argv):
+    roots = ",".join(["memory://x", *disks])
+    outcome = shell(*argv) if argv[0] == "quorum" else shell(*argv, "--root", roots)
+    assert outcome.status == 2
+    assert outcome.error == (
+        "memory://x cannot be a member of a quorum: it ends with this process, and counts as lost "
+        "from then on; give a path or the URL of an object store"
+    )
+    assert Admin(root).list_topics() == ["flights", "weather"]
+
+
 def test_a_root_with_files_is_not_added(shell, root, disks):
     open_store(disks[0]).put_if_absent("kept", b"")
     assert "has files already" in shell("quorum", "add", disks[0]).error

@@ -59,6 +59,7 @@ class TestTopics:
         assert [each["log_end_offset"] for each in one["partitions"]] == [-1]
         (group,) = get(clients(own_root), "/groups")["groups"]
         assert group["lag"] is None
+        assert group["lag_ms"] is None
 
     def test_a_rate_is_measured_between_two_looks(self, clock):
         rates = Rates(clock)
@@ -133,6 +134,16 @@ class TestGroups:
         assert [(each["group_id"], each["lag"], each["partitions"]) for each in found] == [
             ("reports", 40, 2)
         ]
+        one = get(client, "/group", group="reports")
+        assert found[0]["lag_ms"] >= max(each["lag_ms"] for each in one["partitions"]) - 60_000
+
+    def test_that_have_read_all_have_no_lag_in_time(self, own_root, clients):
+        from spark_log import OffsetAndMetadata, TopicPartition
+
+        end = {TopicPartition("flights", 0): OffsetAndMetadata(10)}
+        Admin(own_root).alter_group_offsets("reports", end)
+        (found,) = get(clients(own_root), "/groups", q="report")["groups"]
+        assert (found["lag"], found["lag_ms"]) == (0, 0)
 
     def test_one_has_partitions_members_and_lag_in_time(self, client):
         found = get(client, "/group", group="reports")

@@ -153,8 +153,9 @@ class TrustsLateSuccess(Appender):
         self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
 
-    def _is_last_gone(self, tail):
-        return self._state.__class__ is AppenderState and super()._is_last_gone(tail)
+    def _is_last_gone(self, tail, *, asks=False):
+        is_recent = self._state.__class__ is AlwaysRecent
+        return not is_recent and super()._is_last_gone(tail, asks=asks)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

@@ -149,6 +149,7 @@ EXPECTED = {
     "log-dirs": r"Broker 0: \S+/\.demo/log\n(.*\n)*Total: partitions 11, .*\n",
     "clean --all-topics": r"(.*\n)*.*\bflights\b.*\n(.*\n)*",
     "verify": r"(.*\n)*Verified 12 partitions: .*\n",
+    "doctor": r"\d+ checks done, 11 partitions: healthy\.\n",
     "version": r"spark-log +\d.*\n(.*\n)*",
     "jobs/produce.py": BOTH_ALL,
     "jobs/consume.py": BOTH_ALL,
@@ -221,11 +222,14 @@ def test_the_notebook_shows_the_lag_of_the_demos_group(
 
 @pytest.fixture
 def flights(demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> pa.Table:
-    """The flights of the demo; the test runs in the demo's directory, as its user's notebook."""
+    """The flights of the demo; the test runs in the demo's directory, as its user's notebook.
+
+    Spark has run before in another directory, and takes relative paths from there.
+    """
     directory, _ = demo
     monkeypatch.chdir(directory)
-    for name in ("SPARK_LOG_ROOT", "SPARK_LOG_RESULTS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_LOG_ROOT", str(directory / ".demo/log"))
+    monkeypatch.setenv("SPARK_LOG_RESULTS", str(directory / ".demo/results"))
     options = pyarrow.csv.ConvertOptions(null_values=["NA"])
     return pyarrow.csv.read_csv(directory / ".demo/flights.csv", convert_options=options)
 
@@ -240,8 +244,8 @@ def test_the_notebook_replays_the_worst_hour_by_time_and_by_offset(
         spark.conf.set("spark.sql.session.timeZone", zone)
 
     day = pc.strftime(flights["time_hour"], "%Y-%m-%d")
-    days = flights.append_column("day", day).group_by("day").aggregate([("dep_delay", "mean")])
-    worst = days.sort_by([("dep_delay_mean", "descending")])["day"][0].as_py()
+    days = flights.append_column("date", day).group_by("date").aggregate([("dep_delay", "mean")])
+    worst = days.sort_by([("dep_delay_mean", "descending")])["date"][0].as_py()
     assert f"{names['worst_day']:%Y-%m-%d}" == worst
     hour = pc.strftime(flights["time_hour"], "%Y-%m-%d %H")
     count = pc.sum(pc.equal(hour, f"{names['worst_hour']:%Y-%m-%d %H}")).as_py()

@@ -3,13 +3,15 @@
 from contextlib import contextmanager
 from dataclasses import replace
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from spark_log import Consumer as LogConsumer
 from spark_log import TopicPartition
 from spark_log.mirror import KafkaCluster, LogAddress, MirrorSettings, TopicFilter
+from spark_log.mirror.kafka_errors import is_not_ready
+from tests.waiting import wait_until
 
 FAST = {"refresh_interval_s": 0.2}
 
@@ -93,12 +95,18 @@ class KafkaClient:
     def commit(self, group, offsets):
         """Commit offsets of a group: (topic, partition) → offset."""
         consumer = self._consumer(group)
-        consumer.commit(
-            offsets=[
-                KafkaPartition(topic, number, offset) for (topic, number), offset in offsets.items()
-            ],
-            asynchronous=False,
-        )
+        places = [KafkaPartition(tp[0], tp[1], offset) for tp, offset in offsets.items()]
+
+        def is_committed():
+            try:
+                consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException as error:  # the coordinator of the first group is being made
+                if not is_not_ready(error.args[0]):
+                    raise
+                return False
+            return True
+
+        wait_until(is_committed)
         consumer.close()
 
     def _consumer(self, group):

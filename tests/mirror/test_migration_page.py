@@ -1,6 +1,5 @@
 """docs/migrating-from-kafka.md: its commands, in their order, with a real Kafka broker."""
 
-import os
 import subprocess
 import sys
 
@@ -9,9 +8,10 @@ import pytest
 from spark_log import Admin
 from tests.cli.support import PROJECT
 from tests.docs.blocks import blocks
+from tests.jobs.conftest import BIN, ENVIRONMENT
 from tests.mirror.support import read_log, without_offsets
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.spark]
 
 
 def test_a_team_moves_there_and_back(kafka, tmp_path, names):
@@ -30,15 +30,16 @@ def test_a_team_moves_there_and_back(kafka, tmp_path, names):
     }
     for text, replacement in here.items():
         page = page.replace(text, replacement)
-    function = f'spark-log() {{ "{sys.executable}" -m spark_log.cli "$@"; }}'
+    function = f"""spark-log() {{ "{sys.executable}" -m spark_log.cli "$@"; }}
+    spark-submit() {{ "{BIN}/spark-submit" --master 'local[2]' "{PROJECT}/$@"; }}"""
     done = subprocess.run(
         ["bash", "-euxc", f"{function}\n{page}"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
         cwd=tmp_path,
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     in_log = read_log(root, names.topic)

@@ -5,11 +5,12 @@ import shlex
 import signal
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetSpec, Producer, ProducerFencedError, TopicPartition
-from spark_log.errors import DataLossError
+from spark_log.errors import DataLossError, RootNotFoundError
 from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy
 from tests.cli.support import COMMAND
 from tests.cli.test_examples import EXAMPLES
@@ -24,6 +25,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
+LONG_MS = 10**15
 KILLS = int(os.environ.get("MIRROR_KILLS", "3"))
 
 
@@ -34,8 +36,9 @@ def root(tmp_path):
 
 @pytest.fixture
 def log(root, names):
-    """The root, with the topic."""
-    Admin(root).create_topics([NewTopic(names.topic, 2)])
+    """The root, with the topic; Kafka keeps its records, whose timestamps are old."""
+    forever = {"retention.ms": "-1"}
+    Admin(root).create_topics([NewTopic(names.topic, 2, topic_configs=forever)])
     return root
 
 
@@ -74,7 +77,7 @@ class TestFromKafka:
         assert without_offsets(read_log(root, names.topic)) == expected
 
     def test_new_topics_partitions_and_settings_are_noticed(self, kafka, root, names):
-        kafka.create_topic(names.topic, retention_ms=5000, compression_type="gzip")
+        kafka.create_topic(names.topic, retention_ms=LONG_MS, compression_type="gzip")
         other = f"{names.topic}.more"
         stop = threading.Event()
         opened = mirror(KafkaToLog, kafka, root, names)
@@ -87,19 +90,19 @@ class TestFromKafka:
         thread.start()
         try:
             admin = Admin(root)
-            wait_until(lambda: os.path.exists(root) and names.topic in admin.list_topics())
+            wait_until(lambda: has_topic(admin, names.topic))
             kafka.create_topic(other, 1)
             kafka.send(other, 10, partitions=1)
             kafka.grow(names.topic, 3)
             kafka.send(names.topic, 30, partitions=3)
-            kafka.cluster.alter_topic(names.topic, {"retention.ms": "6000"})
+            kafka.cluster.alter_topic(names.topic, {"retention.ms": str(LONG_MS + 1)})
 
             def mirrored():
                 counts = {each.name: each for each in admin.describe_topics()}
                 return (
                     other in counts
                     and len(counts[names.topic].partitions) == 3
-                    and counts[names.topic].configs["retention.ms"] == "6000"
+                    and counts[names.topic].configs["retention.ms"] == str(LONG_MS + 1)
                     and opened._records == 40  # noqa: SLF001 - metrics are for its thread
                 )
 
@@ -110,6 +113,14 @@ class TestFromKafka:
         assert admin.describe_topics([names.topic])[0].configs["compression.type"] == "zstd"
         expected = without_offsets(kafka.read(names.topic, 3))
         assert without_offsets(read_log(root, names.topic, 3)) == expected
+
+    def test_a_run_until_the_end_waits_for_new_partitions(self, kafka, root, names):
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 10)
+        run_until_end(KafkaToLog, kafka, root, names)
+        kafka.grow(names.topic, 4)
+        kafka.send(names.topic, 12, partitions=4)
+        assert run_until_end(KafkaToLog, kafka, root, names)["record-count"] == 12
 
     def test_aborted_records_are_not_mirrored(self, kafka, root, names):
         kafka.create_topic(names.topic, 1)
@@ -166,6 +177,30 @@ class TestFromKafka:
         expected = without_offsets(kafka.read(names.topic))
         assert without_offsets(read_log(root, names.topic)) == expected
         assert len(expected[0]) == KILLS * 1000
+
+
+def test_prometheus_reads_the_lag_and_what_was_copied(kafka, root, names):
+    kafka.create_topic(names.topic)
+    kafka.send(names.topic, 30)
+    argv = command("from-kafka", kafka, root, names, "--metrics-port", "0")
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        address = process.stderr.readline().strip().removeprefix("Metrics are at ")
+
+        def scraped():
+            with urllib.request.urlopen(address) as answer:
+                return answer.read().decode()
+
+        wait_until(lambda: 'spark_log_mirror_records_total{source="kafka"} 30.0' in scraped())
+        text = scraped()
+    finally:
+        process.terminate()
+        process.communicate()
+    lag = f'spark_log_mirror_lag{{partition="1",source="kafka",topic="{names.topic}"}} 0.0'
+    assert lag in text.splitlines()
+    assert 'spark_log_mirror_transactions_total{source="kafka"}' in text
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 class TestToKafka:
@@ -263,19 +298,28 @@ def check_maps(opened, kafka, root, names):
             assert runs.translate(kafka_offset, KafkaToLog.source) == offset
 
 
+def has_topic(admin, topic):
+    try:
+        return topic in admin.list_topics()
+    except RootNotFoundError:  # another thread is about to make it
+        return False
+
+
 def end_of_log(root, topic):
     places = {TopicPartition(topic, each): OffsetSpec.LATEST for each in (0, 1)}
     return sum(each.offset for each in Admin(root).list_offsets(places).values())
 
 
-def kill_when(argv, condition):
-    """Run a command until something has happened, and kill it then."""
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def kill_when(argv, condition, **more):
+    """Run a command until something has happened, and kill it and its children then."""
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, **more
+    )
     try:
-        wait_until(lambda: condition() or process.poll() is not None, timeout_s=60)
+        wait_until(lambda: condition() or process.poll() is not None, timeout_s=600)
         ended = process.poll()
     finally:
-        process.send_signal(signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
         _, said = process.communicate()
     assert ended is None, said
 

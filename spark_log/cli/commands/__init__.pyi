@@ -5,6 +5,7 @@ from .console_consumer import console_consumer as console_consumer
 from .console_producer import console_producer as console_producer
 from .consumer_perf import consumer_perf as consumer_perf
 from .delete_records import delete_records as delete_records
+from .doctor import doctor as doctor
 from .dump_log import dump_log as dump_log
 from .elect_leaders import elect_leaders as elect_leaders
 from .exporter import exporter as exporter

@@ -11,6 +11,7 @@ import typer
 
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
+from spark_log.cli.metrics_port import MetricsPort, metrics_served
 from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
@@ -41,6 +42,14 @@ _SyncGroups = Annotated[
         "the end. Repeatable.",
     ),
 ]
+_RefreshInterval = Annotated[
+    float,
+    typer.Option(
+        "--refresh-interval-seconds",
+        min=0.1,
+        help="How often to look for new topics, partitions and settings.",
+    ),
+]
 
 
 @app.command("from-kafka")
@@ -55,7 +64,9 @@ def from_kafka(
     root: Root,
     output: Output,
     sync_groups: _SyncGroups = None,
+    refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Mirror topics of Kafka into the log.
 
@@ -66,7 +77,17 @@ def from_kafka(
     from spark_log.mirror import KafkaToLog
 
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(KafkaToLog(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+    _run(
+        KafkaToLog(*arguments),
+        kafka,
+        options,
+        root,
+        output,
+        sync_groups or [],
+        refresh_interval_s,
+        until_end,
+        metrics_port,
+    )
 
 
 @app.command("to-kafka")
@@ -78,7 +99,9 @@ def to_kafka(
     root: Root,
     output: Output,
     sync_groups: _SyncGroups = None,
+    refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Mirror topics of the log into Kafka.
 
@@ -90,7 +113,17 @@ def to_kafka(
 
     root.cluster()  # it must exist
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(LogToKafka(*arguments), kafka, options, root, output, sync_groups or [], until_end)
+    _run(
+        LogToKafka(*arguments),
+        kafka,
+        options,
+        root,
+        output,
+        sync_groups or [],
+        refresh_interval_s,
+        until_end,
+        metrics_port,
+    )
 
 
 @app.command("from-root")
@@ -210,10 +243,12 @@ def _run(
     root: Root,
     output: Output,
     sync_groups: list[str],
+    refresh_interval_s: float,
     until_end: bool,
+    metrics_port: int | None,
 ) -> None:
     """Run a mirror until it is told to stop, and print its metrics."""
-    from spark_log.mirror import GroupTranslation, patterns
+    from spark_log.mirror import GroupTranslation, MirrorMetrics, patterns
 
     expressions = patterns(sync_groups, "sync-groups")
     translation = GroupTranslation(kafka.cluster(), options.log(root), expressions)
@@ -221,15 +256,22 @@ def _run(
     translated: list[TranslatedGroup] = []
 
     def translate() -> None:
+        served.update()
         if expressions:
             translated[:] = translation.translate(mirror.maps, source)
 
-    with StopSignals() as stop, status_line("Mirroring") as show, mirror:
+    served = MirrorMetrics(mirror)
+    with (
+        StopSignals() as stop,
+        metrics_served(served.families, metrics_port),
+        status_line("Mirroring") as show,
+        mirror,
+    ):
         mirror.run(
             stop.is_set,
-            refresh_interval_s=options.refresh_interval_s,
+            refresh_interval_s=refresh_interval_s,
             until_end=until_end,
-            on_transaction=lambda: show(_line(mirror.metrics())),
+            on_transaction=lambda: show(_line(served.update())),
             on_refresh=translate,
         )
         metrics = mirror.metrics()

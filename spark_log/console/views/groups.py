@@ -1,26 +1,25 @@
-"""Consumer groups: lag, members, assignments, and the history of their committed offsets."""
+"""Consumer groups: members, lag in records and in time."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
+from spark_log.admin import GroupListing
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
-from spark_log.console.view import GroupId, Parameters, View
+from spark_log.console.view import Parameters, View
 from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.log import first_unread_us
 
-MAX_SERIES: Final = 12
-MAX_POINTS: Final = 500
 _MAX_LAGS: Final = 1000
 """Most partitions whose log ends the list of groups reads."""
+_MAX_TIMES: Final = 250
+"""Most positions whose first unread records the list of groups reads: those with the most lag."""
 
 
 class GroupsParameters(Parameters):
@@ -43,6 +42,8 @@ class GroupRow:
         partitions: number of partitions with a committed offset.
         lag: records from the committed offsets to the log ends; None if there are too many
             partitions to read, or if one cannot be read.
+        lag_ms: age of the oldest record that is first unread in its partition; 0 if all records are
+            read, None if it is not known.
     """
 
     group_id: str
@@ -51,6 +52,7 @@ class GroupRow:
     topics: tuple[str, ...]
     partitions: int
     lag: int | None
+    lag_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,247 +77,92 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
     page = found[parameters.start : parameters.start + parameters.limit]
     # Committed offsets first: a log end that is read later is never before them.
     committed = OffsetsTable(console.cluster).all_positions()
-    keys = {key for each in page for key in committed.get(each.group_id, {})}
+    positions = {
+        each.group_id: {
+            key: position.offset for key, position in committed.get(each.group_id, {}).items()
+        }
+        for each in page
+    }
+    keys = {key for offsets in positions.values() for key in offsets}
     ends = _ends(console, keys, budget) if len(keys) <= _MAX_LAGS else {}
+    ages = _ages_ms(console, positions.values(), ends, budget)
+
+    def members(group: GroupListing) -> int:
+        is_empty = group.group_state == "Empty"
+        return 0 if is_empty else len(console.admin.group_members(group.group_id))
+
     rows = []
-    for each in page:
-        budget.check()
-        positions = committed.get(each.group_id, {})
-        lags = [
-            None if (end := ends.get(key)) is None else max(0, end - position.offset)
-            for key, position in positions.items()
+    for each, count in zip(page, console.map(members, page, budget), strict=True):
+        offsets = positions[each.group_id]
+        lags = [_lag(offset, ends.get(key)) for key, offset in offsets.items()]
+        behind = [
+            ages.get(position)
+            for position, lag in zip(offsets.items(), lags, strict=True)
+            if lag != 0
         ]
-        known = [lag for lag in lags if lag is not None]
         rows.append(
             GroupRow(
                 each.group_id,
                 each.group_state,
-                0
-                if each.group_state == "Empty"
-                else len(console.admin.group_members(each.group_id)),
-                tuple(sorted({key.topic for key in positions})),
-                len(positions),
-                sum(known) if len(known) == len(lags) else None,
+                count,
+                tuple(sorted({key.topic for key in offsets})),
+                len(offsets),
+                None if None in lags else sum(lag for lag in lags if lag),
+                None if None in behind else max((age for age in behind if age), default=0),
             )
         )
     return Groups(len(found), parameters.start, tuple(rows))
 
 
-def _ends(console: Console, keys: set[PartitionKey], budget: Budget) -> dict[PartitionKey, int]:
+def _lag(offset: int, end: int | None) -> int | None:
+    return None if end is None else max(0, end - offset)
+
+
+def _ends(
+    console: Console, keys: Collection[PartitionKey], budget: Budget
+) -> dict[PartitionKey, int]:
+    """Return the log ends of partitions that can be read; 0 where the topic was deleted."""
     image = console.cluster.image()
-    ends: dict[PartitionKey, int] = {}
-    for key in keys:
-        budget.check()
+
+    def end(key: PartitionKey) -> int | None:
         topic = image.find(key.topic)
         if topic is None or topic.topic_id != key.topic_id or key.partition not in topic.partitions:
-            ends[key] = 0  # the topic was deleted: nothing is left to read
-            continue
+            return 0
         try:
-            view = console.observe(topic, key.partition, budget)
+            view = console.observe(topic, key.partition)
         except UnknownTopicOrPartitionError:  # deleted since the metadata were read
-            ends[key] = 0
-            continue
-        if view is not None:
-            ends[key] = view.log_end_offset
-    return ends
+            return 0
+        return None if view is None else view.log_end_offset
+
+    found = zip(keys, console.map(end, keys, budget), strict=True)
+    return {key: offset for key, offset in found if offset is not None}
 
 
-class GroupParameters(Parameters):
-    """Which group."""
+def _ages_ms(
+    console: Console,
+    groups: Iterable[Mapping[PartitionKey, int]],
+    ends: Mapping[PartitionKey, int],
+    budget: Budget,
+) -> dict[tuple[PartitionKey, int], int | None]:
+    """Return the age of the first unread record of positions that are behind; one read for each."""
+    image, now_us = console.cluster.image(), console.cluster.clock.time_us()  # only shown
+    lags = {
+        (key, offset): ends[key] - offset
+        for offsets in groups
+        for key, offset in offsets.items()
+        if offset < ends.get(key, 0)
+    }
+    positions = sorted(lags, key=lags.__getitem__, reverse=True)[:_MAX_TIMES]
 
-    group: GroupId
+    def age_ms(position: tuple[PartitionKey, int]) -> int | None:
+        key, offset = position
+        topic = image.find(key.topic)
+        if topic is None or topic.topic_id != key.topic_id:
+            return None
+        since_us = first_unread_us(console.cluster.partition_log(topic, key.partition), offset)
+        return None if since_us is None else max(0, now_us - since_us) // 1000
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a group.
-
-    Attributes:
-        member_id: its id.
-        group_instance_id: ``group.instance.id`` of a static member; None for a dynamic one.
-        client_id: ``client.id`` of its consumer.
-        client_host: host name of its machine; empty if not known.
-        assignment: partitions that it reads.
-        revoking: partitions that it has yet to release.
-        pending: partitions that it gets when others have released them.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: tuple[str, ...]
-    revoking: tuple[str, ...]
-    pending: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
-    """Committed offset and lag of a group in one partition.
-
-    Attributes:
-        topic: name of the topic.
-        partition: number of the partition.
-        current_offset: the committed offset; None without one.
-        log_end_offset: the next offset to be written.
-        lag: records from one to the other; None without a committed offset.
-        lag_ms: age of the first unread record; 0 if all are read, None if it is not known.
-        commit_timestamp_us: time of the commit; None without one.
-        metadata: text that was committed with the offset.
-        member_id: the member that reads it; empty without one.
-    """
-
-    topic: str
-    partition: int
-    current_offset: int | None
-    log_end_offset: int
-    lag: int | None
-    lag_ms: int | None
-    commit_timestamp_us: int | None
-    metadata: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group.
-
-    Attributes:
-        group_id: its id.
-        state: ``Empty``, ``Stable`` or ``Reconciling``.
-        protocol: name of the assignor; empty without members.
-        generation: generation of the newest change.
-        lag: sum of the partitions' lags.
-        lag_ms: the largest of the partitions'; None if none is known.
-        members: in the order in which they joined.
-        partitions: by topic and number.
-    """
-
-    group_id: str
-    state: str
-    protocol: str
-    generation: int
-    lag: int
-    lag_ms: int | None
-    members: tuple[Member, ...]
-    partitions: tuple[PartitionLag, ...]
-
-
-def read_group(console: Console, parameters: GroupParameters, budget: Budget) -> Group:
-    """Read one group, and the log end of each of its partitions.
-
-    Raises:
-        GroupIdNotFoundError: it has neither members nor committed offsets.
-    """
-    (description,) = console.admin.describe_groups([parameters.group]).values()
-    budget.check()
-    lags = console.admin.group_lag(parameters.group)
-    return Group(
-        description.group_id,
-        description.group_state,
-        description.protocol,
-        description.generation,
-        sum(each.lag or 0 for each in lags),
-        max((each.lag_ms for each in lags if each.lag_ms is not None), default=None),
-        tuple(
-            Member(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                tuple(map(str, each.assignment)),
-                tuple(map(str, each.revoking)),
-                tuple(map(str, each.pending)),
-            )
-            for each in description.members
-        ),
-        tuple(
-            PartitionLag(
-                each.partition.topic,
-                each.partition.partition,
-                each.current_offset,
-                each.log_end_offset,
-                each.lag,
-                each.lag_ms,
-                each.commit_timestamp_us,
-                each.metadata,
-                each.member.member_id if each.member else "",
-            )
-            for each in lags
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Committed offsets of one partition over time.
-
-    Attributes:
-        name: topic and partition.
-        offsets: the offset at each of the times; None before the first commit, and where the offset
-            was deleted.
-    """
-
-    name: str
-    offsets: tuple[int | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupHistory:
-    """Committed offsets of a group over time, as far back as the offsets table has them.
-
-    Attributes:
-        group_id: the group's id.
-        times_us: at most `MAX_POINTS` times of commits, in microseconds since the epoch.
-        series: at most `MAX_SERIES` partitions, those with the most commits first.
-        partitions: number of partitions that have a history.
-    """
-
-    group_id: str
-    times_us: tuple[int, ...]
-    series: tuple[Series, ...]
-    partitions: int
-
-
-def read_history(console: Console, parameters: GroupParameters, budget: Budget) -> GroupHistory:
-    """Read the rows of a group from the offsets table."""
-    rows = OffsetsTable(console.cluster).history(parameters.group)
-    budget.check()
-    stamps = rows.column("commit_timestamp").cast(pa.int64())
-    rows = rows.append_column("us", stamps).take(pc.sort_indices(stamps))
-    topics, numbers = rows.column("topic").to_pylist(), rows.column("partition").to_pylist()
-    keys = list(zip(topics, numbers, strict=True))
-    counts = Counter(keys)
-    shown = [key for key, _ in counts.most_common(MAX_SERIES)]
-    every_us = np.unique(rows.column("us").to_numpy())
-    if len(every_us) > MAX_POINTS:
-        picked = np.linspace(0, len(every_us) - 1, MAX_POINTS).astype(int)
-        every_us = every_us[np.unique(picked)]
-    offsets = rows.column("offset").to_pylist()
-    row_us = rows.column("us").to_numpy()
-    # Of each partition the last commit at or before each time.
-    upto = np.searchsorted(row_us, every_us, side="right")
-    latest: dict[tuple[str, int], int] = {}
-    columns: dict[tuple[str, int], list[int | None]] = {key: [] for key in shown}
-    begin = 0
-    for end in upto.tolist():
-        budget.check()
-        latest.update(zip(keys[begin:end], offsets[begin:end], strict=True))
-        begin = end
-        for key, column in columns.items():
-            found = latest.get(key, -1)
-            column.append(None if found < 0 else found)
-    series = (Series(f"{key[0]}-{key[1]}", tuple(columns[key])) for key in sorted(shown))
-    return GroupHistory(parameters.group, tuple(every_us.tolist()), tuple(series), len(counts))
+    return dict(zip(positions, console.map(age_ms, positions, budget), strict=True))
 
 
 GROUPS = View("/groups", "Groups", GroupsParameters, Groups, read_groups, "groups.html")
-GROUP = View("/group", "Group", GroupParameters, Group, read_group, "group.html")
-HISTORY = View(
-    "/group/history",
-    "History of a group's offsets",
-    GroupParameters,
-    GroupHistory,
-    read_history,
-    "history.html",
-)

@@ -95,16 +95,19 @@ def read_topics(console: Console, parameters: TopicsParameters, budget: Budget) 
     wanted = parameters.q.lower()
     found = [each for each in console.cluster.image().topics() if wanted in each.name.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
+    views = _views(console, page, budget)
     rows = []
     for topic in page:
+        budget.check()
         with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
-            rows.append(_topic_row(console, topic, budget))
+            rows.append(_topic_row(console, topic, views[topic.topic_id]))
     return Topics(len(found), parameters.start, tuple(rows))
 
 
-def _topic_row(console: Console, topic: TopicImage, budget: Budget) -> TopicRow:
+def _topic_row(
+    console: Console, topic: TopicImage, views: Mapping[int, LogView | None]
+) -> TopicRow:
     (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
-    views = _views(console, topic, budget)
     known = [view for view in views.values() if view is not None]
     end = sum(view.log_end_offset for view in known)
     return TopicRow(
@@ -190,7 +193,7 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
     """
     topic = console.cluster.topic(parameters.topic)
     (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
-    views = _views(console, topic, budget)
+    views = _views(console, [topic], budget)[topic.topic_id]
     known = [view for view in views.values() if view is not None]
     end = sum(view.log_end_offset for view in known)
     return Topic(
@@ -212,8 +215,23 @@ def modified_configs(console: Console, topic: str) -> Mapping[str, ConfigEntry]:
     return described.get("topic", {}).get(topic, {})
 
 
-def _views(console: Console, topic: TopicImage, budget: Budget) -> dict[int, LogView | None]:
-    return {number: console.observe(topic, number, budget) for number in sorted(topic.partitions)}
+def _views(
+    console: Console, topics: Iterable[TopicImage], budget: Budget
+) -> dict[str, dict[int, LogView | None]]:
+    """Return the log of each partition by topic id and number; None if it cannot be read."""
+    partitions = [(topic, number) for topic in topics for number in sorted(topic.partitions)]
+
+    def observe(partition: tuple[TopicImage, int]) -> LogView | None:
+        with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
+            return console.observe(*partition)
+        return None
+
+    views: dict[str, dict[int, LogView | None]] = {}
+    for (topic, number), view in zip(
+        partitions, console.map(observe, partitions, budget), strict=True
+    ):
+        views.setdefault(topic.topic_id, {})[number] = view
+    return views
 
 
 def _partition(state: PartitionDescription, view: LogView | None) -> Partition:

@@ -60,7 +60,13 @@ class PollOperations(ConsumerAccess):
         with self._acquire():
             return self._poller.poll(timeout_ms, limit)
 
-    def poll_table(self, timeout_ms: float = 0, max_records: int | None = None) -> pa.Table:
+    def poll_table(
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        leader_epochs: bool = False,
+    ) -> pa.Table:
         """Return the next records as an Arrow table; wait for them if there are none.
 
         Keys, values, timestamps and headers are not copied. They are memory-mapped if the root is
@@ -71,6 +77,8 @@ class PollOperations(ConsumerAccess):
                 if positions have moved behind offsets without records.
             max_records: maximum number of rows; None: all rows that were fetched ahead
                 (``fetch.max.bytes``).
+            leader_epochs: whether the table has one more column, leaderEpoch: int32, the leader
+                epoch in which the batch of the record was written.
 
         Returns:
             A table with the columns of the Spark source (`TABLE_SCHEMA`): key, value: binary;
@@ -85,7 +93,7 @@ class PollOperations(ConsumerAccess):
         if max_records is not None and max_records < 1:
             raise ValueError(f"max_records is {max_records}; give at least 1")
         with self._acquire():
-            return self._poller.poll_table(timeout_ms, max_records)
+            return self._poller.poll_table(timeout_ms, max_records, leader_epochs=leader_epochs)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self

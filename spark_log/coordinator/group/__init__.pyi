@@ -6,6 +6,7 @@ from .group_log import GroupLog as GroupLog
 from .group_log import group_directory as group_directory
 from .group_offsets import GroupOffsets as GroupOffsets
 from .group_offsets import transaction_cleaner as transaction_cleaner
+from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
 from .member import GroupMember as GroupMember
 from .standalone_commits import StandaloneCommits as StandaloneCommits
 from .status import GroupStatus as GroupStatus

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.storage import Store, file_name
+from spark_log.storage import Store, file_name, newest_modified_us
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.untrusted_json import parse_json
 
@@ -73,6 +73,20 @@ class Heartbeats:
 
     def _path(self, member_id: str) -> str:
         return f"{self.directory}/{file_name(member_id)}"
+
+
+def newest_heartbeat_us(store: Store, group_id: str) -> int:
+    """Return when a member of a group last sent a heartbeat, by the storage's clock; one listing.
+
+    For people: by this nobody is expired.
+
+    Returns:
+        Microseconds since the epoch; 0 if there is none.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    return newest_modified_us(store.list(f"{group_directory(group_id)}/members"))
 
 
 @dataclass(slots=True)

@@ -7,5 +7,6 @@ from .rows import PartitionKey as PartitionKey
 from .rows import Row as Row
 from .rows import check_metadata as check_metadata
 from .rows import check_offset as check_offset
+from .table import CheckpointLag as CheckpointLag
 from .table import LastCommit as LastCommit
 from .table import OffsetsTable as OffsetsTable

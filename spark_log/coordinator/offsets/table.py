@@ -64,6 +64,18 @@ class LastCommit(NamedTuple):
     timestamp_us: int
 
 
+class CheckpointLag(NamedTuple):
+    """How far the newest checkpoint of the table is behind.
+
+    Attributes:
+        versions: versions since the checkpoint. A process that opens the table reads each of them.
+        interval: versions after which a checkpoint is due (``delta.checkpointInterval``).
+    """
+
+    versions: int
+    interval: int
+
+
 class OffsetsTable:
     """Commits and fetches the offsets of the consumer groups of one root.
 
@@ -332,6 +344,19 @@ class OffsetsTable:
                 found.update(pc.unique(groups.filter(is_position)).to_pylist())
                 with_tombstones.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
         return {group for group in found if group not in with_tombstones or self.positions(group)}
+
+    def checkpoint_lag(self) -> CheckpointLag:
+        """Return how many versions were made since the last checkpoint.
+
+        Raises:
+            StorageError: the table cannot be read, is damaged, or was lost.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+            versions = table.state.version - max(0, table.log.last_checkpoint())
+            interval = table.state.configuration.get("delta.checkpointInterval", "")
+        return CheckpointLag(max(0, versions), int(interval) if interval.isdecimal() else 100)
 
     def retention_us(self) -> int:
         """Return ``offsets.retention.minutes`` in microseconds: how long old offsets are kept."""

@@ -30,7 +30,7 @@ from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail, PutResult
 from spark_log.log.append.lost_append import check_may_retry, stands_at
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -67,6 +67,13 @@ class Appender:
     """Appends staged segments to one partition's log, for one process.
 
     What it knows of the log between two appends is its `AppenderState`.
+
+    Attributes:
+        is_alone: whether no other replica gets the segments, which would show that this one has
+            lost its files. Then a put is final only if the segment before it is still there: one
+            more request, except on a local file system.
+        check_root: called before a put into a log without records; it raises a `StorageError` if
+            the root was emptied.
     """
 
     def __init__(
@@ -80,6 +87,8 @@ class Appender:
         self._directory = directory
         self._config = config
         self._has_leader_epochs = has_leader_epochs
+        self.is_alone = False
+        self.check_root: Callable[[], None] = lambda: None
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config)
         self._state = AppenderState(directory, snapshots, config, self._derived)
@@ -113,6 +122,23 @@ class Appender:
         """
         self._state.load_leader_epoch(self._state.observe())
         return self.end_offset_in(leader_epoch)
+
+    def find_again(self, segment: StagedSegment, base_offset: int) -> int | None:
+        """List the log, and return where a segment is that this appender has put before.
+
+        Args:
+            segment: that was put.
+            base_offset: the offset at which it was put.
+
+        Returns:
+            None if the segment is not in the log: its name was covered by a rewritten segment.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined.
+        """
+        with self._lost_answers() as unknown:
+            unknown.add(base_offset)
+            return self._find_lost(segment, unknown)[0]
 
     @property
     def derived(self) -> DerivedFiles:
@@ -156,12 +182,16 @@ class Appender:
     def append_barrier(self, barrier: StagedSegment) -> None:
         """Append the barrier of a leader epoch, unless the log has it. Then it is durable.
 
+        What this appender knows from an earlier epoch is forgotten. The replica may have followed
+        since then, and a rewritten segment that it was given leaves the names free that it covers.
+
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the barrier is in the log.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
+        self._forget_earlier_epochs(barrier.leader_epoch)
         with self._lost_answers() as unknown:
             try:
                 self._append(barrier, None, unknown)
@@ -207,6 +237,12 @@ class Appender:
                     segment.discard()
             self._make_durable()  # another process may have put them, and died before it synced
             return None
+
+    def _forget_earlier_epochs(self, leader_epoch: int) -> None:
+        """Forget the log's end, unless it was seen in this leader epoch: then it is listed."""
+        tail = self._state.tail
+        if tail is not None and tail.leader_epoch != leader_epoch:
+            self._state.reset()
 
     @contextmanager
     def _lost_answers(self) -> Iterator[set[int]]:
@@ -256,6 +292,7 @@ class Appender:
                 tail = self._state.observe(segment)
                 continue
             base_offset = tail.log_end_offset
+            self._check_first_put(base_offset)
             # Before the put: a pause after it must not make the observation look newer than it is.
             tried_ms = self._clock.monotonic_ms()
             try:
@@ -265,10 +302,12 @@ class Appender:
                     raise
                 put = None
             is_recent = self._state.is_recent(tail)
-            if put is not None and put.is_ours and is_recent and not self._is_last_gone(tail):
-                self._state.on_own_append(segment, base_offset, tail, tried_ms)
-                return self._acknowledge(segment, base_offset)
-            if put is not None and put.winner is not None and not put.is_ours and is_recent:
+            if put is not None and put.is_ours and is_recent:
+                unknown.add(base_offset)  # until it is known that the log is still there
+                if not self._is_last_gone(tail, asks=self.is_alone):
+                    self._state.on_own_append(segment, base_offset, tail, tried_ms)
+                    return self._acknowledge(segment, base_offset)
+            elif put is not None and put.winner is not None and not put.is_ours and is_recent:
                 unknown.discard(base_offset)  # no file was deleted: the name was never ours
                 tail = self._state.advance_past(segment, put.winner, tail, race)
                 continue
@@ -332,6 +371,11 @@ class Appender:
                     self._check_expected_leo(expected_leo, tail)
                     self._state.check_producer(segment)
         return duplicate, tail
+
+    def _check_first_put(self, base_offset: int) -> None:
+        """Check that a log without records has none because nobody has put any."""
+        if not base_offset:
+            self.check_root()
 
     def _check_leader_epoch(
         self, segment: StagedSegment, tail: LogTail, *, is_epoch_certain: bool
@@ -403,15 +447,33 @@ class Appender:
                 return None
         return PutResult(True, base_offset + segment.record_count, None)
 
-    def _is_last_gone(self, tail: LogTail) -> bool:
+    def _is_last_gone(self, tail: LogTail, *, asks: bool = False) -> bool:
         """Whether a local file system shows that the last segment does not exist any more.
 
         A segment that was part of the log so recently cannot have been deleted by a cleaner. A put
         behind it would append to a log that was removed.
+
+        Args:
+            tail: of the log.
+            asks: whether to send a request to a storage that does not show it without.
+
+        Raises:
+            StorageError: the storage does not answer.
         """
-        if tail.last is None:
+        if tail.last is not None:
+            name = tail.last.log
+        elif tail.log_end_offset:
+            name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
+        else:
             return False
-        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
+        path, store = self._directory.file_path(name), self._directory.store
+        if not asks:
+            return tail.last is not None and store.is_gone(path)
+        try:
+            store.head(path)
+        except NotFoundError:
+            return True
+        return False
 
     def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that was just put, after writing its derived files."""
@@ -420,7 +482,13 @@ class Appender:
             with suppress(SparkLogError):  # then the log has none, as a log of an older version
                 self._directory.witness.create(self._directory.store)
         self._derived.write(segment, base_offset)
+        self._forget_missing_files()
         return _append_info(segment, base_offset)
+
+    def _forget_missing_files(self) -> None:
+        """Let the next append list the log, and fail, if files are missing."""
+        if self._derived.misses_files:
+            self._state.doubt()
 
     def _acknowledge_duplicate(self, info: LogAppendInfo) -> LogAppendInfo:
         """Return the offsets of a segment that an earlier try put.

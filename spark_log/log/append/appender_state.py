@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -52,6 +53,11 @@ class AppenderState:
     def reset(self) -> None:
         """Forget the log's end and its producers."""
         self.tail = self._producers = None
+
+    def doubt(self) -> None:
+        """Let the next append list the log. The end that is known still is what was appended."""
+        if self.tail is not None:
+            self.tail = replace(self.tail, observed_ms=-math.inf)
 
     # --- the log's end ---------------------------------------------------------------------------
 

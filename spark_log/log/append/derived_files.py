@@ -5,7 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError, SparkLogError
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    SparkLogError,
+)
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -21,6 +26,8 @@ class DerivedFiles:
 
     Attributes:
         merger: merges the newest segments.
+        misses_files: whether files were missing or damaged that a writer believes to be part of
+            the log. Then it must list the log before it appends again.
     """
 
     def __init__(
@@ -31,9 +38,11 @@ class DerivedFiles:
         self._snapshots = snapshots
         self._config = config
         self._segments_until_snapshot = 0
+        self.misses_files = False
 
     def on_listed(self, view: LogView) -> None:
         """Update the state from a listing of the log."""
+        self.misses_files = False
         self._segments_until_snapshot = self._snapshots.segments_until_due(view)
         self.merger.on_listed(view)
 
@@ -97,8 +106,7 @@ class DerivedFiles:
         """Merge the newest segments up to an offset, and write a snapshot, each if it is due."""
         suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("tail merge", path, SparkLogError):
-            for merged in self.merger.merge_if_due(end_offset):
-                self._snapshots.summaries.on_rewritten(merged)
+            self._merge(end_offset)
         with (
             suppressed.suppress("snapshot", path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot
@@ -106,3 +114,17 @@ class DerivedFiles:
             if self._segments_until_snapshot <= 0:
                 self._segments_until_snapshot = self._config.snapshot_interval_segments
                 self._segments_until_snapshot = self._snapshots.write_if_due()
+
+    def _merge(self, end_offset: int) -> None:
+        """Merge the newest segments if it is due.
+
+        Raises:
+            StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged.
+        """
+        try:
+            made = self.merger.merge_if_due(end_offset)
+        except (NotFoundError, CorruptRecordError):
+            self.misses_files = True
+            raise
+        for merged in made:
+            self._snapshots.summaries.on_rewritten(merged)

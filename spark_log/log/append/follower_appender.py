@@ -178,6 +178,8 @@ class FollowerAppender:
             summary = SegmentSummary.of_staged(segment, base_offset)
             self._snapshots.summaries.on_appended(summary, segment.headers)
             self._derived.write(segment, base_offset)
+            if self._derived.misses_files:
+                self.reset()
 
     def copy(self, segment: CopiedSegment, staged: StagedFile | None = None) -> bool:
         """Put a segment of the leader's log at the follower's log end.

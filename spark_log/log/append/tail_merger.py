@@ -121,8 +121,10 @@ class TailMerger:
             end_offset: segments that end behind it are not merged, nor those behind `limit_offset`.
 
         Raises:
-            StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged, or
-                merged ones could not be deleted. A later call tries again.
+            NotFoundError, CorruptRecordError: segments are missing or damaged. A segment that was
+                seen so recently was not deleted by a cleaner.
+            StorageError, InvalidRecordError: segments could not be merged, or merged ones could not
+                be deleted. A later call tries again.
         """
         self._delete_covered()
         if not self._needs_listing and len(self._tail) < max(1, self._due):
@@ -136,8 +138,12 @@ class TailMerger:
         if runs or len(candidates) >= self._fan_in:
             self._tail = [each for each in self._tail if each.end_offset > limit]
         made: list[SegmentSummary] = []
-        with suppress(NotFoundError, OffsetOutOfRangeError):  # another process was first
-            made += (self._merge(view, run) for run in runs)
+        with suppress(OffsetOutOfRangeError):  # the log's start has moved
+            try:
+                made += (self._merge(view, run) for run in runs)
+            except NotFoundError:
+                if not self._directory.is_outdated(view.observed_ms):
+                    raise
         # An occasional listing shows whether enough merged segments wait to be merged again.
         self._merges += len(made)
         if self._merges >= self._fan_in:

@@ -8,6 +8,7 @@ from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_start import move_replica_start
+from spark_log.log.replica import Replica
 from spark_log.storage import with_reserve
 
 
@@ -35,7 +36,7 @@ def move_chain_start(chain: ReplicaChain, offset: int) -> int:
         for broker_id in state.chain:
             try:
                 replica = chain.replica(state, broker_id)
-                move = partial(move_replica_start, replica, offset)
+                move = partial(_move_start, chain, broker_id, replica, offset)
                 starts.append(with_reserve(replica.files.store, move))
             except OffsetOutOfRangeError:
                 if broker_id in state.isr:
@@ -52,3 +53,17 @@ def move_chain_start(chain: ReplicaChain, offset: int) -> int:
                 return min(starts)
         state = chain.available(newer, needs_enough=False)
     raise chain.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
+
+
+def _move_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
+    """Move the start of one replica.
+
+    Raises:
+        OffsetOutOfRangeError: it ends before the offset, and its root is there.
+        StorageError: the root was emptied; or as of `move_chain_start`.
+    """
+    try:
+        return move_replica_start(replica, offset)
+    except OffsetOutOfRangeError:
+        chain.check_root(broker_id)
+        raise

@@ -8,13 +8,9 @@ the leader's log, which fences every writer that does not know of the change.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
-
-import pyarrow as pa
 
 from spark_log.errors import (
     FencedLeaderEpochError,
@@ -26,16 +22,13 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain.chain_followers import ChainFollowers, FollowerFailedError
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
-    LeaderFailedError,
-    ReplicaFetcher,
 )
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
-from spark_log.log.segment import StagedCopies, StagedSegment
 from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
@@ -49,44 +42,15 @@ Put = Callable[[Replica, PartitionState, bool], _Result]
 now (`Appender.append_segment`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """The segment that this process has put into the leader's log last.
-
-    Attributes:
-        segment: its staged file may be discarded since.
-        base_offset: its offset.
-        data: the file.
-        copies: staged on the roots of followers.
-    """
-
-    segment: StagedSegment
-    base_offset: int
-    data: pa.Buffer
-    copies: StagedCopies
-
-    def ends(self, state: PartitionState, end_offset: int) -> bool:
-        """Whether it is what the leader of a state has before an offset.
-
-        Another leader may have something else there, as only one leader epoch gives an offset once.
-        """
-        is_there = self.base_offset + self.segment.record_count == end_offset
-        return is_there and self.segment.leader_epoch == state.leader_epoch
-
-
-class _FollowerFailedError(Exception):
-    """Another replica than the leader failed, or differs from the leader."""
-
-    def __init__(self, broker_id: int, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.broker_id = broker_id
-        self.error = error
-
-
 class ReplicaChain:
     """Appends to the replicas of one partition, for one process. For one thread at a time.
 
     All that it knows can be lost at any time: the metadata and the logs give it again.
+
+    Attributes:
+        states: tells of the partition's state.
+        check_root: raises a `StorageError` if the root of a broker id is not there any more.
+        followers: the replicas behind the leader.
     """
 
     def __init__(
@@ -97,6 +61,7 @@ class ReplicaChain:
         *,
         name: str,
         suppressed: SuppressedErrors,
+        check_root: Callable[[int], None] = lambda broker_id: None,
     ) -> None:
         """Access no storage yet.
 
@@ -107,15 +72,16 @@ class ReplicaChain:
                 again with another root.
             name: of the partition, for messages.
             suppressed: counts failures of replicas that were left out.
+            check_root: raises a `StorageError` if the root of a broker id is not there any more.
         """
         self.states = states
         self._open_replica = open_replica
         self._store_of = store_of
         self._name = name
         self._suppressed = suppressed
+        self.check_root = check_root
         self._replicas: dict[tuple[int, int], Replica] = {}
-        self._compared: set[tuple[int, int, int]] = set()
-        self._own: _Own | None = None
+        self.followers = ChainFollowers(self.replica, check_root)
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -154,6 +120,8 @@ class ReplicaChain:
         Args:
             put: appends to the leader's replica. It is called again if the chain changes
                 meanwhile, and then returns what the first call appended if that is in the log.
+                Also if the leader stays: while it did not lead, it may have got a rewritten segment
+                that covers the name that was put.
             acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
             repeatable: whether ``put`` recognises what an earlier call appended to another leader.
             needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
@@ -168,6 +136,7 @@ class ReplicaChain:
         state, is_certain = self.states.current(), False
         needs_enough = needs_enough and acks == ALL
         appended_to: tuple[int, int] | None = None
+        appended_in = -1
         result: list[_Result] = []
         lacks_barrier = False
         for _ in range(MAX_CHANGES):
@@ -178,15 +147,16 @@ class ReplicaChain:
                 raise self.unknown_outcome("its leader changed")
             newer = state
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
-                if is_new_leader and newer is state:
+                is_new_epoch = appended_in != state.leader_epoch
+                if (is_new_leader or is_new_epoch) and newer is state:
                     result = [put(leader, state, is_certain)]
-                    appended_to = leader_key
+                    appended_to, appended_in = leader_key, state.leader_epoch
                 if acks == ALL and newer is state:
-                    self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
+                    end_offset = leader.appender.end_offset_in(state.leader_epoch)
+                    self.followers.replicate(state, end_offset)
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError as unknown:
@@ -194,7 +164,7 @@ class ReplicaChain:
                 state = self.states.refresh() if unknown.log_epoch is None else state
                 lacks_barrier = is_certain = True
                 continue
-            except _FollowerFailedError as failed:
+            except FollowerFailedError as failed:
                 newer = self.without(state, failed.broker_id, failed.error, has_put=True)
             except REPLICA_ERRORS as error:
                 is_unknown = isinstance(error, UnknownOutcomeError)
@@ -232,52 +202,20 @@ class ReplicaChain:
         for _ in range(MAX_CHANGES):
             state = self.available(state, needs_enough=False)
             try:
-                leader = self.replica(state, state.leader)
-                _limit_merges(leader, state)
+                leader = self._leader(state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-                self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
+                end_offset = leader.appender.observe_end_offset_in(state.leader_epoch)
+                self.followers.replicate(state, end_offset)
             except FencedLeaderEpochError:
                 state = self._newer(state)
-            except _FollowerFailedError as failed:
+            except FollowerFailedError as failed:
                 state = self.without(state, failed.broker_id, failed.error, has_put=False)
             except REPLICA_ERRORS as error:
                 state = self.without(state, state.leader, error, has_put=False)
             else:
                 return state
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
-
-    def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
-        """Return the copies of a segment that are staged on the roots of followers, to be made.
-
-        Args:
-            state: by which the segment will be put.
-            sync: whether to make them durable.
-        """
-        if len(state.chain) == 1:
-            return None
-        places = []
-        for broker_id in state.chain[1:]:
-            with suppress(SparkLogError):  # the put will tell
-                files = self.replica(state, broker_id).files
-                places.append((files.store, files.path))
-        return StagedCopies(places, sync=sync)
-
-    def on_put(self, segment: StagedSegment, base_offset: int) -> None:
-        """Remember the segment that was just put into the leader's log, to be copied from memory.
-
-        Args:
-            segment: that was put.
-            base_offset: its offset.
-        """
-        self.forget_put()
-        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
-
-    def forget_put(self) -> None:
-        """Forget that segment: it is not needed any more."""
-        if self._own is not None:
-            self._own.copies.discard()
-        self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
         """Leave out a replica that failed; return whether the partition has another state now.
@@ -296,57 +234,14 @@ class ReplicaChain:
 
     # --- one state -------------------------------------------------------------------------------
 
-    def _replicate(self, state: PartitionState, end_offset: int) -> None:
-        """Bring the replicas of a state up to an offset of the leader's log, in their order.
-
-        Raises:
-            _FollowerFailedError: another replica than the leader failed.
-            REPLICA_ERRORS: the leader failed.
-        """
+    def _leader(self, state: PartitionState) -> Replica:
+        """Return the leader's replica, to be appended to by a state."""
         leader = self.replica(state, state.leader)
-        for broker_id in state.chain[1:]:
-            try:
-                replica = self.replica(state, broker_id)
-                _limit_merges(replica, state)
-                self._bring_up(replica, leader, state, broker_id, end_offset)
-            except LeaderFailedError as failed:
-                raise failed.error from failed
-            except REPLICA_ERRORS as error:
-                is_ahead = isinstance(error, DivergedReplicaError) and error.is_ahead
-                if is_ahead and broker_id in state.isr:
-                    raise  # the leader has lost what it had
-                raise _FollowerFailedError(broker_id, error) from error
-        if state.is_replicated and not state.hidden_from_epoch:
-            # All have it: now it may be merged.
-            for broker_id in state.chain:
-                merger = self.replica(state, broker_id).appender.derived.merger
-                merger.limit_offset = end_offset
-
-    def _bring_up(
-        self,
-        replica: Replica,
-        leader: Replica,
-        state: PartitionState,
-        broker_id: int,
-        end_offset: int,
-    ) -> None:
-        follower, own = replica.follower, self._own
-        key = broker_id, state.directory_number(broker_id), state.leader_epoch
-        known = follower.known_end_offset
-        fetcher = ReplicaFetcher(leader, replica)
-        if known is None or key not in self._compared:
-            known = follower.observe().log_end_offset
-            self._compared.add(key)
-        if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
-            staged = own.copies.take(replica.files.url)
-            try:
-                follower.append(own.segment, own.base_offset, own.data, staged)
-            finally:
-                if staged is not None:
-                    staged.discard()
-            return
-        if known < end_offset:
-            fetcher.fetch(known, end_offset)
+        self.followers.limit_merges(leader, state)
+        leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
+        if state.is_replicated:
+            leader.appender.check_root = partial(self.check_root, state.leader)
+        return leader
 
     # --- changes of the state --------------------------------------------------------------------
 
@@ -385,20 +280,23 @@ class ReplicaChain:
 
         Raises:
             UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
+            StorageError: the metadata cannot be changed.
             SparkLogError: the replica is the last one, so the error stands.
         """
-        if state.chain == (broker_id,):  # nobody is left who could go on
-            if has_put and not isinstance(error, UnknownOutcomeError):
-                raise self.unknown_outcome(str(error)) from error
-            raise error
+        is_last = state.chain == (broker_id,)  # nobody is left who could go on, as far as known
+        newer = state
         try:
-            newer = self.states.leave(state, (broker_id,))
+            if not is_last:
+                newer = self.states.leave(state, (broker_id,))
+            elif state.is_replicated:
+                newer = self.states.refresh()
         except StorageError as cause:
-            if has_put:
+            if not is_last and not has_put:
+                raise
+            if not is_last:
                 raise self.unknown_outcome(f"the metadata could not be changed: {cause}") from cause
-            raise
         if newer.leader_epoch == state.leader_epoch:
-            if has_put:
+            if has_put and not isinstance(error, UnknownOutcomeError):
                 raise self.unknown_outcome(str(error)) from error
             raise error
         self._suppressed.add("replica", self._name, error)
@@ -446,16 +344,3 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
-
-
-def _limit_merges(replica: Replica, state: PartitionState) -> None:
-    """Let a replica merge nothing yet that others may lack.
-
-    A merged segment is copied under its own name, which fences nobody: a writer that does not know
-    the newest leader would put other records in the place of the new leader's.
-    """
-    merger = replica.appender.derived.merger
-    if not state.is_replicated:
-        merger.limit_offset = math.inf
-    elif merger.limit_offset == math.inf:
-        merger.limit_offset = 0

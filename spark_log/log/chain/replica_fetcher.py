@@ -24,7 +24,7 @@ from spark_log.errors import (
 )
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.file_names import StartMarker
-from spark_log.log.log_start import move_replica_start
+from spark_log.log.log_start import follow_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 
@@ -101,7 +101,7 @@ class ReplicaFetcher:
         leading, there = self._leading_epoch(end_offset)
         if here is not None and here == there:
             if view.log_start_offset < leading.log_start_offset:
-                move_replica_start(self._follower, leading.log_start_offset)
+                follow_log_start(self._follower, leading.log_start_offset)
             return
         raise DivergedReplicaError(
             f"{self._follower.files.url} ends at offset {end_offset} in leader epoch {here}; the "
@@ -179,7 +179,7 @@ class ReplicaFetcher:
             self._leader.files.store.release_memory(data)
             self._on_progress(data.size)
         if start:
-            move_replica_start(self._follower, min(start, offset))
+            follow_log_start(self._follower, min(start, offset))
         return offset
 
     def _leading_view(self) -> LogView:

@@ -40,7 +40,7 @@ from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.merge_policy import MergePolicy, candidates_of_summaries
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
-from spark_log.log.log_start import move_log_start
+from spark_log.log.log_start import follow_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
@@ -245,10 +245,8 @@ class PartitionCleaner:
         segments, view = self._log.segments(self._log.observe())
         breach = self._breach(segments)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
-        if start_offset > view.log_end_offset:  # the root was emptied since it was looked at
-            raise self._log.files.truncated(view.log_end_offset, start_offset)
         if start_offset > view.log_start_offset:
-            move_log_start(self._log, start_offset)
+            follow_log_start(self._log.replica, start_offset)
         self._count_expired(segments, breach, view)
 
     def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:

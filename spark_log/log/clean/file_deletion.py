@@ -69,7 +69,11 @@ class DeletableFiles:
 
 
 def find_deletable(
-    directory: PartitionDirectory, delete_delay_ms: int, *, now_us: int | None = None
+    directory: PartitionDirectory,
+    delete_delay_ms: int,
+    *,
+    now_us: int | None = None,
+    listed: tuple[Sequence[FileInfo], Sequence[FileInfo]] | None = None,
 ) -> DeletableFiles:
     """Return the files of a partition that may be deleted, by one listing and the storage's time.
 
@@ -77,6 +81,8 @@ def find_deletable(
         directory: the partition's directory.
         delete_delay_ms: ``file.delete.delay.ms``.
         now_us: the storage's time, or earlier; None reads it from the storage.
+        listed: the files and the hidden files of the directory, listed after ``now_us``; None
+            lists them.
 
     Raises:
         StorageError: the storage does not answer.
@@ -85,7 +91,10 @@ def find_deletable(
     if now_us is None:
         now_us = storage_time_us(directory.store, directory.path)
     old_us = now_us - delete_delay_ms * 1000 - directory.store.time_resolution_us
-    files = list(directory.store.list(directory.path))
+    if listed is None:
+        path = directory.path
+        listed = list(directory.store.list(path)), list(directory.store.list_hidden(path))
+    files, hidden = listed
     by_name = {file.name: file for file in files}
     live = live_log(files)
     free = list(spent_segments(files, old_us))
@@ -116,11 +125,7 @@ def find_deletable(
         ),
         segments=tuple(by_name[name.log] for name in free),
         markers=tuple(_superseded_markers(files, old_us)),
-        unfinished=tuple(
-            file
-            for file in directory.store.list_hidden(directory.path)
-            if file.modified_us <= abandoned_us
-        ),
+        unfinished=tuple(file for file in hidden if file.modified_us <= abandoned_us),
         waiting=sum(1 for _ in spent_segments(files)) - len(free),
     )
 

@@ -190,6 +190,14 @@ class SegmentReader:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
         return self._headers.read(ordinal).headers
 
+    @property
+    def has_header_checks(self) -> bool:
+        """Whether the first batch has a check of its headers; those of earlier versions have none.
+
+        On an object store this may take one request.
+        """
+        return self._headers.read(0).are_checked
+
     def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
         """Yield position and headers of every Arrow batch; on an object store by few requests."""
         for ordinal in self._file.messages_in_order(0):

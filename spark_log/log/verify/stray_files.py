@@ -13,7 +13,12 @@ from dataclasses import replace
 
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.clean import ABANDONED_US, is_evidence_of_truncation, segment_of_index
-from spark_log.log.file_names import SegmentName, StartMarker, parse_generation_name
+from spark_log.log.file_names import (
+    SegmentName,
+    StartMarker,
+    parse_generation_name,
+    parse_snapshot_name,
+)
 from spark_log.log.live_log import live_log, spent_segments
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
@@ -86,7 +91,7 @@ class StrayFiles:
             yield self._spent_segment(name, file)
         elif (marker := StartMarker.parse(file.name)) is not None:
             yield from self._start_marker(marker, file)
-        elif segment_of_index(file.name) is None and not _is_known(file.name):
+        elif not is_partition_file(file.name):
             yield _unknown(file)
 
     def abandoned(self) -> Iterator[Finding]:
@@ -153,8 +158,14 @@ class StrayFiles:
         return True
 
 
-def _is_known(name: str) -> bool:
-    return name in _KNOWN_FILES or parse_generation_name(name) is not None
+def is_partition_file(name: str) -> bool:
+    """Return whether a file with this name belongs to a log."""
+    parsers = (SegmentName.parse, StartMarker.parse, parse_snapshot_name, parse_generation_name)
+    return (
+        name in _KNOWN_FILES
+        or segment_of_index(name) is not None
+        or any(parse(name) is not None for parse in parsers)
+    )
 
 
 def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from spark_log.errors import InvalidRootError
+from spark_log.errors import InvalidConfigurationError, InvalidRootError
 from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter, give_id
 from spark_log.storage.quorum.proposal import write_once
 from spark_log.storage.store import Store
@@ -28,6 +28,7 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
         keeps_files: whether the roots may have files; only for a single one.
 
     Raises:
+        InvalidConfigurationError: the number of roots is even.
         InvalidRootError: a root has files already, is inside of another one, or belongs to another
             quorum.
         StorageError: a root does not answer.
@@ -36,6 +37,12 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
         outer = next((each for each in stores if root.startswith(f"{each.rstrip('/')}/")), None)
         if outer is not None:
             raise InvalidRootError(f"{root} is inside of {outer}; give separate roots", path=root)
+    if not len(stores) % 2:
+        raise InvalidConfigurationError(
+            f"a quorum of {len(stores)} roots survives no more losses than one of "
+            f"{len(stores) - 1}: give an odd number of roots, such as 3",
+            key="root",
+        )
     for root, store in stores.items():
         store.create_root()
         if not keeps_files and not Standing.of(store).version:
@@ -63,7 +70,7 @@ def check_is_empty(root: str, store: Store) -> None:
     has_files = next(iter(store.list("")), None) or next(iter(store.list_directories("")), None)
     if has_files:
         raise InvalidRootError(
-            f"{root} has files already; give an empty root, or make the quorum from this root: "
-            f"spark-log quorum add OTHER --root {root}",
+            f"{root} has files already, and is no member of a quorum; give it alone, give empty "
+            f"roots, or make the quorum from this root: spark-log quorum add OTHER --root {root}",
             path=root,
         )

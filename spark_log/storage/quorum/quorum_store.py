@@ -26,7 +26,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.quorum.fan_out import Call, FanOut, Replies
-from spark_log.storage.quorum.founding import found_quorum
+from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members, MembershipChangedError
 from spark_log.storage.quorum.membership import Membership, Standing, read_membership
 from spark_log.storage.quorum.merged_list import Holders, merged_list, newest
@@ -148,6 +148,8 @@ class QuorumStore(Store):
                     f"({'; '.join(errors)})",
                     path=self.url,
                 )
+            for root, store in zip(roots, stores, strict=True):
+                check_is_empty(root, store)
             raise NotFoundError(f"{self.url}: no quorum was created on these roots", path=self.url)
         membership = max(lists, key=lambda each: each.version)
         found = [self.open_member(voter.root) for voter in membership.voters]

@@ -79,6 +79,7 @@ class Cluster:
         self.clock = ManualClock()
         self.name = f"chain{next(_numbers)}"
         self.metadata = Metadata(isr or (1, 2, 3), min_insync)
+        self.emptied = set()
         self.config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
 
     def root(self, broker_id):
@@ -86,6 +87,17 @@ class Cluster:
 
     def process(self):
         return Process(self)
+
+    def empty(self, broker_id):
+        """Lose all files of a root, as a mount point does without its file system."""
+        root = self.root(broker_id)
+        for file in list(root.list(DIRECTORY)):
+            root.delete(file.path)
+        self.emptied.add(broker_id)
+
+    def check_root(self, broker_id):
+        if broker_id in self.emptied:
+            raise StorageUnavailableError(f"the root of broker {broker_id} is empty")
 
 
 class Process:
@@ -104,6 +116,7 @@ class Process:
             config=cluster.config,
             clock=cluster.clock,
             suppressed=self.suppressed,
+            check_root=cluster.check_root,
         )
 
     def _open(self, broker_id, number):

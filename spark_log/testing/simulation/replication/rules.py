@@ -11,14 +11,20 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LogAppendInfo,
     LogView,
     PartitionState,
     Replica,
     ReplicaFetcher,
-    ReplicatedLog,
+    move_replica_start,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.chain import ReplicaChain, replica_chain
+from spark_log.log.append.log_tail import LogTail
+from spark_log.log.chain import ReplicaChain, chain_followers, chain_start, replica_fetcher
+from spark_log.log.chain.chain_appender import ChainAppender
+from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.replica_selection import ReplicaSelection
+from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
@@ -55,6 +61,21 @@ def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
         _shipped_check_epoch(self, *what, **how)
 
 
+def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo:
+    return what[-1]  # type: ignore[no-any-return]
+
+
+def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
+    return move_replica_start(replica, offset)
+
+
+_shipped_is_gone = Appender._is_last_gone
+
+
+def _asks_nobody(self: Appender, tail: LogTail, **_: bool) -> bool:
+    return _shipped_is_gone(self, tail)
+
+
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
     """Go on with the replicas that it knows."""
     return replace(state, leader_epoch=_shipped_newer(self, state).leader_epoch)
@@ -62,7 +83,7 @@ def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> Pa
 
 # --- the order of the chain ----------------------------------------------------------------------
 
-_shipped_replicate = ReplicaChain._replicate
+_shipped_replicate = ChainFollowers.replicate
 _shipped_elect = PartitionChangeBuilder._elect
 
 
@@ -82,7 +103,7 @@ def _keeps_all_in_sync(
     return isr + before, is_clean
 
 
-def _puts_on_the_last_first(self: ReplicaChain, state: PartitionState, end_offset: int) -> None:
+def _puts_on_the_last_first(self: ChainFollowers, state: PartitionState, end_offset: int) -> None:
     followers = state.isr[1:][::-1]
     _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
 
@@ -162,7 +183,6 @@ def _in_any_epoch(
 
 def _copies_to_the_leaders_end(self: Replicator) -> int:
     state = self._log.states.current()
-    self._log.observe()
     leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
     return leader.files.observe().log_end_offset
 
@@ -170,14 +190,19 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[-1])
+def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
+    return _read_at(self, -1)
 
 
-def _reads_the_leader(self: ReplicatedLog) -> Replica:
-    state = self._read or self._states.current()
-    return self._chain.replica(state, state.isr[0])
+def _reads_the_leader(self: ReplicaSelection) -> Replica:
+    return _read_at(self, 0)
+
+
+def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+    state = selection.known_state
+    replica = selection._chain.replica(state, state.isr[place])
+    replica.reader.max_leader_epoch = state.leader_epoch
+    return replica
 
 
 def _hides_nothing(*_: object) -> float:
@@ -193,11 +218,42 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         (
             (Appender, "_check_leader_epoch", _does_nothing),
             (Replica, "append_barrier", _does_nothing),
-            (ReplicatedLog, "_has_barrier", _is_true),
+            (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
     "nobody appends before the barrier": PatchVariant(
         ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+    ),
+    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+        ((Appender, "_forget_earlier_epochs", _does_nothing),)
+    ),
+    "an append is looked for again in a new leader epoch": PatchVariant(
+        ((ChainAppender, "_find_again", _believes_the_first_answer),)
+    ),
+    "a follower that others have brought up may show a newer epoch": PatchVariant(
+        ((chain_followers, "_check_still_leads", _does_nothing),)
+    ),
+    "a replica that is alone has the segment before the one that was put": PatchVariant(
+        ((Appender, "_is_last_gone", _asks_nobody),)
+    ),
+    "the first put into a log needs its root": PatchVariant(
+        ((Appender, "_check_first_put", _does_nothing),)
+    ),
+    "a leader without its files leaves, and no follower": PatchVariant(
+        ((ChainFollowers, "_check_leaders_root", _does_nothing),)
+    ),
+    "a replica that ends before the log start was emptied": PatchVariant(
+        (
+            (replica_fetcher, "follow_log_start", move_replica_start),
+            (catching_up, "follow_log_start", move_replica_start),
+            (cleaner, "follow_log_start", move_replica_start),
+        )
+    ),
+    "a writer whose merge misses files lists the log": PatchVariant(
+        ((Appender, "_forget_missing_files", _does_nothing),)
+    ),
+    "records are deleted without a replica that was emptied": PatchVariant(
+        ((chain_start, "_move_start", _moves_the_start),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)
@@ -206,7 +262,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
     ),
     "all in-sync replicas have what is acknowledged": PatchVariant(
-        ((ReplicaChain, "_replicate", _does_nothing),)
+        ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
         ((PartitionChangeBuilder, "_elect", _elects_the_last),)
@@ -215,7 +271,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((PartitionChangeBuilder, "_elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
-        ((ReplicaChain, "_replicate", _puts_on_the_last_first),)
+        ((ChainFollowers, "replicate", _puts_on_the_last_first),)
     ),
     "a replica is a prefix of the leader before a put": PatchVariant(
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
@@ -239,16 +295,16 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
     ),
     "only what all have is merged": PatchVariant(
-        ((replica_chain, "_limit_merges", _does_nothing),)
+        ((ChainFollowers, "limit_merges", _does_nothing),)
     ),
     "a reader reads the last replica": PatchVariant(
-        ((ReplicatedLog, "_replica", property(_reads_the_leader)),)
+        ((ReplicaSelection, "replica", property(_reads_the_leader)),)
     ),
     "a reader reads the last replica, also a joining one": PatchVariant(
-        ((ReplicatedLog, "_replica", property(_reads_the_last_in_sync)),)
+        ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
-        ((ReplicatedLog, "_has_barrier", _is_true),)
+        ((ReplicaSelection, "_has_barrier", _is_true),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
         ((Replica, "offset_of_epoch", _hides_nothing),)
@@ -256,7 +312,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a reader shows nothing of a newer epoch": PatchVariant(
         (
             (LogReader, "max_leader_epoch", property(lambda _: None, _has_no_limit)),
-            (ReplicatedLog, "_is_newer", lambda *_: False),
+            (ReplicaSelection, "is_newer", lambda *_: False),
         )
     ),
 }

@@ -1,0 +1,5 @@
+"""The checks of the doctor, a file for each, and `find_checks`, which finds them by name."""
+
+from spark_log.exports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -1,0 +1,146 @@
+"""Directories that nobody owns: of deleted topics, of moved replicas, of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+from spark_log.doctor.check import Check, NotCheckedError
+from spark_log.doctor.checks.storage import SCRATCH_LEFT
+from spark_log.doctor.examination import SCRATCH_PREFIX, Examination
+from spark_log.doctor.finding import (
+    Finding,
+    Problem,
+    Severity,
+    Subject,
+    duration_text,
+    shell_command,
+)
+from spark_log.metadata import (
+    DELETION_MARKERS,
+    OrphanedDirectory,
+    OrphanKind,
+    orphaned_directories,
+)
+from spark_log.storage import Store, newest_modified_us
+
+DELETED_TOPIC_LEFT = Problem(
+    "deleted-topic-left",
+    Severity.WARNING,
+    "A topic was deleted long ago, and its files are still there.",
+)
+FORMER_REPLICA_LEFT = Problem(
+    "former-replica-left",
+    Severity.WARNING,
+    "A replica was moved away long ago, or came back elsewhere, and its old files are still there.",
+)
+UNKNOWN_TOPIC = Problem(
+    "unknown-topic",
+    Severity.WARNING,
+    "A directory looks like a topic's or partition's, and the metadata have none: the metadata may "
+    "have been restored from an older copy.",
+)
+FOREIGN_DIRECTORY = Problem(
+    "foreign-directory", Severity.INFO, "A directory in a root does not belong to spark-log."
+)
+
+_SCRATCH_US: Final = 3_600_000_000
+"""A scratch folder of this age is of a doctor that was killed."""
+
+
+class DirectoriesCheck(Check):
+    """Lists the directories of each broker's root, and those in them."""
+
+    name: ClassVar[str] = "directories"
+    title: ClassVar[str] = "directories that nobody owns"
+    problems: ClassVar[tuple[Problem, ...]] = (
+        DELETED_TOPIC_LEFT,
+        FORMER_REPLICA_LEFT,
+        UNKNOWN_TOPIC,
+        FOREIGN_DIRECTORY,
+        SCRATCH_LEFT,
+    )
+
+    def findings(self, examination: Examination) -> Iterator[Finding]:
+        """Return the directories that nobody owns."""
+        if not examination.is_whole:
+            raise NotCheckedError("only some topics are looked at")
+        # The markers first: a topic that is deleted meanwhile is then known, or not orphaned.
+        markers = {
+            file.name: file.modified_us for file in examination.cluster.store.list(DELETION_MARKERS)
+        }
+        for broker_id, store in examination.broker_stores():
+            found = orphaned_directories(examination.cluster, broker_id, examination.map)
+            for directory in found:
+                examination.on_progress()
+                subject = Subject(
+                    f"directory {directory.path} on broker {broker_id}", broker=broker_id
+                )
+                finding = _finding(examination, store, directory, markers, subject)
+                if finding is not None:
+                    yield finding
+
+
+def _finding(
+    examination: Examination,
+    store: Store,
+    directory: OrphanedDirectory,
+    markers: Mapping[str, int],
+    subject: Subject,
+) -> Finding | None:
+    """Return the finding for a directory; None if it may be removed, or used, just now."""
+    path = directory.path
+    if directory.kind is OrphanKind.TOPIC and path in markers:
+        age_us = examination.now_us - markers[path]
+        return _left(examination, age_us, DELETED_TOPIC_LEFT, subject, "its topic was deleted")
+    if directory.kind is OrphanKind.REPLICA:
+        age_us = examination.now_us - newest_modified_us(store.list(path))
+        what = "a replica was moved away from it, whose newest file was written"
+        return _left(examination, age_us, FORMER_REPLICA_LEFT, subject, what)
+    if path.startswith(SCRATCH_PREFIX):
+        age_us = examination.now_us - newest_modified_us(store.list(path))
+        return _scratch(subject) if age_us > _SCRATCH_US else None
+    return _unknown(store, directory, subject)
+
+
+def _left(
+    examination: Examination, age_us: int, problem: Problem, subject: Subject, what: str
+) -> Finding | None:
+    """Return the finding for a directory that a cleaner removes, if none has for long."""
+    if age_us <= examination.limits.overdue_ms * 1000:
+        return None
+    return problem.finding(
+        subject,
+        f"{what} {duration_text(age_us)} ago, and it is still there",
+        remedy="Let a cleaner remove it",
+        command=shell_command("clean", "--all-topics"),
+        evidence=f"a listing, and {DELETION_MARKERS}",
+    )
+
+
+def _scratch(subject: Subject) -> Finding:
+    return SCRATCH_LEFT.finding(
+        subject,
+        "it is the scratch folder of a doctor that was killed",
+        remedy="Remove it by hand",
+        evidence="a listing",
+    )
+
+
+def _unknown(store: Store, directory: OrphanedDirectory, subject: Subject) -> Finding:
+    if directory.kind is OrphanKind.FOREIGN:
+        return FOREIGN_DIRECTORY.finding(
+            subject,
+            "it does not belong to spark-log",
+            remedy="Look at it, and move it elsewhere",
+            evidence=f"a listing of {store.url}",
+        )
+    return UNKNOWN_TOPIC.finding(
+        subject,
+        "the metadata have no such topic"
+        if directory.topic is None
+        else f"topic {directory.topic} has no such partition",
+        remedy="If the metadata were restored from an older copy, its records are here; else "
+        "remove it by hand",
+        evidence=f"a listing of {store.url}",
+    )

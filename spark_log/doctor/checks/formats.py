@@ -1,0 +1,68 @@
+"""Files that an older version wrote: they are read as ever, and lack what came later.
+
+What a newer version wrote cannot be read; the doctor reports it as damage, with the version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from spark_log.doctor.check import PartitionCheck
+from spark_log.doctor.finding import Finding, Problem, Severity, Subject, shell_command
+from spark_log.doctor.partition_examination import PartitionExamination
+from spark_log.errors import NotFoundError
+from spark_log.log import Snapshot
+
+OLD_SNAPSHOT = Problem(
+    "old-snapshot",
+    Severity.INFO,
+    "The newest snapshot was written by an older version, which knew no transactions or append "
+    "ids: more is read to open the partition.",
+)
+OLD_SEGMENT = Problem(
+    "old-segment",
+    Severity.INFO,
+    "The oldest segment was written by an older version, without checks of batch headers: damage "
+    "of a header is found later.",
+)
+
+
+class FormatsCheck(PartitionCheck):
+    """Reads the newest snapshot and the first batch header of each partition."""
+
+    name: ClassVar[str] = "formats"
+    title: ClassVar[str] = "files of older versions"
+    problems: ClassVar[tuple[Problem, ...]] = (OLD_SNAPSHOT, OLD_SEGMENT)
+
+    def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
+        """Return what an older version wrote."""
+        subject, snapshot = Subject.of_partition(partition.tp), partition.snapshot
+        if snapshot is not None and (missing := _missing(snapshot)):
+            yield OLD_SNAPSHOT.finding(
+                subject,
+                f"the snapshot at offset {snapshot.offset} is of an older version: it has no "
+                f"{missing}",
+                remedy="Nothing: the next snapshot replaces it",
+                evidence="its content",
+            )
+        reader = partition.oldest_segment
+        try:
+            is_old = reader is not None and not reader.has_header_checks
+        except NotFoundError:  # rewritten and deleted meanwhile
+            return
+        if is_old:
+            yield OLD_SEGMENT.finding(
+                subject,
+                "its oldest segment is of an older version: it has no checks of batch headers",
+                remedy="Nothing has to be done: merging and compaction write it anew",
+                command=shell_command("clean", partition.tp.topic),
+                evidence=f"the first header of {partition.view.live.segments[0].name.log}",
+            )
+
+
+def _missing(snapshot: Snapshot) -> str:
+    missing = [] if snapshot.producers.transactions.is_complete else ["transactions"]
+    if snapshot.segments and not any(each.append_id for each in snapshot.segments):
+        missing.append("append ids")
+    return " and no ".join(missing)

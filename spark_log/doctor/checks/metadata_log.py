@@ -1,0 +1,74 @@
+"""Whether the metadata log is complete, and how much a process reads to learn the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from spark_log.config import INTERNAL_LOG_CONFIG
+from spark_log.doctor.check import Check
+from spark_log.doctor.checks.snapshots import segments_without_snapshot
+from spark_log.doctor.examination import Examination
+from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, shell_command
+from spark_log.errors import CorruptRecordError
+from spark_log.metadata import METADATA_DIRECTORY
+
+METADATA_DAMAGED = Problem(
+    "metadata-damaged", Severity.ERROR, "Files of the metadata log are damaged or missing."
+)
+METADATA_LONG = Problem(
+    "metadata-long",
+    Severity.INFO,
+    "The metadata log has so many files that opening the root takes long: each process reads all.",
+)
+METADATA_WITHOUT_SNAPSHOT = Problem(
+    "metadata-without-snapshot",
+    Severity.WARNING,
+    "No snapshot of the metadata log's files was written for long: snapshots fail.",
+)
+
+
+class MetadataLogCheck(Check):
+    """Lists the metadata log."""
+
+    name: ClassVar[str] = "metadata-log"
+    title: ClassVar[str] = "files and snapshots of the metadata log"
+    problems: ClassVar[tuple[Problem, ...]] = (
+        METADATA_DAMAGED,
+        METADATA_WITHOUT_SNAPSHOT,
+        METADATA_LONG,
+    )
+
+    def findings(self, examination: Examination) -> Iterator[Finding]:
+        """Return what is wrong with the metadata log."""
+        try:
+            view = examination.cluster.metadata.observe()
+        except CorruptRecordError as error:
+            yield METADATA_DAMAGED.finding(
+                ROOT,
+                str(error),
+                remedy="Find out what is damaged, and restore it from a copy",
+                command=shell_command("verify"),
+                evidence=METADATA_DIRECTORY,
+            )
+            return
+        count = len(view.live.segments)
+        seen = f"a listing of {METADATA_DIRECTORY}: {count:,} files"
+        if behind := segments_without_snapshot(
+            view, INTERNAL_LOG_CONFIG.snapshot_interval_segments
+        ):
+            yield METADATA_WITHOUT_SNAPSHOT.finding(
+                ROOT,
+                f"{behind:,} changes of the metadata since the last snapshot of their log",
+                remedy="Find out why no snapshot can be written: logs of the processes that change "
+                "metadata name the error; the next change after that writes one",
+                evidence=seen,
+            )
+        if count > examination.limits.metadata_files:
+            yield METADATA_LONG.finding(
+                ROOT,
+                f"each process that opens the root reads {count:,} files of metadata",
+                remedy="Change metadata in few calls: each call that creates topics or alters "
+                "configs adds one file. Nothing shortens this log",
+                evidence=seen,
+            )

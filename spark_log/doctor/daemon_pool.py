@@ -1,0 +1,119 @@
+"""`DaemonPool`: calls on a bounded number of threads, of which none keeps the process alive.
+
+A storage may accept a request and never answer it. ``ThreadPoolExecutor`` waits for its threads
+when the process exits, so one hung request would keep the doctor from ending.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from spark_log.errors import StorageTimeoutError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[_Result]):
+    """What became of a call.
+
+    Attributes:
+        value: what it returned; None if it raised.
+        error: what it raised; None if it returned. `StorageTimeoutError` if it has not ended.
+    """
+
+    value: _Result | None = None
+    error: BaseException | None = None
+
+    def result(self) -> _Result:
+        """Return what the call returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+
+class DaemonPool:
+    """Runs calls on threads that end with the process. For one `run` at a time."""
+
+    def __init__(self, threads: int, patience_ms: float) -> None:
+        """Start nothing yet.
+
+        Args:
+            threads: maximum number of calls at a time.
+            patience_ms: a call that takes longer is given up: its thread is left behind.
+        """
+        self._threads = threads
+        self._patience_s = patience_ms / 1000
+
+    def run(
+        self, call: Callable[[_Item], _Result], items: Iterable[_Item]
+    ) -> Iterator[tuple[_Item, Outcome[_Result]]]:
+        """Call a function for each item; yield items and outcomes, in the order in which they end.
+
+        Items are taken when a thread is free, so that few are in memory. If as many calls hang as
+        there are threads, the remaining items are not tried: each has a `StorageTimeoutError`.
+        """
+        waiting = iter(items)
+        # A result for each running call fits: a thread that was left behind never blocks here.
+        done: queue.SimpleQueue[tuple[int, Outcome[_Result]]] = queue.SimpleQueue()
+        running: dict[int, tuple[_Item, float]] = {}
+        hung = number = 0
+        is_empty = False
+        while not is_empty or running:
+            while not is_empty and len(running) < self._threads - hung:
+                try:
+                    item = next(waiting)
+                except StopIteration:
+                    is_empty = True
+                    break
+                number += 1
+                running[number] = item, time.monotonic()
+                _start(call, item, number, done)
+            if not running:
+                if hung >= self._threads:
+                    yield from ((item, self._given_up()) for item in waiting)
+                return
+            oldest_s = min(began_s for _, began_s in running.values())
+            try:
+                left_s = oldest_s + self._patience_s - time.monotonic()
+                ended, outcome = done.get(timeout=max(0.0, left_s))
+            except queue.Empty:
+                now_s = time.monotonic()
+                late = [
+                    each
+                    for each, (_, began_s) in running.items()
+                    if now_s - began_s >= self._patience_s
+                ]
+                for each in late:
+                    hung += 1
+                    yield running.pop(each)[0], self._given_up()
+                continue
+            if ended in running:
+                yield running.pop(ended)[0], outcome
+
+    def _given_up(self) -> Outcome[Any]:
+        return Outcome(
+            error=StorageTimeoutError(f"the storage has not answered for {self._patience_s:.0f} s")
+        )
+
+
+def _start(
+    call: Callable[[_Item], _Result],
+    item: _Item,
+    number: int,
+    done: queue.SimpleQueue[tuple[int, Outcome[_Result]]],
+) -> None:
+    def work() -> None:
+        try:
+            outcome = Outcome(call(item))
+        except BaseException as error:
+            outcome = Outcome(error=error)
+        done.put((number, outcome))
+
+    threading.Thread(target=work, name="spark-log-doctor", daemon=True).start()

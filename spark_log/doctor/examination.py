@@ -1,0 +1,125 @@
+"""`Examination`: the root that the doctor looks at, and the time by which ages are told."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final, TypeVar
+
+from spark_log.clock import SYSTEM_CLOCK
+from spark_log.doctor.daemon_pool import DaemonPool, Outcome
+from spark_log.doctor.limits import Limits
+from spark_log.errors import SparkLogError
+from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
+from spark_log.storage import Store
+
+SCRATCH_PREFIX: Final = "__doctor."
+"""The scratch folder of a run begins with this, in the root of each broker that is probed."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Examination:
+    """What the checks of one run share.
+
+    Attributes:
+        cluster: the opened root.
+        image: its metadata when the run began.
+        limits: from when on something is a problem.
+        topics: the topics to look at, sorted by name.
+        is_whole: whether these are all topics.
+        groups: ids of the groups to look at; empty for all.
+        probes_storage: whether checks may write, into `scratch` alone.
+        scratch: the scratch folder, relative to a broker's root.
+        offsets_error: why the offsets table cannot be read, once a check has found that out.
+        failing_brokers: broker id → why its root cannot be used. Nothing else there is looked at.
+        now_us: the time by which ages are told, microseconds since the epoch: that of the storage
+            if it is probed, else that of this machine. Nothing is deleted or expired by it.
+        now_is_of_storage: whether `now_us` is the storage's.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: Limits,
+        *,
+        topics: Collection[str] | None,
+        groups: Collection[str],
+        probes_storage: bool,
+    ) -> None:
+        """Read the metadata.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist.
+            CorruptRecordError: the metadata log is damaged.
+            StorageError: the storage does not answer.
+        """
+        self.cluster = cluster
+        self.image: MetadataImage = cluster.image()
+        self.limits = limits
+        names = None if topics is None else sorted(set(topics))
+        self.topics: list[TopicImage] = (
+            list(self.image.topics()) if names is None else [self.image.topic(n) for n in names]
+        )
+        self.is_whole = topics is None
+        self.groups = frozenset(groups)
+        self.probes_storage = probes_storage
+        self.scratch = f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
+        self.failing_brokers: dict[int, str] = {}
+        self.offsets_error: str | None = None
+        self.now_us = cluster.clock.time_us()  # wall clock: ages are only shown
+        self.now_is_of_storage = False
+        self.active_ms = SYSTEM_CLOCK.monotonic_ms()
+
+    def set_storage_time(self, storage_us: int) -> None:
+        """Tell ages by the storage's time from now on."""
+        self.now_us, self.now_is_of_storage = storage_us, True
+
+    def broker_stores(self) -> Iterator[tuple[int, Store]]:
+        """Yield the brokers whose roots can be used, and their stores."""
+        for broker in self.image.brokers():
+            if broker.broker_id in self.failing_brokers:
+                continue
+            try:
+                store = self.cluster.broker_store(broker.broker_id)
+            except SparkLogError as error:
+                self.failing_brokers[broker.broker_id] = str(error)
+                continue
+            yield broker.broker_id, store
+
+    def store_url(self, broker_id: int) -> str:
+        """Return the URL of a broker's root."""
+        if broker_id == ROOT_BROKER_ID:
+            return self.cluster.root
+        return self.image.broker(broker_id).root
+
+    def map(
+        self, call: Callable[[_Item], _Result], items: Iterable[_Item]
+    ) -> Iterator[tuple[_Item, _Result]]:
+        """Call a function for each item, several at a time; yield items and results.
+
+        The order is that in which the calls end.
+
+        Raises:
+            StorageTimeoutError: a call has no answer for ``limits.patience_ms``.
+            Exception: what a call raised.
+        """
+        for item, outcome in self.outcomes(call, items):
+            yield item, outcome.result()
+
+    def outcomes(
+        self, call: Callable[[_Item], _Result], items: Iterable[_Item]
+    ) -> Iterator[tuple[_Item, Outcome[_Result]]]:
+        """Call a function for each item, several at a time; yield items and what became of them.
+
+        A call that has no answer for ``limits.patience_ms`` is given up. Then the others are done.
+        """
+        pool = DaemonPool(self.limits.threads, self.limits.patience_ms)
+        for item, outcome in pool.run(call, items):
+            self.on_progress()
+            yield item, outcome
+
+    def on_progress(self) -> None:
+        """Note that the check that runs is not hung."""
+        self.active_ms = SYSTEM_CLOCK.monotonic_ms()

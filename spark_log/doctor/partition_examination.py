@@ -1,0 +1,154 @@
+"""`PartitionExamination`: one partition, each of its files and offsets read at most once.
+
+The requests to the storage are a constant for each partition and replica, whatever the partition
+holds: two listings, the footer of the last segment, the newest snapshot and, if that does not know
+the oldest segment, the headers of this one. Only a suspicion (`PartitionLog.transactions` for a
+transaction that seems to be open for long) costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from spark_log.config import TopicConfig
+from spark_log.doctor.examination import Examination
+from spark_log.doctor.lazy import lazy
+from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
+from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
+from spark_log.metadata import TopicImage
+from spark_log.storage import FileInfo
+from spark_log.types import TopicPartition
+
+_MAX_BATCHES: Final = 256
+"""The headers of a segment with more batches are not all read: its file's date is used instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFiles:
+    """The files of one replica.
+
+    Attributes:
+        broker_id: the broker that has it.
+        directory: of the replica.
+        files: as one listing showed them.
+        hidden: temporary files, as another listing showed them.
+    """
+
+    broker_id: int
+    directory: PartitionDirectory
+    files: tuple[FileInfo, ...]
+    hidden: tuple[FileInfo, ...]
+
+
+class UnreachableError(Exception):
+    """No replica of a partition can be used; that its brokers fail is a finding of its own."""
+
+
+class PartitionExamination:
+    """One partition. For one thread."""
+
+    def __init__(self, examination: Examination, topic: TopicImage, partition: int) -> None:
+        """Read nothing yet.
+
+        Args:
+            examination: of the root.
+            topic: that the partition is of.
+            partition: its number.
+        """
+        self.examination = examination
+        self.topic = topic
+        self.tp = TopicPartition(topic.name, partition)
+        self.state = topic.partitions[partition]
+
+    @lazy
+    def config(self) -> TopicConfig:
+        """The settings of its topic."""
+        return self.topic.config()
+
+    @lazy
+    def log(self) -> PartitionLog:
+        """The log of the last in-sync replica that can be used: what it has, all have.
+
+        Not that of the partition: a reader of that one takes a replica that does not answer out of
+        the in-sync replicas, which changes the metadata.
+
+        Raises:
+            UnreachableError: no replica can be used.
+        """
+        cluster, state = self.examination.cluster, self.state
+        for broker_id in dict.fromkeys((*reversed(state.isr), *state.replicas)):
+            if broker_id in self.examination.failing_brokers:
+                continue
+            try:
+                return cluster.replica_log(self.topic, self.tp.partition, broker_id)
+            except (BrokerIdNotRegisteredError, StorageError) as error:
+                self.examination.failing_brokers[broker_id] = str(error)
+        raise UnreachableError
+
+    @lazy
+    def view(self) -> LogView:
+        """Its log, as a listing shows it.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        return self.log.observe()
+
+    @lazy
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot that can be read."""
+        return self.log.replica.snapshots.newest(self.view)
+
+    @lazy
+    def oldest_segment(self) -> SegmentReader | None:
+        """The first segment of the log; None if the log is empty, or was rewritten meanwhile."""
+        if not self.view.live.segments:
+            return None
+        try:
+            return self.log.files.open_listed(self.view.live.segments[0], self.view.observed_ms)
+        except NotFoundError:
+            return None
+
+    @lazy
+    def oldest_us(self) -> int | None:
+        """The largest timestamp of the first segment, microseconds; None if it is not known.
+
+        By the snapshot, else by the segment's headers. If it has many, when its file appeared,
+        unless the topic's records have timestamps from elsewhere.
+        """
+        segments = self.view.live.segments
+        if not segments:
+            return None
+        for summary in self.snapshot.segments if self.snapshot else ():
+            if summary.name == segments[0].name:
+                return summary.max_timestamp_us
+        reader = self.oldest_segment
+        if reader is None or reader.batch_count > _MAX_BATCHES:
+            return None
+        try:
+            return int(reader.max_timestamp_us)
+        except NotFoundError:
+            return None
+
+    @lazy
+    def replicas(self) -> tuple[ReplicaFiles, ...]:
+        """The files of the replicas whose brokers can be used.
+
+        Raises:
+            StorageError: a storage does not answer.
+        """
+        return tuple(self._list_replicas())
+
+    def _list_replicas(self) -> Iterator[ReplicaFiles]:
+        cluster = self.examination.cluster
+        for broker_id in dict.fromkeys((*self.state.replicas, *self.state.joining)):
+            if broker_id in self.examination.failing_brokers:
+                continue
+            directory = cluster.replica_log(self.topic, self.tp.partition, broker_id).files
+            # The hidden files first: one that gets its name meanwhile is then in both listings.
+            hidden = tuple(directory.store.list_hidden(directory.path))
+            files = tuple(directory.store.list(directory.path))
+            yield ReplicaFiles(broker_id, directory, files, hidden)

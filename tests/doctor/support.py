@@ -1,0 +1,41 @@
+"""A root that is made ill, and looked at."""
+
+from dataclasses import dataclass
+
+from spark_log.clock import ManualClock
+from spark_log.doctor import Doctor
+from spark_log.metadata import Cluster
+from tests.record.samples import record_batch, row
+
+
+@dataclass
+class Patient:
+    """A root, and the clock of whoever looks at it."""
+
+    root: str
+    clock: ManualClock
+
+    def doctor(self, *checks, **options):
+        """A doctor with some checks, or with all."""
+        return Doctor(
+            lambda: Cluster(self.root, clock=self.clock), checks=checks or None, **options
+        )
+
+    def findings(self, *checks, **options):
+        return list(self.doctor(*checks, **options).findings())
+
+    def codes(self, *checks, **options):
+        return codes(self.findings(*checks, **options))
+
+
+def codes(findings):
+    return [each.problem.code for each in findings]
+
+
+def append(cluster, *values, topic="t", partition=0, age_ms=0):
+    """Append a record for each value, as one segment each, dated some time ago."""
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    for value in values:
+        timestamp = cluster.clock.time_us() - age_ms * 1000
+        log.append(record_batch([row(value, timestamp=timestamp)]))
+    return log

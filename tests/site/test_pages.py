@@ -1,0 +1,45 @@
+"""Pages whose commands and programs run in an empty folder, and print what the pages show."""
+
+import re
+
+import pytest
+
+from tests.docs.blocks import PROJECT, blocks
+from tests.site.following import Follower
+
+ORDERS = "alice:2 apples\nbob:1 pear\n"
+
+
+@pytest.fixture
+def follower(shell, folder, capsys, monkeypatch):
+    return Follower(shell, capsys, monkeypatch)
+
+
+def test_concepts(follower):
+    follower.follow(blocks("docs/concepts.md"))
+
+
+@pytest.mark.long
+def test_operations(follower):
+    follower.follow(blocks("docs/operations.md"))
+
+
+def test_the_commands_for_symptoms_work(follower, folder):
+    page = "docs/operations.md"
+    first = blocks("docs/operations.md")[0]
+    follower.follow([first])
+    text = (PROJECT / page).read_text("utf-8").partition("## A symptom")[2].partition("\n## ")[0]
+    looks = [row.split("|")[2] for row in text.splitlines() if row.startswith("| ")]
+    commands = [line for look in looks for line in re.findall(r"`(spark-log [^`]+)`", look)]
+    assert len(commands) > 12
+    for command in commands:
+        status = follower.shell(*command.split()[1:])
+        assert status.status == 0, (command, status.err)
+
+
+def test_faq(follower, shell, monkeypatch):
+    monkeypatch.setenv("SPARK_LOG_ROOT", "log")
+    assert shell("topics", "create", "orders", "--partitions", "2").status == 0
+    sent = shell("console-producer", "orders", "--key-separator", ":", stdin=ORDERS.encode())
+    assert sent.status == 0
+    follower.follow(blocks("docs/faq.md"))
