@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final
@@ -12,10 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.consumer import Consumer
-from spark_log.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from spark_log.errors import (
+    DataLossError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+)
 from spark_log.mirror import topic_settings
 from spark_log.mirror.confluent import KafkaError, KafkaException, Producer
-from spark_log.mirror.kafka_cluster import TIMEOUT_S
+from spark_log.mirror.kafka_cluster import BATCH_BYTES, TIMEOUT_S
 from spark_log.mirror.kafka_errors import as_own_error, kafka_errors
 from spark_log.mirror.map_topic import create_in_kafka
 from spark_log.mirror.mirror import Mirror
@@ -40,6 +46,8 @@ from spark_log.types import TopicPartition
 _ROWS: Final = 50_000
 """Most rows that are produced before the client's callbacks run."""
 _WAIT_MS: Final = 100
+_BATCH_OVERHEAD: Final = 1_024
+"""Most bytes of a batch that librdkafka does not count before it is compressed."""
 _AHEAD_BYTES: Final = 67_108_864
 """How much is read while a transaction is being committed."""
 
@@ -71,8 +79,9 @@ class LogToKafka(Mirror):
 
     Kafka reports the offset of each record by a callback, which costs as much as the record. So
     only the first and the last record of a partition are asked for. If these show that another
-    producer wrote between them, the transaction is aborted and repeated, and from then on every
-    record is asked for.
+    producer wrote between them, or that Kafka refused a record, the transaction is aborted and
+    repeated, and from then on every record is asked for. Batches are no larger than the smallest
+    ``max.message.bytes`` of the topics, which in Kafka limits a batch.
     """
 
     source = Side.LOG
@@ -81,6 +90,7 @@ class LogToKafka(Mirror):
     _consumer: Consumer | None = None
     _asks_for_all = False
     _ahead: Future[list[_Fetched]] | None = None
+    _batch_bytes = BATCH_BYTES
 
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
@@ -96,6 +106,7 @@ class LogToKafka(Mirror):
         """Create new topics and partitions in Kafka, take over settings, and read new ones."""
         if self._task is not None:
             own = self._task.partition
+            self._limit_batches(self._kafka.topic_settings([own.kafka_topic]).values())
             self._assign({TopicPartition(own.log_topic, own.partition)})
             return
         described = [
@@ -122,6 +133,8 @@ class LogToKafka(Mirror):
             changed = {key: wanted[key] for key in wanted if there.get(key) != each.configs[key]}
             if changed:
                 self._kafka.alter_topic(target, changed)
+        made = (topic_settings.to_kafka(each.configs) for each in described)
+        self._limit_batches([*made, *present.values()])
         self._assign(
             {
                 TopicPartition(each.name, one.partition)
@@ -142,6 +155,7 @@ class LogToKafka(Mirror):
             return self._transfer(first)
         except InterleavedError:
             self._asks_for_all = True
+            self._open_producer()  # librdkafka may refuse all records after an error of one
             self._forget_fetched()
             self._seek(self._partitions)
             return self.transfer(wait_s)
@@ -173,6 +187,14 @@ class LogToKafka(Mirror):
             self._producer.purge()
             self._producer = None
 
+    def _limit_batches(self, settings: Iterable[Mapping[str, str]]) -> None:
+        """Make another producer if the present one makes batches that a topic refuses."""
+        limits = [int(each.get("max.message.bytes", BATCH_BYTES)) for each in settings]
+        limit = min(max(1, min(limits, default=BATCH_BYTES) - _BATCH_OVERHEAD), BATCH_BYTES)
+        if limit < self._batch_bytes:
+            self._batch_bytes = limit
+            self._open_producer()
+
     def mirrored_partitions(self) -> list[MirroredPartition]:
         """Return the partitions that are mirrored, in the order of topics and partitions."""
         return list(self._partitions.values())
@@ -190,7 +212,7 @@ class LogToKafka(Mirror):
     def _open_producer(self) -> None:
         partition = None if self._task is None else self._task.partition
         name = self._settings.transactional_id(Side.KAFKA, partition)
-        self._producer = self._kafka.producer(name)
+        self._producer = self._kafka.producer(name, self._batch_bytes)
 
     def _transfer(self, first: _Fetched) -> int:
         producer = self._opened_producer()
@@ -347,7 +369,11 @@ class LogToKafka(Mirror):
         """
         runs = {}
         for tp, parts in produced.items():
-            kafka_offsets = [part.kafka_offsets() for part in parts]
+            try:
+                kafka_offsets = [part.kafka_offsets() for part in parts]
+            except InvalidRecordError as error:
+                topic = self._partitions[tp].kafka_topic
+                raise type(error)(f"{topic}-{tp.partition}: {error.message}") from None
             log_offsets = [part.offsets for part in parts]
             runs[self._partitions[tp]] = find_runs(
                 *map(np.concatenate, (kafka_offsets, log_offsets))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from operator import length_hint
 from typing import Any, Final
@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_log.errors import KafkaTimeoutError
+from spark_log.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
 from spark_log.mirror.confluent import KafkaError, Message, Producer
+from spark_log.mirror.kafka_errors import as_own_error
 from spark_log.mirror.offset_map import parts_by_partition
 from spark_log.record import int_array, ints_of
 from spark_log.types import TopicPartition
@@ -27,8 +28,22 @@ _US_PER_MS: Final = 1000
 _Report = Callable[[KafkaError | None, Message], None]
 
 
+_REFUSED: Final = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_TIMESTAMP,
+)
+_PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+"""What follows from an earlier error."""
+
+
 class InterleavedError(Exception):
-    """Another producer wrote between the records of a transaction."""
+    """Not all offsets in Kafka are known, as only the first and the last record were asked for.
+
+    Another producer wrote between the records of a transaction, or Kafka refused one of them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +75,37 @@ class ProducedRows:
         offsets: int64, their offsets in the log.
         reported: gets the offsets in Kafka that the broker reports: of all rows, or of the first
             and the last.
+        errors: gets the errors of rows that were not delivered, and how many were delivered before.
+        asks_for_all: whether the broker was asked for the offset of each row.
     """
 
     offsets: np.ndarray
-    reported: list[int]
+    reported: list[int] = field(default_factory=list)
+    errors: list[tuple[int, KafkaError]] = field(default_factory=list)
+    asks_for_all: bool = False
 
     def kafka_offsets(self) -> np.ndarray:
         """Return the offset of each row in Kafka, when all are acknowledged.
 
         Raises:
-            InterleavedError: only the first and the last are known, and other records lie between.
-            KafkaTimeoutError: a record was not delivered, so that the commit would fail.
+            InterleavedError: only the first and the last were asked for, and that is not enough.
+            InvalidRecordError: Kafka refused a record.
+            SparkLogError: a record was not delivered, so that the commit would fail.
         """
         count, reported = len(self.offsets), self.reported
+        errors = [each for each in self.errors if each[1].code() not in _PURGED]
+        if errors:
+            delivered, error = errors[0]
+            if error.code() not in _REFUSED:
+                raise as_own_error(error)
+            if not self.asks_for_all:
+                raise InterleavedError
+            raise _refusal(error, int(self.offsets[delivered]))
         if len(reported) == count:
             return np.array(reported, np.int64)
         if len(reported) != _FIRST_AND_LAST:
+            if not self.asks_for_all:
+                raise InterleavedError
             raise KafkaTimeoutError(
                 "Kafka did not report the offsets of mirrored records; try again"
             )
@@ -117,12 +147,14 @@ def produce_rows(
         rows: at least one.
         asks_for_all: whether the broker is asked for the offset of each row.
     """
-    produced = ProducedRows(rows.offsets, [])
+    produced = ProducedRows(rows.offsets, asks_for_all=asks_for_all)
     add = produced.reported.append
 
     def report(error: KafkaError | None, message: Message) -> None:
         if error is None:
             add(message.offset() or 0)
+        else:
+            produced.errors.append((len(produced.reported), error))
 
     last = len(rows.keys) - 1
     _produce(producer, topic, rows, slice(0, 1), report)
@@ -171,6 +203,15 @@ def _produce(
                 break
             except BufferError:
                 continue
+
+
+def _refusal(error: KafkaError, offset: int) -> InvalidRecordError:
+    """Return what to tell of a record that Kafka refused."""
+    text = f"Kafka refused the record at offset {offset} of the log: {error.str()}"
+    undone = "nothing of the transaction is in Kafka, and the mirror continues there when started"
+    if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        return RecordTooLargeError(f"{text}. Raise max.message.bytes of the topic; {undone}")
+    return InvalidRecordError(f"{text}. Change the topic's settings in Kafka; {undone}")
 
 
 def _tables_by_partition(table: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:

@@ -246,6 +246,36 @@ class TestToKafka:
         assert without_offsets(kafka.read(names.topic)) == expected
         assert len(expected[0]) == KILLS * 1000
 
+    def test_batches_are_not_larger_than_the_topic_allows(self, kafka, log, names):
+        kafka.create_topic(names.topic, max_message_bytes=20_000)
+        with Producer(log) as producer:
+            for number in range(400):
+                producer.send(names.topic, os.urandom(1_000), partition=number % 2)
+        assert run_until_end(LogToKafka, kafka, log, names)["record-count"] == 400
+        expected = without_offsets(read_log(log, names.topic))
+        assert without_offsets(kafka.read(names.topic)) == expected
+
+    def test_a_record_that_is_too_large_is_named_and_mirrored_when_it_may_be(
+        self, kafka, log, names
+    ):
+        kafka.create_topic(names.topic, max_message_bytes=20_000)
+        with Producer(log) as producer:
+            for number in range(40):
+                size = 50_000 if number == 30 else 10
+                producer.send(names.topic, os.urandom(size), partition=0)
+        argv = [*command("to-kafka", kafka, log, names), "--until-end"]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        line = done.stderr
+        assert f"{names.topic}-0: Kafka refused the record at offset 30 of the log" in line
+        assert "Raise max.message.bytes" in line
+        assert kafka.read(names.topic) == {0: [], 1: []}
+        kafka.cluster.alter_topic(names.topic, {"max.message.bytes": "60000"})
+        assert run_until_end(LogToKafka, kafka, log, names)["record-count"] == 40
+        expected = without_offsets(read_log(log, names.topic))
+        assert without_offsets(kafka.read(names.topic)) == expected
+
 
 class TestThereAndBack:
     def test_the_way_back_begins_behind_what_came_from_kafka(self, kafka, root, names):

@@ -8,7 +8,14 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from spark_log.errors import KafkaTimeoutError
+from confluent_kafka import KafkaError
+
+from spark_log.errors import (
+    InvalidRecordError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    RecordTooLargeError,
+)
 from spark_log.mirror.mirror_settings import MirrorSettings
 from spark_log.mirror.row_producer import (
     InterleavedError,
@@ -116,8 +123,25 @@ def test_a_record_of_another_producer_in_between_is_noticed():
     assert ProducedRows(offsets, [5, 7]).kafka_offsets().tolist() == [5, 6, 7]
     with pytest.raises(InterleavedError):
         ProducedRows(offsets, [5, 8]).kafka_offsets()
-    with pytest.raises(KafkaTimeoutError):
+    with pytest.raises(InterleavedError):
         ProducedRows(offsets, [5]).kafka_offsets()
+    with pytest.raises(KafkaTimeoutError):
+        ProducedRows(offsets, [5], asks_for_all=True).kafka_offsets()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, RecordTooLargeError),
+        (KafkaError.INVALID_RECORD, InvalidRecordError),
+        (KafkaError._FENCED, ProducerFencedError),  # noqa: SLF001
+    ],
+)
+def test_the_record_that_kafka_refused_is_named(code, kind):
+    errors = [(0, KafkaError(KafkaError._PURGE_QUEUE)), (2, KafkaError(code))]  # noqa: SLF001
+    with pytest.raises(kind) as raised:
+        ProducedRows(np.arange(50, 60), [5, 6], errors, asks_for_all=True).kafka_offsets()
+    assert kind is ProducerFencedError or "offset 52" in str(raised.value)
 
 
 def test_a_transaction_is_longer_while_the_mirror_is_behind_and_ends_at_its_size(monkeypatch):
