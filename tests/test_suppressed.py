@@ -131,7 +131,7 @@ SILENT = {
     ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/progress_bar.py", "OSError"): "there is no terminal",
     ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
-    ("log/chain/replica_chain.py", "SparkLogError"): "it is not staged ahead: the put raises",
+    ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (
         "log/segment/staged_copies.py",
         "SparkLogError",

@@ -93,7 +93,7 @@ class KafkaCluster:
         settings = {
             **self._settings,
             "transactional.id": transactional_id,
-            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.messages": 10_000_000,  # bytes limit it
             "queue.buffering.max.kbytes": 262_144,
             "message.max.bytes": 1_000_000_000,  # the topic's own limit decides
             "linger.ms": 20,

@@ -88,17 +88,17 @@ def record_at_a_free_name_and_a_pause(_):
     """The others' files of this name were deleted, too, when the writer goes on after its put."""
     cluster, writer, other = leader_again_with_a_merged_segment(ProducerAppend(9, 0, 0))
     merge_all(other, 3)
-    chain = writer.log._chain  # noqa: SLF001 - no call is made between the two
-    remember = chain.on_put
+    followers = writer.log._chain.followers  # noqa: SLF001 - no call is made between the two
+    remember = followers.on_put
 
     def pause_after(segment, base_offset):
         remember(segment, base_offset)
         cluster.clock.advance_ms(61_000)
         for broker_id in (2, 3):
             free(other.stores[broker_id], *(SegmentName(base) for base in (2, 3, 4)))
-        chain.on_put = remember
+        followers.on_put = remember
 
-    chain.on_put = pause_after
+    followers.on_put = pause_after
     writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 2))
     return are_read(cluster, 5)
 

@@ -8,14 +8,9 @@ the leader's log, which fences every writer that does not know of the change.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
-
-import pyarrow as pa
 
 from spark_log.errors import (
     FencedLeaderEpochError,
@@ -27,16 +22,13 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain.chain_followers import ChainFollowers, FollowerFailedError
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_fetcher import (
     REPLICA_ERRORS,
-    LeaderFailedError,
-    ReplicaFetcher,
 )
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
-from spark_log.log.segment import StagedCopies, StagedSegment
 from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
@@ -50,44 +42,15 @@ Put = Callable[[Replica, PartitionState, bool], _Result]
 now (`Appender.append_segment`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """The segment that this process has put into the leader's log last.
-
-    Attributes:
-        segment: its staged file may be discarded since.
-        base_offset: its offset.
-        data: the file.
-        copies: staged on the roots of followers.
-    """
-
-    segment: StagedSegment
-    base_offset: int
-    data: pa.Buffer
-    copies: StagedCopies
-
-    def ends(self, state: PartitionState, end_offset: int) -> bool:
-        """Whether it is what the leader of a state has before an offset.
-
-        Another leader may have something else there, as only one leader epoch gives an offset once.
-        """
-        is_there = self.base_offset + self.segment.record_count == end_offset
-        return is_there and self.segment.leader_epoch == state.leader_epoch
-
-
-class _FollowerFailedError(Exception):
-    """Another replica than the leader failed, or differs from the leader."""
-
-    def __init__(self, broker_id: int, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.broker_id = broker_id
-        self.error = error
-
-
 class ReplicaChain:
     """Appends to the replicas of one partition, for one process. For one thread at a time.
 
     All that it knows can be lost at any time: the metadata and the logs give it again.
+
+    Attributes:
+        states: tells of the partition's state.
+        check_root: raises a `StorageError` if the root of a broker id is not there any more.
+        followers: the replicas behind the leader.
     """
 
     def __init__(
@@ -118,8 +81,7 @@ class ReplicaChain:
         self._suppressed = suppressed
         self.check_root = check_root
         self._replicas: dict[tuple[int, int], Replica] = {}
-        self._compared: set[tuple[int, int, int]] = set()
-        self._own: _Own | None = None
+        self.followers = ChainFollowers(self.replica, check_root)
 
     def replica(self, state: PartitionState, broker_id: int) -> Replica:
         """Return a broker's replica.
@@ -193,7 +155,8 @@ class ReplicaChain:
                     result = [put(leader, state, is_certain)]
                     appended_to, appended_in = leader_key, state.leader_epoch
                 if acks == ALL and newer is state:
-                    self._replicate(state, leader.appender.end_offset_in(state.leader_epoch))
+                    end_offset = leader.appender.end_offset_in(state.leader_epoch)
+                    self.followers.replicate(state, end_offset)
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError as unknown:
@@ -201,7 +164,7 @@ class ReplicaChain:
                 state = self.states.refresh() if unknown.log_epoch is None else state
                 lacks_barrier = is_certain = True
                 continue
-            except _FollowerFailedError as failed:
+            except FollowerFailedError as failed:
                 newer = self.without(state, failed.broker_id, failed.error, has_put=True)
             except REPLICA_ERRORS as error:
                 is_unknown = isinstance(error, UnknownOutcomeError)
@@ -242,48 +205,17 @@ class ReplicaChain:
                 leader = self._leader(state)
                 if state.leader_epoch > 0:
                     leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-                self._replicate(state, leader.appender.observe_end_offset_in(state.leader_epoch))
+                end_offset = leader.appender.observe_end_offset_in(state.leader_epoch)
+                self.followers.replicate(state, end_offset)
             except FencedLeaderEpochError:
                 state = self._newer(state)
-            except _FollowerFailedError as failed:
+            except FollowerFailedError as failed:
                 state = self.without(state, failed.broker_id, failed.error, has_put=False)
             except REPLICA_ERRORS as error:
                 state = self.without(state, state.leader, error, has_put=False)
             else:
                 return state
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
-
-    def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
-        """Return the copies of a segment that are staged on the roots of followers, to be made.
-
-        Args:
-            state: by which the segment will be put.
-            sync: whether to make them durable.
-        """
-        if len(state.chain) == 1:
-            return None
-        places = []
-        for broker_id in state.chain[1:]:
-            with suppress(SparkLogError):  # the put will tell
-                files = self.replica(state, broker_id).files
-                places.append((files.store, files.path))
-        return StagedCopies(places, sync=sync)
-
-    def on_put(self, segment: StagedSegment, base_offset: int) -> None:
-        """Remember the segment that was just put into the leader's log, to be copied from memory.
-
-        Args:
-            segment: that was put.
-            base_offset: its offset.
-        """
-        self.forget_put()
-        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
-
-    def forget_put(self) -> None:
-        """Forget that segment: it is not needed any more."""
-        if self._own is not None:
-            self._own.copies.discard()
-        self._own = None
 
     def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
         """Leave out a replica that failed; return whether the partition has another state now.
@@ -305,72 +237,11 @@ class ReplicaChain:
     def _leader(self, state: PartitionState) -> Replica:
         """Return the leader's replica, to be appended to by a state."""
         leader = self.replica(state, state.leader)
-        _limit_merges(leader, state)
+        self.followers.limit_merges(leader, state)
         leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
         if state.is_replicated:
             leader.appender.check_root = partial(self.check_root, state.leader)
         return leader
-
-    def _replicate(self, state: PartitionState, end_offset: int) -> None:
-        """Bring the replicas of a state up to an offset of the leader's log, in their order.
-
-        Raises:
-            _FollowerFailedError: another replica than the leader failed.
-            REPLICA_ERRORS: the leader failed.
-        """
-        leader = self.replica(state, state.leader)
-        for broker_id in state.chain[1:]:
-            try:
-                replica = self.replica(state, broker_id)
-                _limit_merges(replica, state)
-                self._bring_up(replica, leader, state, broker_id, end_offset)
-            except LeaderFailedError as failed:
-                raise failed.error from failed
-            except REPLICA_ERRORS as error:
-                if isinstance(error, DivergedReplicaError) and broker_id in state.isr:
-                    if error.is_ahead:
-                        raise  # the leader has lost what it had
-                    self._check_leaders_root(state)  # or it has got other records since
-                raise _FollowerFailedError(broker_id, error) from error
-        if state.is_replicated and not state.hidden_from_epoch:
-            # All have it: now it may be merged.
-            for broker_id in state.chain:
-                merger = self.replica(state, broker_id).appender.derived.merger
-                merger.limit_offset = end_offset
-
-    def _check_leaders_root(self, state: PartitionState) -> None:
-        """Check that the leader is not to blame for a difference: raise an error if it is."""
-        self.check_root(state.leader)
-
-    def _bring_up(
-        self,
-        replica: Replica,
-        leader: Replica,
-        state: PartitionState,
-        broker_id: int,
-        end_offset: int,
-    ) -> None:
-        follower, own = replica.follower, self._own
-        key = broker_id, state.directory_number(broker_id), state.leader_epoch
-        known = follower.known_end_offset
-        fetcher = ReplicaFetcher(leader, replica)
-        if known is None or key not in self._compared:
-            known = follower.observe().log_end_offset
-            self._compared.add(key)
-            if own is not None and known > own.base_offset:
-                # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
-                # the leader's log tells now: then what was put may be covered there.
-                _check_still_leads(leader, state)
-        if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
-            staged = own.copies.take(replica.files.url)
-            try:
-                follower.append(own.segment, own.base_offset, own.data, staged)
-            finally:
-                if staged is not None:
-                    staged.discard()
-            return
-        if known < end_offset:
-            fetcher.fetch(known, end_offset)
 
     # --- changes of the state --------------------------------------------------------------------
 
@@ -473,29 +344,3 @@ class ReplicaChain:
             f"{self._name}: it is not known whether an append is in the log: {why}",
             path=self._name,
         )
-
-
-def _check_still_leads(leader: Replica, state: PartitionState) -> None:
-    """Check that the leader's log has no newer leader epoch than a state.
-
-    Raises:
-        FencedLeaderEpochError: it has.
-        LeaderFailedError: the leader failed.
-    """
-    try:
-        leader.appender.observe_end_offset_in(state.leader_epoch)
-    except REPLICA_ERRORS as error:
-        raise LeaderFailedError(error) from error
-
-
-def _limit_merges(replica: Replica, state: PartitionState) -> None:
-    """Let a replica merge nothing yet that others may lack.
-
-    A merged segment is copied under its own name, which fences nobody: a writer that does not know
-    the newest leader would put other records in the place of the new leader's.
-    """
-    merger = replica.appender.derived.merger
-    if not state.is_replicated:
-        merger.limit_offset = math.inf
-    elif merger.limit_offset == math.inf:
-        merger.limit_offset = 0

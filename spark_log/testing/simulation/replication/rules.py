@@ -16,12 +16,14 @@ from spark_log.log import (
     PartitionState,
     Replica,
     ReplicaFetcher,
-    ReplicatedLog,
     move_replica_start,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.log_tail import LogTail
-from spark_log.log.chain import ReplicaChain, chain_start, replica_chain, replica_fetcher
+from spark_log.log.chain import ReplicaChain, chain_followers, chain_start, replica_fetcher
+from spark_log.log.chain.chain_appender import ChainAppender
+from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
 from spark_log.metadata import complete_joining
@@ -59,7 +61,7 @@ def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
         _shipped_check_epoch(self, *what, **how)
 
 
-def _believes_the_first_answer(self: ReplicatedLog, *what: Any) -> LogAppendInfo:
+def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo:
     return what[-1]  # type: ignore[no-any-return]
 
 
@@ -81,7 +83,7 @@ def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> Pa
 
 # --- the order of the chain ----------------------------------------------------------------------
 
-_shipped_replicate = ReplicaChain._replicate
+_shipped_replicate = ChainFollowers.replicate
 _shipped_elect = PartitionChangeBuilder._elect
 
 
@@ -101,7 +103,7 @@ def _keeps_all_in_sync(
     return isr + before, is_clean
 
 
-def _puts_on_the_last_first(self: ReplicaChain, state: PartitionState, end_offset: int) -> None:
+def _puts_on_the_last_first(self: ChainFollowers, state: PartitionState, end_offset: int) -> None:
     followers = state.isr[1:][::-1]
     _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
 
@@ -188,17 +190,17 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicatedLog) -> Replica:
+def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
     return _read_at(self, -1)
 
 
-def _reads_the_leader(self: ReplicatedLog) -> Replica:
+def _reads_the_leader(self: ReplicaSelection) -> Replica:
     return _read_at(self, 0)
 
 
-def _read_at(log: ReplicatedLog, place: int) -> Replica:
-    state = log._read or log._states.current()
-    replica = log._chain.replica(state, state.isr[place])
+def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+    state = selection.known_state
+    replica = selection._chain.replica(state, state.isr[place])
     replica.reader.max_leader_epoch = state.leader_epoch
     return replica
 
@@ -216,7 +218,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         (
             (Appender, "_check_leader_epoch", _does_nothing),
             (Replica, "append_barrier", _does_nothing),
-            (ReplicatedLog, "_has_barrier", _is_true),
+            (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
     "nobody appends before the barrier": PatchVariant(
@@ -226,10 +228,10 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Appender, "_forget_earlier_epochs", _does_nothing),)
     ),
     "an append is looked for again in a new leader epoch": PatchVariant(
-        ((ReplicatedLog, "_find_again", _believes_the_first_answer),)
+        ((ChainAppender, "_find_again", _believes_the_first_answer),)
     ),
     "a follower that others have brought up may show a newer epoch": PatchVariant(
-        ((replica_chain, "_check_still_leads", _does_nothing),)
+        ((chain_followers, "_check_still_leads", _does_nothing),)
     ),
     "a replica that is alone has the segment before the one that was put": PatchVariant(
         ((Appender, "_is_last_gone", _asks_nobody),)
@@ -238,7 +240,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Appender, "_check_first_put", _does_nothing),)
     ),
     "a leader without its files leaves, and no follower": PatchVariant(
-        ((ReplicaChain, "_check_leaders_root", _does_nothing),)
+        ((ChainFollowers, "_check_leaders_root", _does_nothing),)
     ),
     "a replica that ends before the log start was emptied": PatchVariant(
         (
@@ -260,7 +262,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
     ),
     "all in-sync replicas have what is acknowledged": PatchVariant(
-        ((ReplicaChain, "_replicate", _does_nothing),)
+        ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
         ((PartitionChangeBuilder, "_elect", _elects_the_last),)
@@ -269,7 +271,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((PartitionChangeBuilder, "_elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
-        ((ReplicaChain, "_replicate", _puts_on_the_last_first),)
+        ((ChainFollowers, "replicate", _puts_on_the_last_first),)
     ),
     "a replica is a prefix of the leader before a put": PatchVariant(
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
@@ -293,16 +295,16 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
     ),
     "only what all have is merged": PatchVariant(
-        ((replica_chain, "_limit_merges", _does_nothing),)
+        ((ChainFollowers, "limit_merges", _does_nothing),)
     ),
     "a reader reads the last replica": PatchVariant(
-        ((ReplicatedLog, "_replica", property(_reads_the_leader)),)
+        ((ReplicaSelection, "replica", property(_reads_the_leader)),)
     ),
     "a reader reads the last replica, also a joining one": PatchVariant(
-        ((ReplicatedLog, "_replica", property(_reads_the_last_in_sync)),)
+        ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
-        ((ReplicatedLog, "_has_barrier", _is_true),)
+        ((ReplicaSelection, "_has_barrier", _is_true),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
         ((Replica, "offset_of_epoch", _hides_nothing),)
@@ -310,7 +312,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a reader shows nothing of a newer epoch": PatchVariant(
         (
             (LogReader, "max_leader_epoch", property(lambda _: None, _has_no_limit)),
-            (ReplicatedLog, "_is_newer", lambda *_: False),
+            (ReplicaSelection, "is_newer", lambda *_: False),
         )
     ),
 }

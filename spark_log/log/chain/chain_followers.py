@@ -1,0 +1,201 @@
+"""Brings the other replicas of a chain up to the leader, in their order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_log.errors import SparkLogError
+from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain.partition_state import PartitionState
+from spark_log.log.chain.replica_fetcher import (
+    REPLICA_ERRORS,
+    LeaderFailedError,
+    ReplicaFetcher,
+)
+from spark_log.log.replica import Replica
+from spark_log.log.segment import StagedCopies, StagedSegment
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The segment that this process has put into the leader's log last.
+
+    Attributes:
+        segment: its staged file may be discarded since.
+        base_offset: its offset.
+        data: the file.
+        copies: staged on the roots of followers.
+    """
+
+    segment: StagedSegment
+    base_offset: int
+    data: pa.Buffer
+    copies: StagedCopies
+
+    def ends(self, state: PartitionState, end_offset: int) -> bool:
+        """Whether it is what the leader of a state has before an offset.
+
+        Another leader may have something else there, as only one leader epoch gives an offset once.
+        """
+        is_there = self.base_offset + self.segment.record_count == end_offset
+        return is_there and self.segment.leader_epoch == state.leader_epoch
+
+
+class FollowerFailedError(Exception):
+    """Another replica than the leader failed, or differs from the leader."""
+
+    def __init__(self, broker_id: int, error: SparkLogError) -> None:
+        super().__init__(str(error))
+        self.broker_id = broker_id
+        self.error = error
+
+
+class ChainFollowers:
+    """The replicas of one partition behind its leader, for one process.
+
+    All that it knows can be lost at any time: the logs give it again.
+    """
+
+    def __init__(
+        self,
+        replica: Callable[[PartitionState, int], Replica],
+        check_root: Callable[[int], None],
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            replica: returns the replica of a broker id by a state.
+            check_root: raises a `StorageError` if the root of a broker id is not there any more.
+        """
+        self._replica = replica
+        self._check_root = check_root
+        self._compared: set[tuple[int, int, int]] = set()
+        self._own: _Own | None = None
+
+    def replicate(self, state: PartitionState, end_offset: int) -> None:
+        """Bring the replicas of a state up to an offset of the leader's log, in their order.
+
+        Raises:
+            FollowerFailedError: another replica than the leader failed.
+            REPLICA_ERRORS: the leader failed.
+        """
+        leader = self._replica(state, state.leader)
+        for broker_id in state.chain[1:]:
+            try:
+                replica = self._replica(state, broker_id)
+                self.limit_merges(replica, state)
+                self._bring_up(replica, leader, state, broker_id, end_offset)
+            except LeaderFailedError as failed:
+                raise failed.error from failed
+            except REPLICA_ERRORS as error:
+                if isinstance(error, DivergedReplicaError) and broker_id in state.isr:
+                    if error.is_ahead:
+                        raise  # the leader has lost what it had
+                    self._check_leaders_root(state)  # or it has got other records since
+                raise FollowerFailedError(broker_id, error) from error
+        if state.is_replicated and not state.hidden_from_epoch:
+            # All have it: now it may be merged.
+            for broker_id in state.chain:
+                merger = self._replica(state, broker_id).appender.derived.merger
+                merger.limit_offset = end_offset
+
+    def _check_leaders_root(self, state: PartitionState) -> None:
+        """Check that the leader is not to blame for a difference: raise an error if it is."""
+        self._check_root(state.leader)
+
+    def _bring_up(
+        self,
+        replica: Replica,
+        leader: Replica,
+        state: PartitionState,
+        broker_id: int,
+        end_offset: int,
+    ) -> None:
+        follower, own = replica.follower, self._own
+        key = broker_id, state.directory_number(broker_id), state.leader_epoch
+        known = follower.known_end_offset
+        fetcher = ReplicaFetcher(leader, replica)
+        if known is None or key not in self._compared:
+            known = follower.observe().log_end_offset
+            self._compared.add(key)
+            if own is not None and known > own.base_offset:
+                # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
+                # the leader's log tells now: then what was put may be covered there.
+                _check_still_leads(leader, state)
+        if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
+            staged = own.copies.take(replica.files.url)
+            try:
+                follower.append(own.segment, own.base_offset, own.data, staged)
+            finally:
+                if staged is not None:
+                    staged.discard()
+            return
+        if known < end_offset:
+            fetcher.fetch(known, end_offset)
+
+    def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
+        """Return the copies of a segment that are staged on the roots of followers, to be made.
+
+        Args:
+            state: by which the segment will be put.
+            sync: whether to make them durable.
+        """
+        if len(state.chain) == 1:
+            return None
+        places = []
+        for broker_id in state.chain[1:]:
+            with suppress(SparkLogError):  # the put will tell
+                files = self._replica(state, broker_id).files
+                places.append((files.store, files.path))
+        return StagedCopies(places, sync=sync)
+
+    def on_put(self, segment: StagedSegment, base_offset: int) -> None:
+        """Remember the segment that was just put into the leader's log, to be copied from memory.
+
+        Args:
+            segment: that was put.
+            base_offset: its offset.
+        """
+        self.forget_put()
+        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
+
+    def forget_put(self) -> None:
+        """Forget that segment: it is not needed any more."""
+        if self._own is not None:
+            self._own.copies.discard()
+        self._own = None
+
+    @staticmethod
+    def limit_merges(replica: Replica, state: PartitionState) -> None:
+        """Let a replica merge nothing yet that others may lack.
+
+        A merged segment is copied under its own name, which fences nobody: a writer that does not
+        know the newest leader would put other records in the place of the new leader's.
+
+        Args:
+            replica: to be appended to.
+            state: by which it is appended to.
+        """
+        merger = replica.appender.derived.merger
+        if not state.is_replicated:
+            merger.limit_offset = math.inf
+        elif merger.limit_offset == math.inf:
+            merger.limit_offset = 0
+
+
+def _check_still_leads(leader: Replica, state: PartitionState) -> None:
+    """Check that the leader's log has no newer leader epoch than a state.
+
+    Raises:
+        FencedLeaderEpochError: it has.
+        LeaderFailedError: the leader failed.
+    """
+    try:
+        leader.appender.observe_end_offset_in(state.leader_epoch)
+    except REPLICA_ERRORS as error:
+        raise LeaderFailedError(error) from error
