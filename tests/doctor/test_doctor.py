@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
-from spark_log.doctor import CHECKS, CheckStatus, Doctor, Limits, Severity, daemon_pool
+from spark_log.clock import ManualClock
+from spark_log.doctor import CHECKS, CheckStatus, Doctor, Limits, Severity, daemon_pool, examination
+from spark_log.doctor import doctor as doctor_module
 from spark_log.doctor.checks.brokers import BrokersCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
 from spark_log.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
@@ -89,15 +91,21 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_done(patient, monkey
 
 
 def test_a_check_that_hangs_is_given_up(patient, monkeypatch):
-    released = threading.Event()
-    monkeypatch.setattr(ReplicasCheck, "findings", lambda *_: [released.wait(60)])
+    clock, released = ManualClock(), threading.Event()
+    for module in (doctor_module, examination):
+        monkeypatch.setattr(module, "SYSTEM_CLOCK", clock)
+
+    def hang(check, examination):
+        clock.advance_ms(60_001)
+        released.wait(60)
+
+    monkeypatch.setattr(ReplicasCheck, "findings", hang)
     try:
-        doctor = patient.doctor("brokers", "replicas", limits=Limits(patience_ms=3000))
-        (found,) = doctor.findings()
-        assert found.problem.code == "not-checked"
-        assert found.message.startswith("could not be checked (replicas): it has not ended for")
+        (found,) = patient.findings("brokers", "replicas")
     finally:
         released.set()
+    assert found.problem.code == "not-checked"
+    assert found.message == "could not be checked (replicas): it has not ended for 60 s"
 
 
 def test_a_partition_that_hangs_is_given_up_and_the_others_are_looked_at(
