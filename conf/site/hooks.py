@@ -81,13 +81,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let long names in tables be broken behind a dot, an underscore, a slash or a sign.
 
-    Options of commands are not broken behind their hyphens.
+    Options of commands are not broken behind their hyphens. The two colons with which a docstring
+    introduces code become one.
     """
 
     def breakable(code: re.Match[str]) -> str:
         text = _NAME_PART.sub(r"\1<wbr>", code[0])
         return _OPTION.sub(r'<span class="option">\g<0></span>', text)
 
+    html = html.replace("::</p>", ":</p>")
     return _CELL.sub(lambda cell: _CODE.sub(breakable, cell[0]), html)
 
 
