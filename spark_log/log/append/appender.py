@@ -18,7 +18,6 @@ from spark_log.errors import (
     FencedLeaderEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
-    NotFoundError,
     OutOfOrderSequenceError,
     SparkLogError,
     StorageError,
@@ -28,9 +27,9 @@ from spark_log.errors import (
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.end_transaction_marker import EndTransactionMarker
-from spark_log.log.append.log_tail import LogTail, PutResult
-from spark_log.log.append.lost_append import check_may_retry, stands_at
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.append.log_tail import LogTail, PutResult, is_last_gone
+from spark_log.log.append.lost_append import check_may_retry, find_in_log
+from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -287,7 +286,7 @@ class Appender:
             )
             if duplicate is not None:
                 return self._acknowledge_duplicate(duplicate)
-            if self._is_last_gone(tail):
+            if is_last_gone(self._directory, tail):
                 # The directory was removed, or the log's last segment: then `_observe` raises.
                 tail = self._state.observe(segment)
                 continue
@@ -304,7 +303,7 @@ class Appender:
             is_recent = self._state.is_recent(tail)
             if put is not None and put.is_ours and is_recent:
                 unknown.add(base_offset)  # until it is known that the log is still there
-                if not self._is_last_gone(tail, asks=self.is_alone):
+                if not is_last_gone(self._directory, tail, asks=self.is_alone):
                     self._state.on_own_append(segment, base_offset, tail, tried_ms)
                     return self._acknowledge(segment, base_offset)
             elif put is not None and put.winner is not None and not put.is_ours and is_recent:
@@ -447,34 +446,6 @@ class Appender:
                 return None
         return PutResult(True, base_offset + segment.record_count, None)
 
-    def _is_last_gone(self, tail: LogTail, *, asks: bool = False) -> bool:
-        """Whether a local file system shows that the last segment does not exist any more.
-
-        A segment that was part of the log so recently cannot have been deleted by a cleaner. A put
-        behind it would append to a log that was removed.
-
-        Args:
-            tail: of the log.
-            asks: whether to send a request to a storage that does not show it without.
-
-        Raises:
-            StorageError: the storage does not answer.
-        """
-        if tail.last is not None:
-            name = tail.last.log
-        elif tail.log_end_offset:
-            name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
-        else:
-            return False
-        path, store = self._directory.file_path(name), self._directory.store
-        if not asks:
-            return tail.last is not None and store.is_gone(path)
-        try:
-            store.head(path)
-        except NotFoundError:
-            return True
-        return False
-
     def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that was just put, after writing its derived files."""
         self._directory.on_log_end(base_offset + segment.record_count)
@@ -539,18 +510,7 @@ class Appender:
             if offset is not None or not self._state.is_fenced(segment):
                 return offset, tail
             # The producer state holds nothing of older epochs: only the log itself shows it.
-        while True:
-            view = self._directory.observe()
-            try:
-                here = {
-                    offset: stands_at(self._directory, segment, offset, view)
-                    for offset in sorted(unknown)
-                }
-            except NotFoundError:
-                continue  # rewritten and deleted since
-            if None not in here.values():
-                break  # else the listing lacks a segment that appeared during it
-        found = next((offset for offset in here if here[offset]), None)
+        found, view = find_in_log(self._directory, segment, unknown)
         return found, self._state.update_tail(view)
 
     def _check_may_retry(self, lost_answers: int, began_ms: float) -> None:

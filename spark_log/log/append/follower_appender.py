@@ -23,7 +23,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.append.log_tail import LogTail
+from spark_log.log.append.log_tail import LogTail, is_last_gone
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
@@ -203,7 +203,7 @@ class FollowerAppender:
             if tail.log_end_offset >= segment.end_offset:
                 self._check_holds(segment)
                 return False
-            if self._is_last_gone(tail):
+            if is_last_gone(self._directory, tail):
                 self.observe()  # raises if the directory was removed
                 continue
             tried_ms = self._directory.clock.monotonic_ms()
@@ -277,19 +277,13 @@ class FollowerAppender:
             with suppressed.suppress("witness", path, SparkLogError):
                 self._directory.witness.create(self._directory.store)
 
-    def _is_last_gone(self, tail: LogTail) -> bool:
-        """Whether a local file system shows that the last segment does not exist any more."""
-        if tail.last is None:
-            return False
-        return self._directory.store.is_gone(self._directory.file_path(tail.last.log))
-
     def _check_is_not_gone(self, tail: LogTail) -> None:
         """Check after a put that it was not into a directory that it has made again itself.
 
         Raises:
             StorageUnavailableError: the root was removed.
         """
-        if self._is_last_gone(tail):
+        if is_last_gone(self._directory, tail):
             self.reset()
             raise StorageUnavailableError(
                 f"{self._directory.url} was removed during a put", path=self._directory.path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from spark_log.errors import UnknownOutcomeError
+from collections.abc import Collection
+
+from spark_log.errors import NotFoundError, UnknownOutcomeError
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 
@@ -10,7 +12,37 @@ _MAX_LOST_ANSWERS = 10
 """Puts of one append whose answers may be lost before the outcome is unknown."""
 
 
-def stands_at(
+def find_in_log(
+    directory: PartitionDirectory, segment: StagedSegment, offsets: Collection[int]
+) -> tuple[int | None, LogView]:
+    """List the log, and search it for a segment by its append id.
+
+    Args:
+        directory: of the partition.
+        segment: that was put.
+        offsets: of the puts.
+
+    Returns:
+        The offset of the segment, None if the log does not have it; and the log.
+
+    Raises:
+        UnknownOutcomeError: the segment at an offset was rewritten, or deleted at the log's start.
+        CorruptRecordError: the end of the log is damaged.
+        StorageError: the storage does not answer.
+    """
+    while True:
+        view = directory.observe()
+        try:
+            here = {
+                offset: _stands_at(directory, segment, offset, view) for offset in sorted(offsets)
+            }
+        except NotFoundError:
+            continue  # rewritten and deleted since
+        if None not in here.values():  # else the listing lacks a segment that appeared during it
+            return next((offset for offset in here if here[offset]), None), view
+
+
+def _stands_at(
     directory: PartitionDirectory, segment: StagedSegment, offset: int, view: LogView
 ) -> bool | None:
     """Return whether a segment is in the log at an offset; None if the view cannot show it.

@@ -18,14 +18,15 @@ from spark_log.log import (
     ReplicaFetcher,
     move_replica_start,
 )
+from spark_log.log.append import appender, log_tail
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.log_tail import LogTail
 from spark_log.log.chain import ReplicaChain, chain_followers, chain_start, replica_fetcher
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
+from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
@@ -69,11 +70,11 @@ def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offs
     return move_replica_start(replica, offset)
 
 
-_shipped_is_gone = Appender._is_last_gone
+_shipped_is_gone = log_tail.is_last_gone
 
 
-def _asks_nobody(self: Appender, tail: LogTail, **_: bool) -> bool:
-    return _shipped_is_gone(self, tail)
+def _asks_nobody(directory: PartitionDirectory, tail: log_tail.LogTail, **_: bool) -> bool:
+    return _shipped_is_gone(directory, tail)
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -234,7 +235,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((chain_followers, "_check_still_leads", _does_nothing),)
     ),
     "a replica that is alone has the segment before the one that was put": PatchVariant(
-        ((Appender, "_is_last_gone", _asks_nobody),)
+        ((appender, "is_last_gone", _asks_nobody),)
     ),
     "the first put into a log needs its root": PatchVariant(
         ((Appender, "_check_first_put", _does_nothing),)
