@@ -164,7 +164,7 @@ def run(options: argparse.Namespace) -> None:
         rates.setdefault(name, []).append(options.records / measured(sides) / 1e6)
 
     temporary = tempfile.TemporaryDirectory(dir=options.directory)
-    with temporary as folder, KafkaBroker(options.directory) as broker:
+    with temporary as folder, KafkaBroker(options.directory, start_timeout_s=300) as broker:
         kafka = KafkaCluster({"bootstrap.servers": broker.bootstrap_servers})
         for _ in range(options.repeats):
             root = Path(folder, uuid.uuid4().hex)

@@ -30,6 +30,10 @@ COPIES = "files/"
 SECTION_OF = {"security.md": "Operations"}
 """Pages that may not exist yet, and their section."""
 
+_CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+_OPTION = re.compile(r"(?<!\S)--?[a-zA-Z][\w-]*")
+_NAME_PART = re.compile(r"(\w[._/=])(?=\w)")
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -72,6 +76,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{relative}{link[3] or ''}{link[4]}"
 
     return _LINK.sub(rewritten, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let long names in tables be broken behind a dot, an underscore, a slash or a sign.
+
+    Options of commands are not broken behind their hyphens. The two colons with which a docstring
+    introduces code become one.
+    """
+
+    def breakable(code: re.Match[str]) -> str:
+        text = _NAME_PART.sub(r"\1<wbr>", code[0])
+        return _OPTION.sub(r'<span class="option">\g<0></span>', text)
+
+    html = html.replace("::</p>", ":</p>")
+    return _CELL.sub(lambda cell: _CODE.sub(breakable, cell[0]), html)
 
 
 def _target(uri: str, link: str) -> str:

@@ -159,7 +159,10 @@ class MirrorOptions:
         commit_interval_ms: Annotated[
             int,
             typer.Option(
-                "--commit-interval-ms", min=1, help="How long a transaction collects records."
+                "--commit-interval-ms",
+                min=1,
+                help="How long a transaction collects records; up to five times as long while the "
+                "mirror is behind.",
             ),
         ] = 1_000,
         fail_on_data_loss: Annotated[

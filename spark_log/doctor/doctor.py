@@ -49,6 +49,9 @@ PARTITION_UNREADABLE: Final = Problem(
 OWN_PROBLEMS: Final = (ROOT_UNREADABLE, NOT_CHECKED, PARTITION_UNREADABLE)
 """Problems that the doctor itself reports, whatever is checked."""
 
+_LOOK_MS: Final = 1_000
+"""How often to look whether a check makes progress."""
+
 OnProgress = Callable[[str, int, int], None]
 
 
@@ -245,7 +248,7 @@ class Doctor:
         examination, patience_ms = self._examination, self._limits.patience_ms
         examination.on_progress()
         limited = LimitedCall(call)
-        while not limited.wait(self._left_ms(examination) / 1000):
+        while not limited.wait(min(_LOOK_MS, self._left_ms(examination)) / 1000):
             if self._left_ms(examination) <= 0:
                 raise StorageError(f"it has not ended for {patience_ms / 1000:.0f} s")
         return limited.result()  # type: ignore[return-value]

@@ -12,7 +12,8 @@ class Limits:
     Attributes:
         stuck_ms: a group with unread records is stuck if it has committed nothing for so long, and
             the first unread record has been there for as long.
-        overdue_ms: how long work of a cleaner may be due.
+        overdue_ms: how long work of a cleaner may be due: more than a day, since a cleaner may run
+            once a day.
         open_transaction_ms: how long a transaction may be open; at least its own timeout.
         small_segments: number of small segments of a partition that could be merged.
         metadata_files: number of files that a process reads to learn the metadata.
@@ -23,7 +24,7 @@ class Limits:
     """
 
     stuck_ms: int = 600_000
-    overdue_ms: int = 86_400_000
+    overdue_ms: int = 129_600_000
     open_transaction_ms: int = 900_000
     small_segments: int = 1_000
     metadata_files: int = 10_000

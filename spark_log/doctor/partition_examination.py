@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
+from spark_log.doctor.lazy import lazy
 from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
 from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
 from spark_log.metadata import TopicImage
@@ -62,12 +62,12 @@ class PartitionExamination:
         self.tp = TopicPartition(topic.name, partition)
         self.state = topic.partitions[partition]
 
-    @cached_property
+    @lazy
     def config(self) -> TopicConfig:
         """The settings of its topic."""
         return self.topic.config()
 
-    @cached_property
+    @lazy
     def log(self) -> PartitionLog:
         """The log of the last in-sync replica that can be used: what it has, all have.
 
@@ -87,7 +87,7 @@ class PartitionExamination:
                 self.examination.failing_brokers[broker_id] = str(error)
         raise UnreachableError
 
-    @cached_property
+    @lazy
     def view(self) -> LogView:
         """Its log, as a listing shows it.
 
@@ -97,12 +97,12 @@ class PartitionExamination:
         """
         return self.log.observe()
 
-    @cached_property
+    @lazy
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot that can be read."""
         return self.log.replica.snapshots.newest(self.view)
 
-    @cached_property
+    @lazy
     def oldest_segment(self) -> SegmentReader | None:
         """The first segment of the log; None if the log is empty, or was rewritten meanwhile."""
         if not self.view.live.segments:
@@ -112,7 +112,7 @@ class PartitionExamination:
         except NotFoundError:
             return None
 
-    @cached_property
+    @lazy
     def oldest_us(self) -> int | None:
         """The largest timestamp of the first segment, microseconds; None if it is not known.
 
@@ -133,7 +133,7 @@ class PartitionExamination:
         except NotFoundError:
             return None
 
-    @cached_property
+    @lazy
     def replicas(self) -> tuple[ReplicaFiles, ...]:
         """The files of the replicas whose brokers can be used.
 

@@ -260,6 +260,35 @@ CANARY_FAILURES = MetricDefinition(
     "Canary's records that failed, by step: produce, roundtrip, commit.",
 )
 
+# --- spark-log mirror ----------------------------------------------------------------------------
+
+MIRROR_RECORDS = MetricDefinition(
+    "spark_log_mirror_records_total",
+    "counter",
+    "",
+    ("source",),
+    "Records that the bridge has committed; source is the side that it reads: kafka or log.",
+)
+MIRROR_BYTES = MetricDefinition(
+    "spark_log_mirror_bytes_total",
+    "counter",
+    "bytes",
+    ("source",),
+    "Size of the records that the bridge has committed, in memory.",
+)
+MIRROR_TRANSACTIONS = MetricDefinition(
+    "spark_log_mirror_transactions_total",
+    "counter",
+    "",
+    ("source",),
+    "Transactions that the bridge has committed.",
+)
+MIRROR_LAG = _gauge(
+    "spark_log_mirror_lag",
+    "source topic partition",
+    "Offsets of the source's partition that are not mirrored yet.",
+)
+
 EXPORTER: Final = (
     BROKERS, BROKER_INFO, TOPIC_PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, REPLICAS,
     IN_SYNC_REPLICA, LEADER_IS_PREFERRED, UNDER_REPLICATED, PARTITION_SIZE, GROUP_MEMBERS,
@@ -341,3 +370,6 @@ CONSUMER: Final = (
 
 CANARY: Final = (CANARY_PRODUCE, CANARY_ROUNDTRIP, CANARY_COMMIT, CANARY_FAILURES)
 """Metrics of ``spark-log canary``."""
+
+MIRROR: Final = (MIRROR_RECORDS, MIRROR_BYTES, MIRROR_TRANSACTIONS, MIRROR_LAG)
+"""Metrics of ``spark-log mirror from-kafka`` and ``to-kafka``."""

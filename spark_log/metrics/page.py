@@ -70,6 +70,14 @@ _CANARY = """\
 
 """
 
+_MIRROR = """\
+## `spark-log mirror`
+
+`spark-log mirror from-kafka --metrics-port 9401`, and `to-kafka`. They are read after each
+transaction, and at each refresh.
+
+"""
+
 
 def metrics_page() -> str:
     """Return the page as Markdown."""
@@ -79,6 +87,7 @@ def metrics_page() -> str:
         (_PRODUCER, definitions.PRODUCER),
         (_CONSUMER, definitions.CONSUMER),
         (_CANARY, definitions.CANARY),
+        (_MIRROR, definitions.MIRROR),
     ]
     return _HEAD + "\n".join(head + "".join(_table(table)) for head, table in parts)
 

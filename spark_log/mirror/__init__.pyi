@@ -5,6 +5,7 @@ from .kafka_to_log import KafkaToLog as KafkaToLog
 from .log_to_kafka import LogToKafka as LogToKafka
 from .map_topic import read_maps as read_maps
 from .mirror import Mirror as Mirror
+from .mirror_metrics import MirrorMetrics as MirrorMetrics
 from .mirror_settings import LogAddress as LogAddress
 from .mirror_settings import MirrorSettings as MirrorSettings
 from .offset_map import MirroredPartition as MirroredPartition

@@ -36,10 +36,13 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 TIMEOUT_S: Final = 30.0
 """How long one call to the brokers may take."""
 
+BATCH_BYTES: Final = 1_000_000
+"""Largest batch that a producer makes; less than Kafka's default ``max.message.bytes``."""
+
 _POLL_S: Final = 0.1
 
-_QUIET: Final = {"log_level": 3}
-"""Librdkafka's warnings, such as of a coordinator that is not ready yet, are not for users."""
+_QUIET: Final = {"log_level": 0}
+"""What librdkafka logs on stderr, users are told by the errors of calls."""
 
 _T = TypeVar("_T")
 
@@ -84,8 +87,12 @@ class KafkaCluster:
         with kafka_errors():
             return Consumer({**self._settings, **defaults, **given})
 
-    def producer(self, transactional_id: str) -> Producer:
+    def producer(self, transactional_id: str, batch_bytes: int = BATCH_BYTES) -> Producer:
         """Return a transactional producer that has fenced all earlier ones with this id.
+
+        Args:
+            transactional_id: the id.
+            batch_bytes: a batch of several records is not larger.
 
         Raises:
             KafkaTimeoutError: no broker answered in time.
@@ -93,11 +100,11 @@ class KafkaCluster:
         settings = {
             **self._settings,
             "transactional.id": transactional_id,
-            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.messages": 10_000_000,  # bytes limit it
             "queue.buffering.max.kbytes": 262_144,
             "message.max.bytes": 1_000_000_000,  # the topic's own limit decides
             "linger.ms": 20,
-            "batch.size": 1_000_000,
+            "batch.size": batch_bytes,
         }
         with kafka_errors():
             producer = Producer(settings)

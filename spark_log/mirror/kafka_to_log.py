@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from spark_log.mirror.offset_map import (
     parts_by_partition,
 )
 from spark_log.mirror.task_generation import TaskGeneration, write_to_log
+from spark_log.mirror.transaction_pace import TransactionPace
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
 from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
@@ -111,15 +111,15 @@ class KafkaToLog(Mirror):
         if not first and not self._with_passed({}, self._ended):
             return 0
         with producer.transaction():
-            sent, count, size_bytes = self._send(producer, first)
+            sent, pace = self._send(producer, first)
             runs = self._with_passed(self._runs(sent), self._ended)
             if runs:
                 records = [map_record(*each) for each in runs.items()]
                 columns = [binary_array(column) for column in zip(*records, strict=True)]
                 table = pa.Table.from_arrays(columns, ["key", "value"])
                 producer.send_table(self._settings.map_topic, table, partition=0)
-        self._on_commit(runs, count, size_bytes)
-        return count
+        self._on_commit(runs, pace.count, pace.size_bytes)
+        return pace.count
 
     def lag(self) -> dict[MirroredPartition, int]:
         """Return how many offsets of Kafka are not mirrored yet, by partition.
@@ -222,23 +222,21 @@ class KafkaToLog(Mirror):
                 topic=message.topic() or "",
             )
 
-    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, int, int]:
+    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, TransactionPace]:
         """Send messages, and those that arrive in the time of a transaction."""
-        settings = self._settings
-        due_s = time.monotonic() + settings.commit_interval_ms / 1000
+        pace = TransactionPace(self._settings)
         sent: _Sent = []
-        count = size_bytes = 0
         while messages or sent:
             for each in message_tables(messages):
                 topic = self._settings.partition(each.topic, 0, Side.KAFKA).log_topic
                 sent.append((each, producer.send_table(topic, each.table)))
-                count += len(each.offsets)
-                size_bytes += each.table.nbytes
-            left_s = due_s - time.monotonic()
-            if left_s <= 0 or size_bytes >= settings.max_transaction_bytes:
+                pace.add(len(each.offsets), each.table.nbytes, is_behind=len(messages) >= _MESSAGES)
+            if not messages:
+                pace.add(0, 0, is_behind=False)
+            if (left_s := pace.left_s()) <= 0:
                 break
             messages = self._consume(min(_WAIT_S, left_s))
-        return sent, count, size_bytes
+        return sent, pace
 
     def _runs(self, sent: _Sent) -> Runs:
         """Wait until all tables are in the log, and return the runs of each partition."""

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from functools import partial
-from typing import Any, Final, NamedTuple
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.consumer import Consumer
-from spark_log.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from spark_log.errors import (
+    DataLossError,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+)
 from spark_log.mirror import topic_settings
-from spark_log.mirror.confluent import KafkaError, KafkaException, Message, Producer
-from spark_log.mirror.kafka_cluster import TIMEOUT_S
-from spark_log.mirror.kafka_errors import kafka_errors
+from spark_log.mirror.confluent import KafkaError, KafkaException, Producer
+from spark_log.mirror.kafka_cluster import BATCH_BYTES, TIMEOUT_S
+from spark_log.mirror.kafka_errors import as_own_error, kafka_errors
 from spark_log.mirror.map_topic import create_in_kafka
 from spark_log.mirror.mirror import Mirror
 from spark_log.mirror.offset_map import (
@@ -23,34 +30,45 @@ from spark_log.mirror.offset_map import (
     Side,
     find_runs,
     map_record,
-    parts_by_partition,
+)
+from spark_log.mirror.row_producer import (
+    InterleavedError,
+    PartitionRows,
+    ProducedRows,
+    produce_rows,
+    rows_by_partition,
 )
 from spark_log.mirror.task_generation import TaskGeneration, write_to_kafka
-from spark_log.record import int_array, ints_of
+from spark_log.mirror.transaction_pace import TransactionPace
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _ROWS: Final = 50_000
 """Most rows that are produced before the client's callbacks run."""
 _WAIT_MS: Final = 100
-_FIRST_AND_LAST: Final = 2
-_FULL_WAIT_S: Final = 0.05
-_MIN_TIME_MS: Final = 1
-"""Librdkafka takes 0 for the present time."""
-_US_PER_MS: Final = 1000
+_BATCH_OVERHEAD: Final = 1_024
+"""Most bytes of a batch that librdkafka does not count before it is compressed."""
+_AHEAD_BYTES: Final = 67_108_864
+"""How much is read while a transaction is being committed."""
 
 Runs = dict[MirroredPartition, np.ndarray]
 
 
-class _InterleavedError(Exception):
-    """Another producer wrote between the records of a transaction."""
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Records that were read and are ready to be produced.
 
+    Attributes:
+        rows: of each partition.
+        count: number of records.
+        size_bytes: of their columns.
+        positions: where the log was read up to.
+    """
 
-class _Produced(NamedTuple):
-    """Rows that were produced to one partition, in order, with what the broker reports of them."""
-
-    offsets: np.ndarray
-    reported: list[int]
+    rows: list[PartitionRows]
+    count: int
+    size_bytes: int
+    positions: dict[MirroredPartition, int]
 
 
 class LogToKafka(Mirror):
@@ -61,8 +79,9 @@ class LogToKafka(Mirror):
 
     Kafka reports the offset of each record by a callback, which costs as much as the record. So
     only the first and the last record of a partition are asked for. If these show that another
-    producer wrote between them, the transaction is aborted and repeated, and from then on every
-    record is asked for.
+    producer wrote between them, or that Kafka refused a record, the transaction is aborted and
+    repeated, and from then on every record is asked for. Batches are no larger than the smallest
+    ``max.message.bytes`` of the topics, which in Kafka limits a batch.
     """
 
     source = Side.LOG
@@ -70,6 +89,8 @@ class LogToKafka(Mirror):
     _producer: Producer | None = None
     _consumer: Consumer | None = None
     _asks_for_all = False
+    _ahead: Future[list[_Fetched]] | None = None
+    _batch_bytes = BATCH_BYTES
 
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
@@ -77,12 +98,15 @@ class LogToKafka(Mirror):
         self._take_over()
         self._consumer = self._log.consumer()
         self._partitions: dict[TopicPartition, MirroredPartition] = {}
+        self._fetched: deque[_Fetched] = deque()
+        self._reader = ThreadPoolExecutor(1, "mirror-reader")
         self.refresh()
 
     def refresh(self) -> None:
         """Create new topics and partitions in Kafka, take over settings, and read new ones."""
         if self._task is not None:
             own = self._task.partition
+            self._limit_batches(self._kafka.topic_settings([own.kafka_topic]).values())
             self._assign({TopicPartition(own.log_topic, own.partition)})
             return
         described = [
@@ -109,6 +133,8 @@ class LogToKafka(Mirror):
             changed = {key: wanted[key] for key in wanted if there.get(key) != each.configs[key]}
             if changed:
                 self._kafka.alter_topic(target, changed)
+        made = (topic_settings.to_kafka(each.configs) for each in described)
+        self._limit_batches([*made, *present.values()])
         self._assign(
             {
                 TopicPartition(each.name, one.partition)
@@ -122,13 +148,15 @@ class LogToKafka(Mirror):
         if not self._partitions:
             time.sleep(wait_s)
             return 0
-        first = self._poll(wait_s * 1000)
-        if not first.num_rows and not self._with_passed({}, self._positions()):
+        first = self._fetch(wait_s * 1000)
+        if not first.count and not self._with_passed({}, first.positions):
             return 0
         try:
             return self._transfer(first)
-        except _InterleavedError:
+        except InterleavedError:
             self._asks_for_all = True
+            self._open_producer()  # librdkafka may refuse all records after an error of one
+            self._forget_fetched()
             self._seek(self._partitions)
             return self.transfer(wait_s)
 
@@ -136,12 +164,16 @@ class LogToKafka(Mirror):
         """Return how many offsets of the log are not mirrored yet, by partition."""
         if not self._partitions:
             return {}
-        ends = self._opened_consumer().end_offsets(list(self._partitions))
-        positions = self._positions()
-        return {
-            partition: max(0, ends[tp] - positions[partition])
-            for tp, partition in self._partitions.items()
-        }
+        self._join_reader()
+        consumer = self._opened_consumer()
+        ends = consumer.end_offsets(list(self._partitions))
+        found = {}
+        for tp, partition in self._partitions.items():
+            position = self.maps[partition].end(Side.LOG)
+            if position is None:
+                position = 0 if self._fetched else consumer.position(tp)
+            found[partition] = max(0, ends[tp] - position)
+        return found
 
     @property
     def is_at_end(self) -> bool:
@@ -155,12 +187,22 @@ class LogToKafka(Mirror):
             self._producer.purge()
             self._producer = None
 
+    def _limit_batches(self, settings: Iterable[Mapping[str, str]]) -> None:
+        """Make another producer if the present one makes batches that a topic refuses."""
+        limits = [int(each.get("max.message.bytes", BATCH_BYTES)) for each in settings]
+        limit = min(max(1, min(limits, default=BATCH_BYTES) - _BATCH_OVERHEAD), BATCH_BYTES)
+        if limit < self._batch_bytes:
+            self._batch_bytes = limit
+            self._open_producer()
+
     def mirrored_partitions(self) -> list[MirroredPartition]:
         """Return the partitions that are mirrored, in the order of topics and partitions."""
         return list(self._partitions.values())
 
     def _stop_reading(self) -> None:
         if self._consumer is not None:
+            self._forget_fetched()
+            self._reader.shutdown()
             self._consumer.close()
             self._consumer = None
 
@@ -170,29 +212,26 @@ class LogToKafka(Mirror):
     def _open_producer(self) -> None:
         partition = None if self._task is None else self._task.partition
         name = self._settings.transactional_id(Side.KAFKA, partition)
-        self._producer = self._kafka.producer(name)
+        self._producer = self._kafka.producer(name, self._batch_bytes)
 
-    def _transfer(self, first: pa.Table) -> int:
+    def _transfer(self, first: _Fetched) -> int:
         producer = self._opened_producer()
         settings = self._settings
-        due_s = time.monotonic() + settings.commit_interval_ms / 1000
-        produced: dict[TopicPartition, list[_Produced]] = {}
-        count: int = 0
-        size_bytes: int = 0
+        pace = TransactionPace(settings)
+        produced: dict[TopicPartition, list[ProducedRows]] = {}
         with kafka_errors():
             producer.begin_transaction()
         try:
-            table = first
+            fetched = first
             while True:
-                self._produce(table, produced)
-                count += table.num_rows
-                size_bytes += table.nbytes
-                left_s = due_s - time.monotonic()
-                if left_s <= 0 or size_bytes >= settings.max_transaction_bytes:
+                self._produce(fetched, produced)
+                pace.add(fetched.count, fetched.size_bytes, is_behind=fetched.count >= _ROWS)
+                if (left_s := pace.left_s()) <= 0:
                     break
-                table = self._poll(min(_WAIT_MS, left_s * 1000))
+                fetched = self._fetch(min(_WAIT_MS, left_s * 1000))
+            self._read_ahead()
             self._flush()
-            runs = self._with_passed(self._runs(produced), self._positions())
+            runs = self._with_passed(self._runs(produced), fetched.positions)
             with kafka_errors():
                 for key, value in (map_record(*each) for each in runs.items()):
                     producer.produce(settings.map_topic, value, key, 0)
@@ -200,8 +239,8 @@ class LogToKafka(Mirror):
         except BaseException:
             self._abort()
             raise
-        self._on_commit(runs, count, size_bytes)
-        return count
+        self._on_commit(runs, pace.count, pace.size_bytes)
+        return pace.count
 
     def _abort(self) -> None:
         producer = self._opened_producer()
@@ -216,6 +255,7 @@ class LogToKafka(Mirror):
         if wanted == self._partitions.keys():
             return
         consumer = self._opened_consumer()
+        self._forget_fetched()
         self._partitions = {
             tp: self._settings.partition(tp.topic, tp.partition, Side.LOG) for tp in sorted(wanted)
         }
@@ -235,6 +275,45 @@ class LogToKafka(Mirror):
         consumer = self._opened_consumer()
         return {each: consumer.position(tp) for tp, each in self._partitions.items()}
 
+    def _fetch(self, wait_ms: float) -> _Fetched:
+        """Return the next records, which were read ahead or are read now."""
+        self._join_reader()
+        if self._fetched:
+            return self._fetched.popleft()
+        return self._read(wait_ms)
+
+    def _read(self, wait_ms: float) -> _Fetched:
+        table = self._poll(wait_ms)
+        rows = list(rows_by_partition(table))
+        return _Fetched(rows, table.num_rows, table.nbytes, self._positions())
+
+    def _read_ahead(self) -> None:
+        """Read in another thread while this one waits for Kafka, which needs no interpreter."""
+        if self._ahead is None and not self._fetched:
+            self._ahead = self._reader.submit(self._read_some)
+
+    def _read_some(self) -> list[_Fetched]:
+        found: list[_Fetched] = []
+        while sum(each.size_bytes for each in found) < _AHEAD_BYTES:
+            fetched = self._read(0)
+            if not fetched.count:
+                break
+            found.append(fetched)
+        return found
+
+    def _join_reader(self) -> None:
+        """Wait until the other thread has read."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            self._fetched.extend(ahead.result())
+
+    def _forget_fetched(self) -> None:
+        """Drop what was read ahead; where it is read again is for the caller to seek."""
+        if self._ahead is not None:
+            wait([self._ahead])
+            self._ahead = None
+        self._fetched.clear()
+
     def _poll(self, wait_ms: float) -> pa.Table:
         consumer = self._opened_consumer()
         try:
@@ -251,39 +330,30 @@ class LogToKafka(Mirror):
                     consumer.seek(tp, first)
             return consumer.poll_table(int(wait_ms), _ROWS)
 
-    def _produce(self, table: pa.Table, produced: dict[TopicPartition, list[_Produced]]) -> None:
-        """Produce the rows of a table, and note whose offsets Kafka will report."""
+    def _produce(
+        self, fetched: _Fetched, produced: dict[TopicPartition, list[ProducedRows]]
+    ) -> None:
+        """Produce records, and note whose offsets Kafka will report."""
         producer = self._opened_producer()
-        produce = producer.produce
-        for tp, rows in _by_partition(table):
-            target = self._partitions[tp].kafka_topic
-            reported: list[int] = []
-            produced.setdefault(tp, []).append(
-                _Produced(ints_of(rows.column("offset").combine_chunks(), np.int64), reported)
-            )
-
-            def report(
-                error: KafkaError | None, message: Message, to: list[int] = reported
-            ) -> None:
-                if error is None:
-                    to.append(message.offset() or 0)
-
-            asking = partial(_produce_row, producer, target, tp.partition, report)
-            records = list(_rows(rows))
-            asking(*records[0])
-            asked = report if self._asks_for_all else None
-            for row in records[1:-1]:  # this loop decides how fast a mirror is
-                key, value, time_ms, headers = row
-                try:
-                    if headers is None and asked is None:
-                        produce(target, value, key, tp.partition, timestamp=time_ms)
-                        continue
-                except BufferError:
-                    pass
-                _produce_row(producer, target, tp.partition, asked, *row)
-            if len(records) > 1:
-                asking(*records[-1])
+        for rows in fetched.rows:
+            tp = rows.topic_partition
+            topic = self._partitions[tp].kafka_topic
+            try:
+                done = produce_rows(producer, topic, rows, asks_for_all=self._asks_for_all)
+            except KafkaException as raised:
+                raise as_own_error(self._cause(raised.args[0])) from None
+            produced.setdefault(tp, []).append(done)
             producer.poll(0)
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Return why the producer has ended for good: a call that produces does not tell it."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._opened_producer().abort_transaction(TIMEOUT_S)
+            except KafkaException as raised:
+                cause: KafkaError = raised.args[0]
+                return cause
+        return error
 
     def _flush(self) -> None:
         with kafka_errors():
@@ -291,15 +361,19 @@ class LogToKafka(Mirror):
         if left:
             raise KafkaTimeoutError(f"{left} records were not acknowledged by Kafka in time")
 
-    def _runs(self, produced: dict[TopicPartition, list[_Produced]]) -> Runs:
+    def _runs(self, produced: dict[TopicPartition, list[ProducedRows]]) -> Runs:
         """Return the runs of each partition; everything is acknowledged.
 
         Raises:
-            _InterleavedError: the offsets of some records are not known.
+            InterleavedError: the offsets of some records are not known.
         """
         runs = {}
         for tp, parts in produced.items():
-            kafka_offsets = [_kafka_offsets(*part) for part in parts]
+            try:
+                kafka_offsets = [part.kafka_offsets() for part in parts]
+            except InvalidRecordError as error:
+                topic = self._partitions[tp].kafka_topic
+                raise type(error)(f"{topic}-{tp.partition}: {error.message}") from None
             log_offsets = [part.offsets for part in parts]
             runs[self._partitions[tp]] = find_runs(
                 *map(np.concatenate, (kafka_offsets, log_offsets))
@@ -313,70 +387,3 @@ class LogToKafka(Mirror):
     def _opened_consumer(self) -> Consumer:
         assert self._consumer is not None, "open the mirror first"
         return self._consumer
-
-
-def _kafka_offsets(offsets: np.ndarray, reported: list[int]) -> np.ndarray:
-    """Return the offsets of rows in Kafka, from those of all, or of the first and the last."""
-    if len(reported) == len(offsets):
-        return np.array(reported, np.int64)
-    if len(reported) != _FIRST_AND_LAST:  # a record was not delivered: the commit fails
-        raise KafkaTimeoutError("Kafka did not report the offsets of mirrored records; try again")
-    first, last = reported
-    if last - first + 1 != len(offsets):
-        raise _InterleavedError
-    return np.arange(first, last + 1)
-
-
-def _by_partition(table: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
-    """Yield the rows of each partition, in their order."""
-    if not table.num_rows:
-        return
-    topics = table.column("topic").combine_chunks().dictionary_encode()
-    names = topics.dictionary.to_pylist()
-    numbers = ints_of(table.column("partition").combine_chunks(), np.int32).astype(np.int64)
-    codes = ints_of(topics.indices, np.int32) + numbers * len(names)
-    for code, rows in parts_by_partition(codes):
-        first, count = int(rows[0]), len(rows)
-        if int(rows[-1]) - first + 1 == count:
-            part = table.slice(first, count)
-        else:
-            part = table.take(int_array(rows, pa.int64()))
-        yield TopicPartition(names[code % len(names)], code // len(names)), part
-
-
-def _rows(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None, int, Any]]:
-    """Yield key, value, timestamp in milliseconds and headers of each row."""
-    times_us = ints_of(table.column("timestamp").combine_chunks(), np.int64)
-    times_ms = np.maximum(times_us // _US_PER_MS, _MIN_TIME_MS).tolist()
-    headers = table.column("headers")
-    if headers.null_count == len(headers):
-        pairs: list[Any] = [None] * len(headers)
-    else:
-        pairs = [
-            None if each is None else [(one["key"], one["value"]) for one in each]
-            for each in headers.to_pylist()
-        ]
-    keys, values = (table.column(name).to_pylist() for name in ("key", "value"))
-    yield from zip(keys, values, times_ms, pairs, strict=True)
-
-
-def _produce_row(
-    producer: Producer,
-    topic: str,
-    partition: int,
-    report: Any,
-    key: bytes | None,
-    value: bytes | None,
-    time_ms: int,
-    headers: Any,
-) -> None:
-    """Produce one record, and wait while the client's queue is full."""
-    given = {} if headers is None else {"headers": headers}
-    while True:
-        try:
-            producer.produce(
-                topic, value, key, partition, on_delivery=report, timestamp=time_ms, **given
-            )
-            return
-        except BufferError:
-            producer.poll(_FULL_WAIT_S)

@@ -68,7 +68,8 @@ class MirrorSettings:
         log_alias: name of the log.
         policy: how mirrored topics are named.
         topics: which topics of the source are mirrored.
-        commit_interval_ms: how long a transaction collects records.
+        commit_interval_ms: how long a transaction collects records; five times as long while
+            more of them wait than it takes.
         max_transaction_bytes: of records, after which a transaction is committed earlier.
         fail_on_data_loss: whether a mirror fails if records were deleted before they were mirrored.
             If not, it continues at the first record that is left.

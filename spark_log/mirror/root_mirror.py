@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.errors import InvalidTopicError, LeaderNotAvailableError
+from spark_log.errors import InvalidConfigurationError, InvalidTopicError, LeaderNotAvailableError
 from spark_log.log import (
     NO_LEADER,
     DivergedReplicaError,
@@ -99,11 +99,17 @@ class RootMirror:
             What was done, by partition.
 
         Raises:
+            InvalidConfigurationError: source and target are one root.
             InvalidTopicError: the target has another topic with the name of one that is copied.
             DivergedReplicaError: somebody else has written to a partition of the target.
             CorruptRecordError: the source is damaged. The damage was not copied.
             SparkLogError: a root cannot be read or written. What was copied stays.
         """
+        if self._source.cluster_id == self._target.cluster_id:
+            raise InvalidConfigurationError(
+                f"source and target have the same cluster id, {self._source.cluster_id}: they are "
+                f"one root, or one is a copy of the other's files; give two roots"
+            )
         image = self._source.image()
         topics = [each for each in image.topics() if self._topics(each.name)]
         self._target.metadata.commit(lambda there: _records(topics, image, there))

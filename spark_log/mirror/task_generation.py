@@ -21,6 +21,7 @@ from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.offset_map import MirroredPartition, Side
 from spark_log.producer import Producer as LogProducer
+from spark_log.untrusted_json import parse_json
 
 KEY: Final = b'{"generation": true}'
 """Key of the record; compaction keeps the last one."""
@@ -51,7 +52,7 @@ class TaskGeneration:
             CorruptRecordError: it is no such record.
         """
         try:
-            fields: dict[str, Any] = json.loads(value)
+            fields: dict[str, Any] = parse_json(value)
             partitions = tuple(MirroredPartition(*each) for each in fields["partitions"])
             return cls(str(fields["id"]), partitions)
         except (ValueError, KeyError, TypeError) as error:

@@ -203,6 +203,10 @@ def _unpacked(value: bytes) -> bytes:
     packed = binascii.a2b_base64(value, strict_mode=True)
     if not packed or len(packed) % _LAYOUT.size:
         raise ValueError(f"{len(packed)} bytes are not a whole number of batch headers")
+    # The last character may have bits of no byte: b2a_base64 leaves them 0.
+    rest = len(packed) % 3
+    if rest and binascii.b2a_base64(packed[-rest:], newline=False) != value[-4:]:
+        raise ValueError("the last character of the base64 text is damaged")
     return packed
 
 

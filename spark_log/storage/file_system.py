@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import stat
 from collections.abc import Callable
+from functools import cache
 from typing import Final, cast
 
 import pyarrow as pa
@@ -48,24 +50,65 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
             return file.read_buffer()
 
 
-def make_directories(directory: str, synced_names: set[str]) -> None:
+def make_directories(directory: str, synced_names: set[str], root: str | None = None) -> None:
     """Create a directory and its parents, and make the names of new ones durable.
 
     Args:
         directory: absolute path.
         synced_names: directories whose names are durable; new ones are added.
+        root: a new directory below it gets the permissions of its parent, whatever the umask of
+            this process is: other users of the root have to be able to write there, too. A crash
+            may leave one directory with those of the umask.
     """
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
-    make_directories(parent, synced_names)
+    make_directories(parent, synced_names, root)
     try:
         os.mkdir(directory)
     except FileExistsError:
         if not os.path.isdir(directory):
             raise
+    else:
+        if root is not None and f"{parent}/".startswith(f"{root}/"):
+            _share(directory, parent, 0o777)
     sync_path(parent)
     synced_names.add(directory)
+
+
+def share_file(path: str, directory: str) -> None:
+    """Let all read a new file who may read its directory, whatever the umask of this process is.
+
+    Costs nothing with the usual umasks, which leave the permissions to read.
+
+    Args:
+        path: absolute path of a file that this process has made.
+        directory: absolute path of its directory.
+    """
+    if _umask() & 0o444:
+        _share(path, directory, 0o444)
+
+
+def _share(path: str, directory: str, bits: int) -> None:
+    """Add those of the permission bits that the directory has."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    shared = mode | (os.stat(directory).st_mode & bits)
+    if shared != mode:
+        os.chmod(path, shared)
+
+
+@cache
+def _umask() -> int:
+    """Return the umask that this process had when it was first asked for.
+
+    `os.umask` tells it only by changing it, for all threads.
+    """
+    try:
+        with open("/proc/self/status", encoding="utf-8") as status:
+            lines = dict(line.partition(":")[::2] for line in status)
+        return int(lines["Umask"], 8)
+    except (OSError, KeyError):
+        return 0o777  # not Linux: look at each file
 
 
 def sync_path(path: str) -> None:

@@ -126,7 +126,7 @@ class LocalStore(Store):
 
     def stage(self, directory: str) -> StagedFile:
         """Return an empty staged file, in ``directory`` itself so that it can be linked."""
-        return LocalStagedFile(self._absolute(directory), self._synced_names)
+        return LocalStagedFile(self._absolute(directory), self._synced_names, self.url)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.storage.file_system import make_directories, map_file, sync_path
+from spark_log.storage.file_system import make_directories, map_file, share_file, sync_path
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
@@ -27,12 +27,16 @@ class LocalStagedFile(StagedFile):
         path: absolute path of the temporary file.
     """
 
-    def __init__(self, directory: str, synced_names: set[str] | None = None) -> None:
+    def __init__(
+        self, directory: str, synced_names: set[str] | None = None, root: str | None = None
+    ) -> None:
         """Create the empty file.
 
         Args:
             directory: absolute path of its directory, which is created if it is missing.
             synced_names: directories whose names are durable; created directories are added.
+            root: of the store: files and directories below it have the permissions of the
+                directory that they are in; None: those of the umask.
 
         Raises:
             StorageFullError: no space.
@@ -45,8 +49,10 @@ class LocalStagedFile(StagedFile):
             try:
                 file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
-                make_directories(directory, set() if synced_names is None else synced_names)
+                make_directories(directory, set() if synced_names is None else synced_names, root)
                 file = pa.OSFile(self.path, "wb")
+            if root is not None:
+                share_file(self.path, directory)
         self.sink = pa.BufferedOutputStream(file, _BUFFER_BYTES)
 
     @property

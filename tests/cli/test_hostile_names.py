@@ -76,6 +76,8 @@ def commands(root):
         ("transactions", "abort", TOPIC, "--partition", "0", "--start-offset", "9"),
         ("clean", "--all-topics", "--dry-run"),
         ("verify", "--notes"),
+        ("doctor", "--stuck-after-ms", "1"),
+        ("doctor", "--group", f"no{EVIL}"),
         ("dump-log", str(_segment(root)), "--print-data-log"),
         ("consumer-perf", "--topic", TOPIC, "--messages", "1", "--group", f"new{EVIL}"),
         ("delete-records", TOPIC, "--before-offset", "0"),

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from spark_log.clock import ManualClock
-from spark_log.doctor import Doctor
+from spark_log.doctor import Doctor, Limits
 from spark_log.metadata import Cluster
 from tests.record.samples import record_batch, row
+
+DAY_MS = 24 * 3_600_000
 
 
 @dataclass
@@ -17,6 +19,7 @@ class Patient:
 
     def doctor(self, *checks, **options):
         """A doctor with some checks, or with all."""
+        options.setdefault("limits", Limits(overdue_ms=DAY_MS))
         return Doctor(
             lambda: Cluster(self.root, clock=self.clock), checks=checks or None, **options
         )

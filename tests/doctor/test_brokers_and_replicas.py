@@ -1,10 +1,13 @@
 """Brokers that are away, emptied, swapped, fenced or leaving; partitions that lack replicas."""
 
 import shutil
+import threading
+from types import SimpleNamespace
 
 import pytest
 
-from spark_log.doctor import Doctor, Limits, Severity
+from spark_log.doctor import Doctor, Severity, daemon_pool
+from spark_log.doctor.examination import Examination
 from spark_log.metadata import Cluster
 from tests.doctor.support import codes
 from tests.replication.support import Disks
@@ -49,23 +52,30 @@ def test_a_broker_that_was_emptied_and_one_in_the_place_of_another(disks):
 
 
 def test_a_broker_that_hangs_holds_up_no_other_check(disks, monkeypatch):
-    import threading
-
-    released = threading.Event()
-    check_broker = Cluster.check_broker
+    released, now_s, calls = threading.Event(), [0.0], []
+    monkeypatch.setattr(daemon_pool, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    check_broker, on_progress = Cluster.check_broker, Examination.on_progress
 
     def hang(cluster, broker_id):
         if broker_id == 1:
             released.wait(60)
         check_broker(cluster, broker_id)
 
+    def count(examination):
+        on_progress(examination)
+        calls.append(1)
+        now_s[0] += 61 * (len(calls) == 3)  # the check began, and the two others have answered
+
     monkeypatch.setattr(Cluster, "check_broker", hang)
+    monkeypatch.setattr(Examination, "on_progress", count)
     try:
-        found = look(disks, "brokers", "replicas", limits=Limits(patience_ms=200))
+        found = look(disks, "brokers", "replicas")
     finally:
         released.set()
-    assert codes(found) == ["broker-unreachable"]
-    assert "has not answered" in found[0].message
+    assert [(each.problem.code, each.subject.broker) for each in found] == [
+        ("broker-unreachable", 1)
+    ]
+    assert "has not answered for 60 s" in found[0].message
 
 
 def test_brokers_that_are_fenced_and_leaving(disks):

@@ -2,16 +2,20 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
-from spark_log.doctor import CHECKS, CheckStatus, Doctor, Limits, Severity
+from spark_log.clock import ManualClock
+from spark_log.doctor import CHECKS, CheckStatus, Doctor, Limits, Severity, daemon_pool, examination
+from spark_log.doctor import doctor as doctor_module
 from spark_log.doctor.checks.brokers import BrokersCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
 from spark_log.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from spark_log.metadata import Cluster
-from tests.doctor.support import codes
+from spark_log.storage.local import LocalStore
+from tests.doctor.support import append, codes
 from tests.metadata.replicas import replicated_cluster
 
 
@@ -87,15 +91,54 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_done(patient, monkey
 
 
 def test_a_check_that_hangs_is_given_up(patient, monkeypatch):
-    released = threading.Event()
-    monkeypatch.setattr(ReplicasCheck, "findings", lambda *_: [released.wait(60)])
+    clock, released = ManualClock(), threading.Event()
+    for module in (doctor_module, examination):
+        monkeypatch.setattr(module, "SYSTEM_CLOCK", clock)
+
+    def hang(check, examination):
+        clock.advance_ms(60_001)
+        released.wait(60)
+
+    monkeypatch.setattr(ReplicasCheck, "findings", hang)
     try:
-        doctor = patient.doctor("brokers", "replicas", limits=Limits(patience_ms=50))
-        (found,) = doctor.findings()
-        assert found.problem.code == "not-checked"
-        assert found.message.startswith("could not be checked (replicas): it has not ended for")
+        (found,) = patient.findings("brokers", "replicas")
     finally:
         released.set()
+    assert found.problem.code == "not-checked"
+    assert found.message == "could not be checked (replicas): it has not ended for 60 s"
+
+
+def test_a_partition_that_hangs_is_given_up_and_the_others_are_looked_at(
+    patient, cluster, monkeypatch
+):
+    now_s = [0.0]
+    monkeypatch.setattr(daemon_pool, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    append(cluster, b"1", partition=1, age_ms=30 * 86_400_000)
+    patient.clock.advance_ms(2 * 86_400_000)
+    released = threading.Event()
+    listed = LocalStore.list
+
+    def hang(store, directory, start_after=None):
+        if directory.endswith("/t-0"):
+            released.wait(60)
+        return listed(store, directory, start_after)
+
+    monkeypatch.setattr(LocalStore, "list", hang)
+
+    def on_progress(title, done, total):
+        if (title, done) == ("Partitions", 1):  # the other one
+            now_s[0] += 61
+
+    try:
+        found = list(patient.doctor("cleaning").findings(on_progress))
+    finally:
+        released.set()
+    by_subject = {each.subject.text: each for each in found}
+    assert codes(by_subject[name] for name in sorted(by_subject)) == [
+        "not-checked",
+        "retention-overdue",
+    ]
+    assert "the storage has not answered for 60 s" in by_subject["partition t-0"].message
 
 
 def test_damaged_metadata_are_the_only_finding(patient):

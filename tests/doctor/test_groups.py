@@ -1,5 +1,7 @@
 """Groups that make no progress, and committed offsets outside of the log."""
 
+from pathlib import Path
+
 import pytest
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
@@ -45,8 +47,9 @@ def test_members_that_commit_nothing(patient, cluster, member):
     (found,) = patient.findings("groups")
     assert (found.problem.code, found.severity) == ("group-stuck", Severity.ERROR)
     assert found.subject.text == "group g"
-    assert "have committed nothing for 11 min in t-0 (2 records, the first for 11 min)" in (
-        found.message
+    assert (
+        "have committed nothing for 11 min in t-0 (2 records, the first has waited for 11 min)"
+        in (found.message)
     )
     assert member.member_id in found.message
     assert found.command == "spark-log groups describe g"
@@ -139,3 +142,14 @@ def test_only_the_wanted_groups_are_looked_at(patient, cluster):
     assert list(doctor.findings()) == []
     assert doctor.results["groups"].status is CheckStatus.SKIPPED
     assert doctor.results["groups"].reason == "there is no group 'c'"
+
+
+def test_a_damaged_group_is_a_finding_and_the_others_are_looked_at(patient, cluster, member):
+    append(cluster, b"1")
+    commit(cluster, "ahead", t0=5)
+    last = max(Path(patient.root).glob("__consumer_groups/g/*.log"))
+    last.write_bytes(last.read_bytes()[:-20])
+    found = {each.problem.code: each for each in patient.findings("groups")}
+    assert found.keys() == {"group-damaged", "offset-after-end"}
+    assert found["group-damaged"].subject.group == "g"
+    assert found["group-damaged"].command == "spark-log groups repair"

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import creation, maintenance
 from spark_log.doctor import Limits, Severity
+from spark_log.doctor.checks import metadata_log
 from spark_log.metadata import Cluster
 
 P0 = TopicPartition("t", 0)
@@ -20,12 +22,14 @@ def alter(root, count):
 class TestMetadataLog:
     def test_snapshots_that_cannot_be_written(self, patient, monkeypatch):
         monkeypatch.setattr("spark_log.log.snapshot.Snapshots.write_if_due", lambda self: 1)
-        alter(patient.root, 319)
+        often = INTERNAL_LOG_CONFIG.model_copy(update={"snapshot_interval_segments": 1})
+        monkeypatch.setattr(metadata_log, "INTERNAL_LOG_CONFIG", often)
+        alter(patient.root, 65)
         assert patient.findings("metadata-log") == []
-        alter(patient.root, 2)
+        alter(patient.root, 1)
         (found,) = patient.findings("metadata-log")
         assert found.problem.code == "metadata-without-snapshot"
-        assert found.message.startswith("322 changes of the metadata")
+        assert found.message.startswith("67 changes of the metadata")
 
     def test_a_long_log(self, patient):
         alter(patient.root, 5)

@@ -1,6 +1,8 @@
 """Transactions that are open for long."""
 
-from spark_log import TopicPartition
+from pathlib import Path
+
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.log import ProducerAppend
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.doctor.support import append
@@ -55,8 +57,6 @@ def test_one_that_was_decided_and_not_finished(patient, cluster, monkeypatch):
 
 
 def test_one_of_other_topics_is_not_wanted(patient, cluster):
-    from spark_log import Admin, NewTopic
-
     Admin(patient.root).create_topics([NewTopic("u")])
     begin(cluster, "orders")
     patient.clock.advance_ms(16 * MINUTE_MS)
@@ -85,3 +85,16 @@ def test_one_that_ended_after_the_snapshot(patient, cluster):
     writer.commit()
     patient.clock.advance_ms(60 * MINUTE_MS)
     assert patient.findings("transactions") == []
+
+
+def test_a_damaged_state_log_is_a_finding_and_the_others_are_looked_at(patient, cluster):
+    begin(cluster, "orders")
+    begin(cluster, "payments")
+    last = max(Path(patient.root).glob("__transaction_state/ids/orders/*.log"))
+    last.write_bytes(last.read_bytes()[:-20])
+    patient.clock.advance_ms(16 * MINUTE_MS)
+    found = {each.subject.text: each.problem.code for each in patient.findings("transactions")}
+    assert found == {
+        "transactional id orders": "transaction-damaged",
+        "transactional id payments": "transaction-open",
+    }

@@ -32,6 +32,7 @@ def root(tmp_path, monkeypatch):
     return str(tmp_path / "root")
 
 
+@pytest.mark.long
 def test_a_range_of_time_goes_through_a_function_into_a_table_once(submit, root, tmp_path):
     argv = (
         "reprocess.py", "t", "--root", root, "--json", "--name", "r", "--transform",

@@ -9,7 +9,7 @@ from spark_log.metrics import definitions, metrics_page
 HOME = Path(__file__).parents[2]
 TABLES = (
     definitions.EXPORTER, definitions.STORAGE, definitions.PRODUCER, definitions.CONSUMER,
-    definitions.CANARY,
+    definitions.CANARY, definitions.MIRROR,
 )  # fmt: skip
 ALL = [each for table in TABLES for each in table]
 

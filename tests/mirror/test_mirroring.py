@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
@@ -178,6 +179,30 @@ class TestFromKafka:
         assert len(expected[0]) == KILLS * 1000
 
 
+def test_prometheus_reads_the_lag_and_what_was_copied(kafka, root, names):
+    kafka.create_topic(names.topic)
+    kafka.send(names.topic, 30)
+    argv = command("from-kafka", kafka, root, names, "--metrics-port", "0")
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        address = process.stderr.readline().strip().removeprefix("Metrics are at ")
+
+        def scraped():
+            with urllib.request.urlopen(address) as answer:
+                return answer.read().decode()
+
+        wait_until(lambda: 'spark_log_mirror_records_total{source="kafka"} 30.0' in scraped())
+        text = scraped()
+    finally:
+        process.terminate()
+        process.communicate()
+    lag = f'spark_log_mirror_lag{{partition="1",source="kafka",topic="{names.topic}"}} 0.0'
+    assert lag in text.splitlines()
+    assert 'spark_log_mirror_transactions_total{source="kafka"}' in text
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 class TestToKafka:
     def test_records_are_the_same_and_are_mirrored_once(self, kafka, log, names):
         send_to_log(log, names.topic, 500)
@@ -220,6 +245,36 @@ class TestToKafka:
         expected = without_offsets(read_log(log, names.topic))
         assert without_offsets(kafka.read(names.topic)) == expected
         assert len(expected[0]) == KILLS * 1000
+
+    def test_batches_are_not_larger_than_the_topic_allows(self, kafka, log, names):
+        kafka.create_topic(names.topic, max_message_bytes=20_000)
+        with Producer(log) as producer:
+            for number in range(400):
+                producer.send(names.topic, os.urandom(1_000), partition=number % 2)
+        assert run_until_end(LogToKafka, kafka, log, names)["record-count"] == 400
+        expected = without_offsets(read_log(log, names.topic))
+        assert without_offsets(kafka.read(names.topic)) == expected
+
+    def test_a_record_that_is_too_large_is_named_and_mirrored_when_it_may_be(
+        self, kafka, log, names
+    ):
+        kafka.create_topic(names.topic, max_message_bytes=20_000)
+        with Producer(log) as producer:
+            for number in range(40):
+                size = 50_000 if number == 30 else 10
+                producer.send(names.topic, os.urandom(size), partition=0)
+        argv = [*command("to-kafka", kafka, log, names), "--until-end"]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        line = done.stderr
+        assert f"{names.topic}-0: Kafka refused the record at offset 30 of the log" in line
+        assert "Raise max.message.bytes" in line
+        assert kafka.read(names.topic) == {0: [], 1: []}
+        kafka.cluster.alter_topic(names.topic, {"max.message.bytes": "60000"})
+        assert run_until_end(LogToKafka, kafka, log, names)["record-count"] == 40
+        expected = without_offsets(read_log(log, names.topic))
+        assert without_offsets(kafka.read(names.topic)) == expected
 
 
 class TestThereAndBack:
@@ -291,7 +346,7 @@ def kill_when(argv, condition, **more):
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, **more
     )
     try:
-        wait_until(lambda: condition() or process.poll() is not None)
+        wait_until(lambda: condition() or process.poll() is not None, timeout_s=600)
         ended = process.poll()
     finally:
         os.killpg(process.pid, signal.SIGKILL)

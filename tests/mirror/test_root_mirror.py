@@ -6,6 +6,7 @@ from spark_log import (
     Admin,
     Consumer,
     CorruptRecordError,
+    InvalidConfigurationError,
     InvalidTopicError,
     NewTopic,
     OffsetSpec,
@@ -148,3 +149,8 @@ def test_damage_is_not_copied(source, target):
         mirror(source, target).copy()
     found = Admin(target).list_offsets({TopicPartition("flights", 0): OffsetSpec.LATEST})
     assert found[TopicPartition("flights", 0)].offset == 0
+
+
+def test_a_root_is_not_copied_to_itself(source):
+    with pytest.raises(InvalidConfigurationError, match="the same cluster id"):
+        mirror(source, source).copy()

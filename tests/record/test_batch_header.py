@@ -100,6 +100,16 @@ class TestDamageOfBothForms:
         with pytest.raises(ValueError, match="not a whole number of batch headers"):
             decode(value)
 
+    @pytest.mark.parametrize(("count", "padding"), [(1, b"="), (2, b"==")])
+    def test_bits_behind_the_last_byte_are_0(self, decode, count, padding):
+        value = encode_headers([KNOWN] * count)
+        assert value.endswith(padding)
+        last = len(value) - len(padding) - 1
+        damaged = value[:last] + bytes([value[last] + 1]) + padding
+        assert base64.b64decode(damaged) == base64.b64decode(value)
+        with pytest.raises(ValueError, match="the last character of the base64 text is damaged"):
+            decode(damaged)
+
     @pytest.mark.parametrize("magic", [0, 1, 3, 127, -1])
     def test_an_unknown_magic_is_refused_by_its_number(self, decode, magic):
         value = encode_headers([KNOWN, header(magic=magic)])

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 
 from spark_log.cli.main import main
+from spark_log.storage import file_system
 
 
 def run(argv, typed=""):
@@ -68,6 +69,7 @@ def run_as(answers, uid, groups, umask, argv, typed):
     os.setgid(groups[0])
     os.setuid(uid)
     os.umask(umask)
+    file_system._umask.cache_clear()  # noqa: SLF001 - a process begins with its umask
     try:
         answer = json.dumps(run(argv, typed))
     except BaseException:

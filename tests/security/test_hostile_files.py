@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
-from spark_log.errors import SparkLogError
+from spark_log.errors import CorruptRecordError, SparkLogError
 from spark_log.log import Witness
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics.deletion import DELETION_MARKERS, finish_deletions
@@ -105,6 +105,25 @@ def test_a_forged_file_gives_records_or_our_own_error(forged, kind):
         temporary.write_bytes(data)
         temporary.rename(file)
     assert look_at_everything(forged) == []
+
+
+def test_a_compressed_batch_that_lies_about_its_size_is_damage(tmp_path):
+    """Arrow's buffers begin with their size before compression, which is allocated first."""
+    root = tmp_path / "root"
+    topic = NewTopic("t", topic_configs={**SMALL, "compression.type": "zstd"})
+    Admin(root).create_topics([topic])
+    value = b"x" * 100_000
+    with Producer(root) as producer:
+        producer.send("t", value)
+    (file,) = root.glob("t.*/t-0/*.log")
+    data = file.read_bytes()
+    zstd = b"\x28\xb5\x2f\xfd"
+    told, lie = (size.to_bytes(8, "little") + zstd for size in (len(value), 1 << 50))
+    assert data.count(told) == 1
+    file.write_bytes(data.replace(told, lie))
+    cluster = Cluster(root)
+    with pytest.raises(CorruptRecordError, match=r"t-0/0+\.log"):
+        list(cluster.partition_log(cluster.topic("t"), 0).read_on(0))
 
 
 def test_a_marker_of_deletion_removes_nothing_that_is_no_topic(forged, tmp_path):

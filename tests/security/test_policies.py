@@ -77,3 +77,13 @@ def test_the_script_for_azure_assigns_each_role(tmp_path):
     assert re.findall(r"--assignee-object-id (\w+)", calls) == list(ROLES)
     assert "blobs/delete" in calls
     assert subprocess.run(["sh", script], check=False, capture_output=True).returncode == 2
+
+
+def test_the_tests_that_the_page_on_security_names_exist():
+    project = POLICIES.parent.parent
+    text = (project / "docs" / "security.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)(?:::(\w+))?`", text))
+    assert len(named) > 15
+    for file, test in named:
+        path = project / (file if "/" in file else f"tests/security/{file}")
+        assert f"def {test}" in path.read_text("utf-8"), (file, test)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_log import Admin, NewTopic, Producer
 from tests.cli.support import Outcome, environment
 from tests.security.policies import POLICIES
 
@@ -148,3 +150,29 @@ def test_what_a_user_must_not_do_is_refused_and_changes_nothing(run, root, name)
         assert "Permission denied" in done.err, (line, done)
         assert f"user {USERS[name][0]} is not permitted" in done.err, (line, done)
     assert files(root) == before
+
+
+def test_what_a_writer_with_a_closed_umask_makes_is_open_to_the_roles(run, root):
+    """Else its record of a producer id would keep everyone from reading the metadata."""
+    assert run("admin", "topics create closed").status == 0
+    for name in ("secretive writer", "other writer", "secretive writer"):
+        assert run(name, "console-producer closed").status == 0, name
+    line = "console-consumer closed --from-beginning --max-messages 3"
+    assert run("reader", line).out == "a line\n" * 3
+    (partition,) = root.glob("closed.*/closed-0")
+    owners = {file.stat().st_uid for file in partition.iterdir()}
+    assert owners == {USERS[name][0] for name in ("secretive writer", "other writer")}
+    for path in (partition.parent, partition):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o2775
+    assert run("stranger", line).status != 0
+
+
+def test_a_root_without_rights_of_others_stays_closed(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    Admin(root).create_topics([NewTopic("t")])
+    with Producer(root) as producer:
+        producer.send("t", b"x")
+    made = [path for path in root.rglob("*") if path.name != ".reserve"]
+    assert len(made) > 4
+    assert all(not stat.S_IMODE(path.stat().st_mode) & 0o022 for path in made)

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from spark_log import ConfigResource, NewTopic, TopicPartition
+from spark_log.console import ConsoleSettings, create_app
 from spark_log.errors import AuthorizationError
+from spark_log.exporter import RootExporter
+from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from tests.security.policies import ONLY_AWS, ROLES, statements
 
@@ -246,6 +250,31 @@ def test_a_reader_has_the_commands_that_look(unchanged_root, shell, folder, line
     outcome = shell(*line.split())
     assert outcome.status == 0
     assert "AccessDenied" not in outcome.err
+
+
+def test_the_exporter_and_the_console_need_a_readers_rights(s3_root):
+    read(s3_root, "consumer", group_id="g")
+    given = s3_root.roles["reader"]
+    before = s3_root.files()
+    told = RootExporter(lambda: Cluster(s3_root.url, given), None).scrape().text.decode()
+    assert 'kafka_topic_partition_current_offset{topic="t",partition="0"} 3' in told
+    assert 'kafka_consumergroup_lag{consumergroup="g",topic="t",partition="0"} 0' in told
+    with s3_root.admin("reader") as admin:
+        app = create_app(Cluster(s3_root.url, given), admin, ConsoleSettings())
+        client = TestClient(app, base_url="http://127.0.0.1:8470")
+        for page in ("/", "/topic?topic=t", "/records?topic=t", "/group?group=g", "/brokers"):
+            assert client.get(page).status_code == 200, page
+    assert s3_root.files() == before
+
+
+def test_the_canary_needs_the_rights_of_a_writer_and_of_a_consumer(s3_root, shell, folder):
+    s3_root.write_properties(folder / "spark-log.properties", "writer")
+    assert shell("canary", "--once").status == 1
+    commit = [each for each in s3_root.statements("consumer") if each["Sid"] == "CommitOffsets"]
+    both = [*s3_root.statements("writer"), *commit]
+    s3_root.set_rights(writer=both, consumer=[])  # the server stores 4 KiB of policy
+    outcome = shell("canary", "--once")
+    assert outcome.status == 0, outcome.err
 
 
 def test_the_policy_of_a_writer_keeps_a_segment_from_being_replaced():

@@ -140,8 +140,8 @@ def test_a_file_of_a_delta_table_that_lies_elsewhere_is_damage(path):
         parse_version("__consumer_offsets", 1, json.dumps(action).encode())
 
 
-READS_ROOTS = ("coordinator", "delta", "log", "metadata", "record", "replication", "storage")
-READS_ROOTS += ("transaction",)
+READS_ROOTS = ["coordinator", "delta", "log", "metadata", "mirror", "record", "replication"]
+READS_ROOTS += ["storage", "transaction"]
 
 OF_THE_USER = {"storage/object/fsspec_options.py"}
 """Parses options that the user gave."""

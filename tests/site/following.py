@@ -54,8 +54,9 @@ class Follower:
 
     def compare(self, block: Block) -> None:
         """Compare what was printed with a block, line by line; lines may have another order."""
-        wanted = sorted(self._here(block.code).splitlines())
-        printed = sorted(self.printed.splitlines())
+        wanted = sorted(self._here(block.code).split("\n"))
+        printed = sorted(self.printed.split("\n"))
+        wanted, printed = ([line for line in lines if line] for lines in (wanted, printed))
         patterns = [re.escape(line).replace(re.escape(ANY), ".*?") for line in wanted]
         for pattern, line in zip(patterns, printed, strict=False):
             assert re.fullmatch(_spaced(pattern), " ".join(line.split())), (block, printed)

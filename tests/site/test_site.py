@@ -15,6 +15,8 @@ from tests.site.links import broken, leaves_the_site, loaded_by_css, parse
 CHROMIUM = Path("/usr/bin/chromium")
 WIDTH = 360
 """Of a phone, in pixels."""
+PATIENCE_MS = 300_000
+"""Far more than any page takes, on a machine that is busy."""
 
 pytestmark = pytest.mark.long
 
@@ -123,13 +125,16 @@ def browser(url):
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
+        context = browser.new_context()
+        context.set_default_timeout(PATIENCE_MS)
+        yield context
         browser.close()
 
 
 def test_a_phone_shows_every_page_without_an_error_or_another_host(site, pages, url, browser):
     asked, errors, wide = [], [], []
-    page = browser.new_page(viewport={"width": WIDTH, "height": 800})
+    page = browser.new_page()
+    page.set_viewport_size({"width": WIDTH, "height": 800})
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
     for path in pages:

@@ -5,8 +5,8 @@
 #     make-root.sh DIRECTORY ADMIN READERS CONSUMERS WRITERS
 #
 # ADMIN is a user, the others are groups (names or numbers). The root is DIRECTORY/log. All roles are
-# in READERS: only this group can enter DIRECTORY. Members of CONSUMERS and WRITERS run with umask 002:
-# new directories have to be writable for their group, and new files readable for all in DIRECTORY.
+# in READERS: only this group can enter DIRECTORY. What processes make below has the rights of the
+# directory that it is in, whatever their umask is.
 set -eu
 if [ $# -ne 5 ]; then
     echo "usage: $0 DIRECTORY ADMIN READERS CONSUMERS WRITERS" >&2

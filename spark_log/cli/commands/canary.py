@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json_lines, print_note, print_text
+from spark_log.cli.metrics_port import MetricsPort, metrics_served
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.exporter import CANARY_TOPIC, Canary, CanaryRecord
-from spark_log.metrics import collector_of, new_registry, scrape_text
 
 _FAILED = 1
 """Exit status: a record failed."""
@@ -41,15 +39,7 @@ def canary(
     topic: Annotated[
         str, typer.Option("--topic", help="Name of its topic, which it makes.")
     ] = CANARY_TOPIC,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            "--metrics-port",
-            min=0,
-            max=65535,
-            help="Port on 127.0.0.1 that serves the times as histograms. [default: none]",
-        ),
-    ] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Send records through the log, and time them.
 
@@ -71,7 +61,7 @@ def canary(
     )
     pause = threading.Event()
     failed = 0
-    with exit_on_sigterm(), _served(bird, metrics_port):
+    with exit_on_sigterm(), metrics_served(bird.families, metrics_port):
         try:
             while left is None or left > 0:
                 began_ms = SYSTEM_CLOCK.monotonic_ms()
@@ -86,24 +76,6 @@ def canary(
             bird.close()
     if failed:
         raise typer.Exit(_FAILED)
-
-
-@contextmanager
-def _served(bird: Canary, port: int | None) -> Iterator[None]:
-    """Serve the metrics of a canary during the block."""
-    if port is None:
-        yield
-        return
-    from spark_log.metrics import MetricsServer  # it imports http.server
-
-    registry = new_registry()
-    collector_of(registry).add(bird.families)
-    server = MetricsServer("127.0.0.1", port, lambda: scrape_text(registry))
-    try:
-        print_note(f"Metrics are at http://127.0.0.1:{server.port}/metrics")
-        yield
-    finally:
-        server.close()
 
 
 def _print(output: Output, record: CanaryRecord) -> None:

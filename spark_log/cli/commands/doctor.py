@@ -219,9 +219,9 @@ def _command(finding: Finding, suffix: str) -> str | None:
 
 def _line(finding: Finding, suffix: str) -> str:
     command = _command(finding, suffix)
-    remedy = finding.remedy if command is None else f"{finding.remedy}: {command}"
+    run = "" if command is None else f" Run: {command}"
     return (
-        f"{finding.severity}: {finding.subject.text}: {finding.message}. {remedy}  "
+        f"{finding.severity}: {finding.subject.text}: {finding.message}. {finding.remedy}.{run}  "
         f"[{finding.problem.code}; seen in {finding.evidence}]"
     )
 
@@ -274,7 +274,7 @@ def _summarize(examined: Doctor) -> None:
     )
     for each in examined.results.values():
         if each.status is CheckStatus.SKIPPED:
-            print_note(f"not checked: {each.name}: {each.reason}")
+            print_note(printable(f"not checked: {each.name}: {each.reason}"))
 
 
 def _list_checks(output: Output) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
+from spark_log.cli.metrics_port import MetricsPort, metrics_served
 from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
@@ -65,6 +66,7 @@ def from_kafka(
     sync_groups: _SyncGroups = None,
     refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Mirror topics of Kafka into the log.
 
@@ -84,6 +86,7 @@ def from_kafka(
         sync_groups or [],
         refresh_interval_s,
         until_end,
+        metrics_port,
     )
 
 
@@ -98,6 +101,7 @@ def to_kafka(
     sync_groups: _SyncGroups = None,
     refresh_interval_s: _RefreshInterval = 30.0,
     until_end: _UntilEnd = False,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Mirror topics of the log into Kafka.
 
@@ -118,6 +122,7 @@ def to_kafka(
         sync_groups or [],
         refresh_interval_s,
         until_end,
+        metrics_port,
     )
 
 
@@ -240,9 +245,10 @@ def _run(
     sync_groups: list[str],
     refresh_interval_s: float,
     until_end: bool,
+    metrics_port: int | None,
 ) -> None:
     """Run a mirror until it is told to stop, and print its metrics."""
-    from spark_log.mirror import GroupTranslation, patterns
+    from spark_log.mirror import GroupTranslation, MirrorMetrics, patterns
 
     expressions = patterns(sync_groups, "sync-groups")
     translation = GroupTranslation(kafka.cluster(), options.log(root), expressions)
@@ -250,15 +256,22 @@ def _run(
     translated: list[TranslatedGroup] = []
 
     def translate() -> None:
+        served.update()
         if expressions:
             translated[:] = translation.translate(mirror.maps, source)
 
-    with StopSignals() as stop, status_line("Mirroring") as show, mirror:
+    served = MirrorMetrics(mirror)
+    with (
+        StopSignals() as stop,
+        metrics_served(served.families, metrics_port),
+        status_line("Mirroring") as show,
+        mirror,
+    ):
         mirror.run(
             stop.is_set,
             refresh_interval_s=refresh_interval_s,
             until_end=until_end,
-            on_transaction=lambda: show(_line(mirror.metrics())),
+            on_transaction=lambda: show(_line(served.update())),
             on_refresh=translate,
         )
         metrics = mirror.metrics()

@@ -32,6 +32,7 @@ from spark_log.doctor.finding import (
     shell_command,
 )
 from spark_log.doctor.partition_examination import PartitionExamination
+from spark_log.errors import CorruptRecordError
 from spark_log.types import TopicPartition
 
 GROUP_STUCK = Problem(
@@ -55,6 +56,11 @@ REBALANCE_STUCK = Problem(
     "rebalance-stuck",
     Severity.ERROR,
     "Partitions of a group wait for long to be released by the members that have to give them up.",
+)
+GROUP_DAMAGED = Problem(
+    "group-damaged",
+    Severity.ERROR,
+    "The log of a group is damaged, or its files are missing: its members cannot join.",
 )
 OFFSET_BEFORE_START = Problem(
     "offset-before-start",
@@ -97,7 +103,7 @@ class _Behind:
 
     def __str__(self) -> str:
         return (
-            f"{self.tp.topic}-{self.tp.partition} ({self.lag:,} records, the first for "
+            f"{self.tp.topic}-{self.tp.partition} ({self.lag:,} records, the first has waited for "
             f"{duration_text(self.waiting_us)})"
         )
 
@@ -110,6 +116,7 @@ class GroupsCheck(PartitionCheck):
     problems: ClassVar[tuple[Problem, ...]] = (
         GROUP_STUCK,
         REBALANCE_STUCK,
+        GROUP_DAMAGED,
         OFFSET_AFTER_END,
         GROUP_WITHOUT_MEMBERS,
         MEMBERS_GONE,
@@ -151,7 +158,11 @@ class GroupsCheck(PartitionCheck):
         ]
         if missing := wanted - known - set(ids):
             raise NotCheckedError(f"there is no group {', '.join(map(repr, sorted(missing)))}")
-        for group_id, (found, beat_us) in examination.map(view, ids):
+        for group_id, outcome in examination.outcomes(view, ids):
+            if isinstance(outcome.error, CorruptRecordError):
+                yield _damaged(group_id, outcome.error)
+                continue
+            found, beat_us = outcome.result()
             if found.group.members:
                 self._views[group_id], self._beats_us[group_id] = found, beat_us
         for group_id in sorted(self._views):
@@ -268,6 +279,16 @@ class GroupsCheck(PartitionCheck):
 def _partitions(behind: list[_Behind]) -> str:
     shown = ", ".join(map(str, islice(behind, _SHOWN)))
     return f"{shown} and {len(behind) - _SHOWN} more" if len(behind) > _SHOWN else shown
+
+
+def _damaged(group_id: str, error: CorruptRecordError) -> Finding:
+    return GROUP_DAMAGED.finding(
+        Subject.of_group(group_id),
+        str(error),
+        remedy="Stop its consumers, see what can be saved, then repair it with --execute",
+        command=shell_command("groups", "repair"),
+        evidence="the group's log",
+    )
 
 
 def _without_members(group_id: str, behind: list[_Behind]) -> Finding:

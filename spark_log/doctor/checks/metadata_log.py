@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.doctor.check import Check
 from spark_log.doctor.checks.snapshots import segments_without_snapshot
 from spark_log.doctor.examination import Examination
@@ -53,7 +54,9 @@ class MetadataLogCheck(Check):
             return
         count = len(view.live.segments)
         seen = f"a listing of {METADATA_DIRECTORY}: {count:,} files"
-        if behind := segments_without_snapshot(view):
+        if behind := segments_without_snapshot(
+            view, INTERNAL_LOG_CONFIG.snapshot_interval_segments
+        ):
             yield METADATA_WITHOUT_SNAPSHOT.finding(
                 ROOT,
                 f"{behind:,} changes of the metadata since the last snapshot of their log",

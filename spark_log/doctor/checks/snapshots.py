@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.doctor.check import PartitionCheck
 from spark_log.doctor.finding import Finding, Problem, Severity, Subject, shell_command
 from spark_log.doctor.partition_examination import PartitionExamination
@@ -63,9 +62,7 @@ class SnapshotsCheck(PartitionCheck):
             )
 
 
-def segments_without_snapshot(
-    view: LogView, interval: int = INTERNAL_LOG_CONFIG.snapshot_interval_segments
-) -> int:
+def segments_without_snapshot(view: LogView, interval: int) -> int:
     """Return how many segments came after the newest snapshot, if far too many; else 0.
 
     A snapshot is due after ``snapshot.interval.segments`` segments, and after a quarter more than

@@ -20,6 +20,7 @@ from spark_log.doctor.finding import (
     shell_command,
 )
 from spark_log.doctor.partition_examination import PartitionExamination
+from spark_log.errors import CorruptRecordError
 from spark_log.transaction import (
     TransactionState,
     TransactionView,
@@ -39,6 +40,12 @@ TRANSACTION_UNFINISHED = Problem(
     "A transaction was decided long ago, and partitions lack its markers: readers with "
     "read_committed wait for them.",
 )
+TRANSACTION_DAMAGED = Problem(
+    "transaction-damaged",
+    Severity.ERROR,
+    "The log of a transactional id is damaged, or its files are missing: its producer cannot "
+    "write.",
+)
 TRANSACTION_HANGING = Problem(
     "transaction-hanging",
     Severity.WARNING,
@@ -55,6 +62,7 @@ class TransactionsCheck(PartitionCheck):
         TRANSACTION_OPEN,
         TRANSACTION_UNFINISHED,
         TRANSACTION_HANGING,
+        TRANSACTION_DAMAGED,
     )
 
     def __init__(self) -> None:
@@ -64,11 +72,15 @@ class TransactionsCheck(PartitionCheck):
         """Return the transactions that are open, or not finished, for long."""
         cluster = examination.cluster
         ids = list_transactional_ids(cluster.store, cluster.clock)
-        views = examination.map(
+        views = examination.outcomes(
             lambda each: view_transaction(cluster.store, each, cluster.clock), ids
         )
         wanted = {topic.topic_id: topic.name for topic in examination.topics}
-        for _, view in views:
+        for transactional_id, outcome in views:
+            if isinstance(outcome.error, CorruptRecordError):
+                yield _damaged(transactional_id, outcome.error)
+                continue
+            view = outcome.result()
             if view.state.state is TransactionState.ONGOING or view.state.state.is_prepared:
                 self._owned.update(view.state.participants)
                 yield from _open(examination, view, wanted)
@@ -103,6 +115,16 @@ class TransactionsCheck(PartitionCheck):
                 ),
                 evidence="the partition's snapshot and headers, and the state logs",
             )
+
+
+def _damaged(transactional_id: str, error: CorruptRecordError) -> Finding:
+    return TRANSACTION_DAMAGED.finding(
+        Subject(f"transactional id {transactional_id}"),
+        str(error),
+        remedy="Find out what is damaged, and restore it from a copy",
+        command=shell_command("verify"),
+        evidence="the log of the transactional id",
+    )
 
 
 def _open(
