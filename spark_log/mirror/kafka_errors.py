@@ -100,6 +100,12 @@ def kafka_errors(*expected: int) -> Iterator[None]:
         error = raised.args[0]
         if error.code() not in expected:
             raise as_own_error(error) from None
+    except SystemError as raised:
+        # Confluent-kafka raises a fatal error before it calls the callbacks that are left.
+        cause = raised.__cause__
+        if not isinstance(cause, KafkaException):
+            raise
+        raise as_own_error(cause.args[0]) from None
 
 
 def as_own_error(error: KafkaError) -> SparkLogError:

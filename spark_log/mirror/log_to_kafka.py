@@ -343,7 +343,8 @@ class LogToKafka(Mirror):
             except KafkaException as raised:
                 raise as_own_error(self._cause(raised.args[0])) from None
             produced.setdefault(tp, []).append(done)
-            producer.poll(0)
+            with kafka_errors():
+                producer.poll(0)
 
     def _cause(self, error: KafkaError) -> KafkaError:
         """Return why the producer has ended for good: a call that produces does not tell it."""

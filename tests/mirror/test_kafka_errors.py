@@ -17,7 +17,12 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.mirror import KafkaCluster
-from spark_log.mirror.kafka_errors import RETRY_MS, as_own_error, retry_while_not_ready
+from spark_log.mirror.kafka_errors import (
+    RETRY_MS,
+    as_own_error,
+    kafka_errors,
+    retry_while_not_ready,
+)
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 NOT_READY = [
@@ -111,6 +116,14 @@ def test_offsets_of_a_group_are_read_and_set_when_its_coordinator_is_ready(monke
     assert len(asked) == 3
     cluster.alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(8)})
     assert len(asked) == 6
+
+
+def test_a_fatal_error_that_a_callback_meets_has_its_name():
+    with pytest.raises(ProducerFencedError), kafka_errors():
+        fatal = KafkaException(KafkaError(KafkaError._FENCED))  # noqa: SLF001
+        raise SystemError("returned a result with an exception set") from fatal
+    with pytest.raises(SystemError), kafka_errors():
+        raise SystemError
 
 
 @pytest.mark.parametrize(
