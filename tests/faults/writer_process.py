@@ -9,14 +9,17 @@ import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 from spark_log.errors import (
     InvalidProducerEpochError,
     StorageTimeoutError,
     UnknownOutcomeError,
 )
+from spark_log.log.append import appender
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
+from spark_log.log.append.log_tail import is_last_gone
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
@@ -147,15 +150,15 @@ class TrustsLateSuccess(Appender):
 
     def append_segment(self, *args, **kwargs):
         self._state.__class__ = AppenderState
-        return super().append_segment(*args, **kwargs)
+        with patch.object(appender, "is_last_gone", self._is_last_gone):
+            return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
         self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
 
-    def _is_last_gone(self, tail, *, asks=False):
-        is_recent = self._state.__class__ is AlwaysRecent
-        return not is_recent and super()._is_last_gone(tail, asks=asks)
+    def _is_last_gone(self, *args, **kwargs):
+        return self._state.__class__ is AppenderState and is_last_gone(*args, **kwargs)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}
