@@ -11,12 +11,12 @@ of a writer leaves a temporary file that no listing shows, so a segment is alway
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
+from spark_log.lazy_property import lazy
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.headers import SegmentHeaders, corrupt_segment
@@ -110,7 +110,7 @@ class SegmentReader:
         """Number of Arrow batches in the file."""
         return len(self._blocks)
 
-    @cached_property
+    @lazy
     def append_id(self) -> str:
         """Random id of this file, from its writer (docs/adr/0003)."""
         return self._metadata("append_id")
@@ -135,7 +135,7 @@ class SegmentReader:
         """Whether reading it makes no request: it is mapped, or small and was read when opened."""
         return self._file.is_in_memory
 
-    @cached_property
+    @lazy
     def end_offset(self) -> int:
         """The offset after the last one that the segment contains or, if rewritten, covers.
 
@@ -150,7 +150,7 @@ class SegmentReader:
         """Leader epoch of the last batch. On an object store it costs what `end_offset` does."""
         return self.headers(self.batch_count - 1)[-1].leader_epoch
 
-    @cached_property
+    @lazy
     def max_timestamp_us(self) -> int:
         """The largest timestamp of all records, control records included. Reads all headers."""
         latest_us = latest_timestamp_us(
@@ -158,7 +158,7 @@ class SegmentReader:
         )
         return NO_TIMESTAMP if latest_us is None else latest_us
 
-    @cached_property
+    @lazy
     def min_timestamp_us(self) -> int:
         """The smallest timestamp of all records. Reads the timestamps of all of them."""
         records = self._records.decoder(["timestamp"], check=True)

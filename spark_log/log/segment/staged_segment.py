@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import pyarrow as pa
 
+from spark_log.lazy_property import lazy
 from spark_log.log.append import EndTransactionMarker, ProducerAppend
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.staged_copies import StagedCopies
@@ -66,7 +66,7 @@ class StagedSegment:
         self.markers = tuple(marker for marker in markers if marker is not None)
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
-    @cached_property
+    @lazy
     def data(self) -> pa.Buffer:
         """The file. Once it was asked for, it stays valid when the staged file is gone.
 

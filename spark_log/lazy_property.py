@@ -1,4 +1,4 @@
-"""`lazy`: a property that is read once, by any number of threads for their own objects."""
+"""`lazy`: a property whose value is read once, without a lock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ _Value = TypeVar("_Value")
 
 
 class lazy(Generic[_Value]):  # noqa: N801 - a decorator
-    """A property whose value is kept in its object. For objects that one thread uses.
+    """A property whose value is kept in its object.
 
-    ``functools.cached_property`` holds one lock for all objects of a class until Python 3.12. So a
-    storage that does not answer for one partition would hold up all others.
+    ``functools.cached_property`` holds one lock for all objects of a class until Python 3.12: all
+    threads that read a property which is a request would do so one after the other, and one that
+    gets no answer would hold up the others. Here two threads that ask the same object for the first
+    time may both read the value.
     """
 
     def __init__(self, read: Callable[[Any], _Value]) -> None:
