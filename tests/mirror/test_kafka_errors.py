@@ -119,8 +119,8 @@ def test_offsets_of_a_group_are_read_and_set_when_its_coordinator_is_ready(monke
 
 
 def test_a_fatal_error_that_a_callback_meets_has_its_name():
+    fatal = KafkaException(KafkaError(KafkaError._FENCED))  # noqa: SLF001
     with pytest.raises(ProducerFencedError), kafka_errors():
-        fatal = KafkaException(KafkaError(KafkaError._FENCED))  # noqa: SLF001
         raise SystemError("returned a result with an exception set") from fatal
     with pytest.raises(SystemError), kafka_errors():
         raise SystemError
