@@ -34,6 +34,7 @@ _CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 _OPTION = re.compile(r"(?<!\S)--?[a-zA-Z][\w-]*")
 _NAME_PART = re.compile(r"(\w[._/=])(?=\w)")
+_WHOLE_LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s#:]+)\)")
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
@@ -65,7 +66,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite the links of a page that leave docs/, and all of a page from outside of docs/."""
+    """Rewrite the links of a page that leave docs/, and all of a page from outside of docs/.
+
+    A link to a folder becomes its text: the site has no page for it.
+    """
     here = page.file.src_uri
 
     def rewritten(link: re.Match[str]) -> str:
@@ -75,7 +79,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = posixpath.relpath(uri, posixpath.dirname(here) or ".")
         return f"{link[1]}{relative}{link[3] or ''}{link[4]}"
 
-    return _LINK.sub(rewritten, markdown)
+    project = Path(config.config_file_path).parent
+
+    def without_folder(link: re.Match[str]) -> str:
+        target = _target(here, link[2])
+        return link[1] if target not in ALSO and (project / target).is_dir() else link[0]
+
+    return _LINK.sub(rewritten, _WHOLE_LINK.sub(without_folder, markdown))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
