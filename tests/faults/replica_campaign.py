@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from spark_log import Admin, ConfigResource, NewTopic
-from spark_log.errors import InvalidRootError, SparkLogError
+from spark_log.errors import DuplicateBrokerRegistrationError, InvalidRootError, SparkLogError
 from spark_log.metadata import Cluster
 from spark_log.replication import ClusterReplicator, out_of_sync_replicas
 from tests.faults.broker_roots import BROKERS
@@ -194,8 +194,13 @@ class Campaign:
             self.roots.empty(broker_id)
             try:
                 with self._admin() as admin:
+                    # The controller may have seen the root with its data again, and unfenced it.
+                    admin.fence_broker(broker_id)
                     admin.register_broker(broker_id, self.roots.urls[broker_id])
             except InvalidRootError as error:  # a late put of a writer that is not up to date
+                _LOG.info("%s", error)
+                return False
+            except DuplicateBrokerRegistrationError as error:  # a late decision of the controller
                 _LOG.info("%s", error)
                 return False
             return True
