@@ -117,6 +117,8 @@ def test_wrong_credentials_are_one_line(spark_log, s3_server):
     error = spark_log("topics", "list", "--root", root, *words, status=2)
     assert "check the credentials" in error
     assert "pa55word" not in error
+    warning, _, error = error.partition("\n")
+    assert warning.startswith("warning: every user of this machine sees the value of")
     assert error.count("\n") == 1
 
 
