@@ -54,7 +54,8 @@ class TestReplay:
 
     def test_topics_come_in_order_of_their_names(self):
         names = ["b", "a", "B", "a.b", "_"]
-        image = image_of(*(TopicRecord(name=name, topic_id=f"id-{name}") for name in names))
+        records = [TopicRecord(name=name, topic_id=f"id-{at}") for at, name in enumerate(names)]
+        image = image_of(*records)
         assert [topic.name for topic in image.topics()] == sorted(names)
 
     def test_a_later_config_goes_before_an_earlier_one_and_none_takes_it_away(self):

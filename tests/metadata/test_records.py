@@ -1,6 +1,7 @@
 """Metadata records on storage: JSON that later versions must read; newer ones are refused."""
 
 import json
+import string
 
 import pytest
 from hypothesis import given
@@ -130,8 +131,16 @@ AT_REST = [
 
 numbers = st.integers(0, 2**31 - 1)
 brokers = st.lists(numbers, max_size=4).map(tuple)
+topic_names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1)
+topic_ids = st.text(string.ascii_letters + string.digits + "-_", min_size=1)
+
+
+def topic_record(name, topic_id):
+    return TopicRecord(name=name, topic_id=topic_id)
+
+
 records = st.one_of(
-    st.builds(TopicRecord, name=st.text(), topic_id=st.text()),
+    st.builds(topic_record, topic_names, topic_ids),
     st.builds(
         PartitionRecord,
         topic_id=st.text(),
