@@ -155,9 +155,10 @@ class TestMembers:
         assert files(roots[2]) == ["0"]
 
     def test_have_one_left_at_least(self, roots):
-        single = open_quorum(roots[:2])
+        single = open_quorum(roots[:3])
         single.create_root()
         remove_voter(single, roots[0])
+        remove_voter(single, roots[2])
         with pytest.raises(InvalidConfigurationError, match="the only member"):
             remove_voter(single, roots[1])
         with pytest.raises(InvalidConfigurationError, match="is no member"):
