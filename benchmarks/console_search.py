@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.made_flights import PARTITIONS, write_flights
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.console.budget import Budget
-from spark_log.console.reading import Rows
 from spark_log.console.search import Expression, Progress, Search
+from spark_log.log import FetchedRecords
 from spark_log.metadata import Cluster
 
 EXPRESSIONS = {
@@ -56,7 +56,7 @@ def _searched(cluster: Cluster, where: str) -> tuple[Progress, float]:
     began_ms, first_ms = SYSTEM_CLOCK.monotonic_ms(), float("nan")
     expression = Expression(where, memory_bytes=512 * 1024 * 1024)
 
-    def on_hits(rows: Rows) -> None:
+    def on_hits(rows: FetchedRecords) -> None:
         nonlocal first_ms
         if np.isnan(first_ms) and len(rows):
             first_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
 from spark_log.consumer import Resolve
-from spark_log.log import IsolationLevel, LogBatch, PartitionLog, ProbeInterval
+from spark_log.log import FetchedRecords, IsolationLevel, LogBatch, PartitionLog, ProbeInterval
 
 ROUND_BYTES: Final = 1_048_576
 """Bytes that are read of one partition before the next partition's turn."""

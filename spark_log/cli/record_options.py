@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format import (
     TOKENS,
     Deserializer,
@@ -25,6 +24,7 @@ from spark_log.cli.format import (
     record_documents,
 )
 from spark_log.cli.properties import with_properties
+from spark_log.log import FetchedRecords
 
 _AVRO: Final = "avro"
 """The deserializer that is there if fastavro is installed."""

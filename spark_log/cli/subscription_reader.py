@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.clock import Clock
 from spark_log.consumer import Consumer
+from spark_log.log import FetchedRecords
 from spark_log.record import RECORD_SCHEMA
 
 _POLL_MS: Final = 500

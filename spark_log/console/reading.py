@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-
 from spark_log.console.budget import Budget
 from spark_log.console.decoding import Form, Shown, show
 from spark_log.console.settings import Decode
-from spark_log.log import IsolationLevel, LogBatch, PartitionLog
+from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 
 PREVIEW_BYTES: Final = 2_000
 """Most bytes of a key, value or header in a list of records."""
@@ -51,77 +48,26 @@ class Record:
     headers: tuple[Header, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of one partition.
-
-    Attributes:
-        partition: number of the partition.
-        offsets: offset of each row, int64.
-        records: columns of `RECORD_SCHEMA`.
-        timestamp_type: 0 for create time, 1 for log append time.
-        leader_epoch: of all rows.
-    """
-
-    partition: int
-    offsets: np.ndarray
-    records: pa.RecordBatch
-    timestamp_type: int
-    leader_epoch: int
-
-    @classmethod
-    def of(cls, partition: int, batch: LogBatch) -> Rows:
-        """Return all rows of a batch."""
-        return cls(
-            partition, batch.offsets(), batch.records, batch.timestamp_type, batch.leader_epoch
+def shown_records(
+    rows: FetchedRecords, form: Form, avro: Decode | None, max_bytes: int
+) -> Iterator[Record]:
+    """Yield each row as a record in readable form."""
+    keys = rows.records.column("key").to_pylist()
+    values = rows.records.column("value").to_pylist()
+    headers = rows.records.column("headers").to_pylist()
+    times_us = rows.timestamps_us
+    plain: Form = "hex" if form == "hex" else "auto"
+    for row, offset in enumerate(rows.offsets.tolist()):
+        yield Record(
+            rows.partition,
+            offset,
+            int(times_us[row]),
+            rows.timestamp_type,
+            rows.leader_epoch,
+            show(keys[row], plain, max_bytes=max_bytes),
+            show(values[row], form, max_bytes=max_bytes, avro=avro),
+            tuple(_headers(headers[row], plain, max_bytes)),
         )
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def slice(self, start: int, count: int) -> Rows:
-        """Return at most ``count`` rows, from the row ``start`` on."""
-        return Rows(
-            self.partition,
-            self.offsets[start : start + count],
-            self.records.slice(start, count),
-            self.timestamp_type,
-            self.leader_epoch,
-        )
-
-    def take(self, rows: np.ndarray) -> Rows:
-        """Return the given rows."""
-        return Rows(
-            self.partition,
-            self.offsets[rows],
-            self.records.take(pa.array(rows, pa.int64())),
-            self.timestamp_type,
-            self.leader_epoch,
-        )
-
-    def timestamps_us(self) -> np.ndarray:
-        """Return the timestamp of each row in microseconds since the epoch, int64."""
-        times_us: np.ndarray = self.records.column("timestamp").cast(pa.int64()).to_numpy()
-        return times_us
-
-    def shown(self, form: Form, avro: Decode | None, max_bytes: int) -> Iterator[Record]:
-        """Yield each row as a record in readable form."""
-        keys = self.records.column("key").to_pylist()
-        values = self.records.column("value").to_pylist()
-        headers = self.records.column("headers").to_pylist()
-        times_us = self.timestamps_us()
-        plain: Form = "hex" if form == "hex" else "auto"
-        for row, offset in enumerate(self.offsets.tolist()):
-            yield Record(
-                self.partition,
-                offset,
-                int(times_us[row]),
-                self.timestamp_type,
-                self.leader_epoch,
-                show(keys[row], plain, max_bytes=max_bytes),
-                show(values[row], form, max_bytes=max_bytes, avro=avro),
-                tuple(_headers(headers[row], plain, max_bytes)),
-            )
 
 
 def read_forward(
@@ -131,16 +77,16 @@ def read_forward(
     limit: int,
     budget: Budget,
     isolation: IsolationLevel,
-) -> list[Rows]:
+) -> list[FetchedRecords]:
     """Return the first ``limit`` records at or after an offset.
 
     Raises:
         OffsetOutOfRangeError: the offset is not in the log.
     """
-    found: list[Rows] = []
+    found: list[FetchedRecords] = []
     for batch in log.scan(offset, isolation_level=isolation):
         budget.check()
-        rows = Rows.of(partition, batch).slice(0, limit)
+        rows = FetchedRecords.of_batch(partition, batch).slice(0, limit)
         found.append(rows)
         limit -= len(rows)
         if limit <= 0:
@@ -155,7 +101,7 @@ def read_backward(
     limit: int,
     budget: Budget,
     isolation: IsolationLevel,
-) -> list[Rows]:
+) -> list[FetchedRecords]:
     """Return the last ``limit`` records before an offset, in offset order.
 
     Offsets may be missing in a compacted log, so the range that is read grows until there are
@@ -173,13 +119,13 @@ def read_backward(
     start = view.log_start_offset
     end = view.log_end_offset if end_offset is None else min(end_offset, view.log_end_offset)
     window = limit
-    found: list[Rows] = []
+    found: list[FetchedRecords] = []
     while start < end:
         begin = max(start, end - window)
         found, count = [], 0
         for batch in log.scan(begin, end, isolation_level=isolation):
             budget.check()
-            found.append(Rows.of(partition, batch))
+            found.append(FetchedRecords.of_batch(partition, batch))
             count += len(found[-1])
             while count - len(found[0]) >= limit:
                 count -= len(found.pop(0))

@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from spark_log.console.budget import Budget, RequestCancelledError
 from spark_log.console.console import Console
-from spark_log.console.reading import PREVIEW_BYTES, Rows
+from spark_log.console.reading import PREVIEW_BYTES, shown_records
 from spark_log.console.responses import json_text, verdict
 from spark_log.console.search import Progress, Search
 from spark_log.console.views import SearchParameters
 from spark_log.console.work import Emit
+from spark_log.log import FetchedRecords
 from spark_log.record import HEADERS_TYPE, TIMESTAMP_TYPE
 
 _EXPORT_SCHEMA: Final = pa.schema(
@@ -46,8 +47,8 @@ def emit_hits(
     avro = console.settings.avro.get(parameters.topic)
     shown_ms = float("-inf")
 
-    def on_hits(rows: Rows) -> None:
-        for record in rows.shown(parameters.form, avro, PREVIEW_BYTES):
+    def on_hits(rows: FetchedRecords) -> None:
+        for record in shown_records(rows, parameters.form, avro, PREVIEW_BYTES):
             emit(_event("hit", asdict(record)))
 
     def on_progress(progress: Progress) -> None:
@@ -74,7 +75,7 @@ def emit_json_lines(
     lines: list[str] = []
     size = 0
 
-    def on_hits(rows: Rows) -> None:
+    def on_hits(rows: FetchedRecords) -> None:
         nonlocal size
         for start in range(0, len(rows), _JSON_ROWS):
             for each in _json_rows(topic, rows.slice(start, _JSON_ROWS)):
@@ -99,7 +100,7 @@ def emit_parquet(console: Console, topic: str, search: Search, budget: Budget, e
     try:
         with pq.ParquetWriter(sink, _EXPORT_SCHEMA, compression="zstd") as writer:
 
-            def on_hits(rows: Rows) -> None:
+            def on_hits(rows: FetchedRecords) -> None:
                 writer.write_batch(_export_batch(topic, rows))
 
             search.run(budget, console.cluster.clock, on_hits, lambda _: None)
@@ -135,7 +136,7 @@ class _Sink(io.RawIOBase):
             self._waiting.clear()
 
 
-def _export_batch(topic: str, rows: Rows) -> pa.RecordBatch:
+def _export_batch(topic: str, rows: FetchedRecords) -> pa.RecordBatch:
     count = len(rows)
     return pa.RecordBatch.from_arrays(
         [
@@ -152,9 +153,9 @@ def _export_batch(topic: str, rows: Rows) -> pa.RecordBatch:
     )
 
 
-def _json_rows(topic: str, rows: Rows) -> list[dict[str, Any]]:
+def _json_rows(topic: str, rows: FetchedRecords) -> list[dict[str, Any]]:
     columns = {name: rows.records.column(name).to_pylist() for name in ("key", "value", "headers")}
-    times_us = rows.timestamps_us().tolist()
+    times_us = rows.timestamps_us.tolist()
     return [
         {
             "topic": topic,

@@ -34,6 +34,7 @@ from .clean import Throttle as Throttle
 from .clean import candidates_of_view as candidates_of_view
 from .clean import find_deletable as find_deletable
 from .clean import first_dirty_offset as first_dirty_offset
+from .fetched_records import FetchedRecords as FetchedRecords
 from .file_names import INDEX_SUFFIX as INDEX_SUFFIX
 from .file_names import LOG_SUFFIX as LOG_SUFFIX
 from .file_names import TIME_INDEX_SUFFIX as TIME_INDEX_SUFFIX

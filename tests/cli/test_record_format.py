@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format.record_format import TextFormat, format_text, record_documents
+from spark_log.log import FetchedRecords
 from tests.record.samples import record_batch, row
 
 TIME_US = 1_370_088_000_123_456

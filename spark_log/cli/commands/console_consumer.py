@@ -10,7 +10,6 @@ import typer
 
 from spark_log.cli.completion import complete_groups
 from spark_log.cli.examples import with_examples
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format import Output
 from spark_log.cli.isolation_option import IsolationLevelOption
 from spark_log.cli.option_groups import with_option_groups
@@ -32,7 +31,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import IsolationLevel
+from spark_log.log import FetchedRecords, IsolationLevel
 from spark_log.metadata import Cluster, TopicImage
 
 

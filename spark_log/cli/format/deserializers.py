@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.errors import InvalidConfigurationError, SerializationError
+from spark_log.log import FetchedRecords
 
 
 @dataclass(frozen=True, slots=True)

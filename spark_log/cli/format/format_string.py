@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format.deserializers import STRING, Deserializer
 from spark_log.cli.format.record_format import escape, headers_text
 from spark_log.errors import InvalidConfigurationError
+from spark_log.log import FetchedRecords
 
 TOKENS: Final = {
     "s": "value",

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.cli.format.deserializers import STRING, Deserializer, bytes_document
+from spark_log.log import FetchedRecords
 from spark_log.printable import printable_lines
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")

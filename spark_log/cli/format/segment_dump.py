@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.cli.fetched_records import FetchedRecords
 from spark_log.errors import CorruptRecordError
-from spark_log.log import SegmentName, SegmentReader
+from spark_log.log import FetchedRecords, SegmentName, SegmentReader
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c
 from spark_log.storage import open_store
 

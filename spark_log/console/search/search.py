@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from spark_log.clock import Clock
 from spark_log.console.budget import Budget
-from spark_log.console.reading import Rows
 from spark_log.console.search.expression import Expression
-from spark_log.log import IsolationLevel, PartitionLog
+from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 from spark_log.record import HEADERS_TYPE
 
 _FIRST_ROWS: Final = 8_192
@@ -77,7 +76,7 @@ class Search:
         self,
         budget: Budget,
         clock: Clock,
-        on_hits: Callable[[Rows], None],
+        on_hits: Callable[[FetchedRecords], None],
         on_progress: Callable[[Progress], None],
     ) -> Progress:
         """Read, and hand on hits as they are found, by partition in offset order.
@@ -98,7 +97,7 @@ class Search:
         total = sum(end - start for start, end in self.ranges.values())
         progress = Progress(0, total, 0, 0.0)
         with ThreadPoolExecutor(1, "spark-log-console-evaluate") as pool:
-            waiting: list[tuple[Future[list[Rows]], int]] = []
+            waiting: list[tuple[Future[list[FetchedRecords]], int]] = []
             chunks = self._chunks(budget)
             while True:
                 chunk = next(chunks, None)
@@ -121,7 +120,7 @@ class Search:
                     break
         return replace(progress, is_done=True, elapsed_ms=clock.monotonic_ms() - began_ms)
 
-    def _limited(self, found: list[Rows], hits: int) -> Iterator[Rows]:
+    def _limited(self, found: list[FetchedRecords], hits: int) -> Iterator[FetchedRecords]:
         for rows in found:
             left = len(rows) if self.limit is None else self.limit - hits
             if left <= 0:
@@ -129,16 +128,16 @@ class Search:
             yield rows.slice(0, left)
             hits += min(left, len(rows))
 
-    def _chunks(self, budget: Budget) -> Iterator[list[Rows]]:
+    def _chunks(self, budget: Budget) -> Iterator[list[FetchedRecords]]:
         """Yield the records of one partition after the other, some batches at a time."""
         most = _FIRST_ROWS
         for partition, (start, end) in sorted(self.ranges.items()):
-            chunk: list[Rows] = []
+            chunk: list[FetchedRecords] = []
             rows = size = 0
             batches = self.logs[partition].scan(start, end, isolation_level=self.isolation)
             for batch in batches:
                 budget.check()
-                for piece in _pieces(Rows.of(partition, batch), most):
+                for piece in _pieces(FetchedRecords.of_batch(partition, batch), most):
                     chunk.append(piece)
                     rows += len(piece)
                     size += piece.records.nbytes
@@ -149,7 +148,7 @@ class Search:
             if chunk:
                 yield chunk
 
-    def _matching(self, chunk: list[Rows], budget: Budget) -> list[Rows]:
+    def _matching(self, chunk: list[FetchedRecords], budget: Budget) -> list[FetchedRecords]:
         budget.check()
         found = [self._by_columns(rows) for rows in chunk]
         found = [rows for rows in found if len(rows)]
@@ -161,7 +160,7 @@ class Search:
             found[0].partition,
             budget,
         )
-        hits: list[Rows] = []
+        hits: list[FetchedRecords] = []
         first = 0
         for rows in found:
             low, high = np.searchsorted(matches, [first, first + len(rows)])
@@ -170,7 +169,7 @@ class Search:
             first += len(rows)
         return hits
 
-    def _by_columns(self, rows: Rows) -> Rows:
+    def _by_columns(self, rows: FetchedRecords) -> FetchedRecords:
         """Return the rows that match key, header and time."""
         masks = []
         if self.key is not None:
@@ -178,7 +177,7 @@ class Search:
         if self.header is not None:
             masks.append(_has_header(rows.records.column("headers"), *self.header))
         if self.from_us is not None or self.to_us is not None:
-            times_us = rows.timestamps_us()
+            times_us = rows.timestamps_us
             inside = np.ones(len(times_us), bool)
             if self.from_us is not None:
                 inside &= times_us >= self.from_us
@@ -193,13 +192,12 @@ class Search:
         return rows if mask.all() else rows.take(np.flatnonzero(mask))
 
 
-def _pieces(rows: Rows, most: int) -> Iterator[Rows]:
+def _pieces(rows: FetchedRecords, most: int) -> Iterator[FetchedRecords]:
     """Yield the rows, so many at a time that a piece is no larger than a chunk."""
     count = min(most, _PIECE_ROWS)
     average = rows.records.nbytes // max(1, len(rows)) + 1
     count = max(1, min(count, _MAX_BYTES // average))
-    for start in range(0, len(rows), count):
-        yield rows.slice(start, count)
+    return rows.pieces(count)
 
 
 def _has_header(column: pa.Array, name: str, value: bytes | None) -> pa.Array:

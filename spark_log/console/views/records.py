@@ -11,7 +11,13 @@ from pydantic import Field
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.decoding import Form
-from spark_log.console.reading import PREVIEW_BYTES, Record, Rows, read_backward, read_forward
+from spark_log.console.reading import (
+    PREVIEW_BYTES,
+    Record,
+    read_backward,
+    read_forward,
+    shown_records,
+)
 from spark_log.console.view import (
     Isolation,
     Offset,
@@ -23,7 +29,7 @@ from spark_log.console.view import (
     time_us,
 )
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
-from spark_log.log import PartitionLog
+from spark_log.log import FetchedRecords, PartitionLog
 
 MAX_PARTITIONS: Final = 64
 """Most partitions whose records are shown together."""
@@ -109,7 +115,9 @@ def read_records(console: Console, parameters: RecordsParameters, budget: Budget
     avro = console.settings.avro.get(topic.name)
     chosen, sizes = _chosen(found, parameters.limit, order, is_one=number is not None)
     most = PREVIEW_BYTES if sizes * PREVIEW_BYTES < console.settings.max_answer_bytes else 200
-    records = [record for rows in chosen for record in rows.shown(parameters.form, avro, most)]
+    records = [
+        record for rows in chosen for record in shown_records(rows, parameters.form, avro, most)
+    ]
     if number is None:
         records.sort(key=lambda each: (each.timestamp_us, each.partition, each.offset))
     if order == "newest":
@@ -130,10 +138,10 @@ def read_records(console: Console, parameters: RecordsParameters, budget: Budget
 
 def _read(
     logs: Mapping[int, PartitionLog], parameters: RecordsParameters, budget: Budget
-) -> list[Rows]:
+) -> list[FetchedRecords]:
     limit, isolation = parameters.limit, parameters.isolation
     wanted_us = time_us("time", parameters.time)
-    found: list[Rows] = []
+    found: list[FetchedRecords] = []
     for number, log in logs.items():
         budget.check()
         offset = parameters.offset
@@ -150,8 +158,8 @@ def _read(
 
 
 def _chosen(
-    found: Iterable[Rows], limit: int, order: str, *, is_one: bool
-) -> tuple[list[Rows], int]:
+    found: Iterable[FetchedRecords], limit: int, order: str, *, is_one: bool
+) -> tuple[list[FetchedRecords], int]:
     """Return the rows to show, and how many they are; of several partitions, those of one page."""
     rows = list(found)
     if is_one:
@@ -159,7 +167,7 @@ def _chosen(
     places = [
         (int(at_us), index, row)
         for index, each in enumerate(rows)
-        for row, at_us in enumerate(each.timestamps_us())
+        for row, at_us in enumerate(each.timestamps_us)
     ]
     places.sort(reverse=order == "newest")
     chosen = [rows[index].slice(row, 1) for _, index, row in places[:limit]]
@@ -209,7 +217,7 @@ def read_record(console: Console, parameters: RecordParameters, budget: Budget) 
             log_end_offset=0,
         )
     avro = console.settings.avro.get(topic.name)
-    (record,) = found[0].shown(parameters.form, avro, console.settings.max_value_bytes)
+    (record,) = shown_records(found[0], parameters.form, avro, console.settings.max_value_bytes)
     return OneRecord(topic.name, record)
 
 

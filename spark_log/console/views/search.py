@@ -10,7 +10,7 @@ from pydantic import Field
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.decoding import Form
-from spark_log.console.reading import PREVIEW_BYTES, Record, Rows
+from spark_log.console.reading import PREVIEW_BYTES, Record, shown_records
 from spark_log.console.search import COLUMNS, Expression, Progress, Search
 from spark_log.console.view import (
     Isolation,
@@ -22,6 +22,7 @@ from spark_log.console.view import (
     time_us,
 )
 from spark_log.errors import KafkaTimeoutError
+from spark_log.log import FetchedRecords
 
 
 class SearchParameters(Parameters):
@@ -118,8 +119,8 @@ def read_hits(console: Console, parameters: SearchParameters, budget: Budget) ->
     reached = Progress(0, 0, 0, 0.0)
     most = PREVIEW_BYTES if parameters.limit <= 500 else 500
 
-    def on_hits(rows: Rows) -> None:
-        found.extend(rows.shown(parameters.form, avro, most))
+    def on_hits(rows: FetchedRecords) -> None:
+        found.extend(shown_records(rows, parameters.form, avro, most))
 
     def on_progress(progress: Progress) -> None:
         nonlocal reached

@@ -1,4 +1,4 @@
-"""Records to be shown: rows of one partition, with their offsets."""
+"""Rows of one partition that were read, with their offsets: all of a batch, or some."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log import LogBatch
+from spark_log.log.segment import LogBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,11 @@ class FetchedRecords:
         return replace(
             self, offsets=self.offsets[mask], records=self.records.filter(pa.array(mask))
         )
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Return the rows of these numbers."""
+        records = self.records.take(pa.array(rows, pa.int64()))
+        return replace(self, offsets=self.offsets[rows], records=records)
 
     def slice(self, start: int, count: int) -> Self:
         """Return at most ``count`` rows, from the row ``start`` on."""
