@@ -3,7 +3,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-log java venv clean
+.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ bench-replication: venv ## Compare three replicas with one; measure the loss of 
 
 bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)
+
+bench-requests: venv ## Count the requests of each operation on an S3 server behind a latency
+	@$(BIN)/python -m benchmarks.requests $(ARGS)
 
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
 	@$(BIN)/python -m benchmarks.log_all $(ARGS)
