@@ -391,6 +391,8 @@ class PartitionLog:
                 batches.append(batch)
                 total_bytes += batch.stored_bytes
             offset = next_offset
+            if batches and total_bytes >= max_bytes:
+                break  # nothing more fits: the next segment is not opened
         return batches, offset
 
     def fetch_last(self) -> tuple[list[LogBatch], int]:
