@@ -15,7 +15,8 @@ def named(name):
 
 
 def test_runs_one_merge_at_a_time_in_order():
-    thread, done, go = MergeThread("merges-in-order"), [], threading.Event()
+    done: list[int] = []
+    thread, go = MergeThread("merges-in-order"), threading.Event()
     assert thread.submit(go.wait)
     for number in range(3):
         assert thread.submit(partial(done.append, number))
