@@ -132,6 +132,7 @@ class TestTable:
             "group.max.size": 2**31 - 1,
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
+            "group.initial.rebalance.delay.ms": 0,
             "max.clock.skew.ms": 600_000,
             "transaction.max.timeout.ms": 900_000,
             "transactional.id.expiration.ms": 604_800_000,

@@ -150,6 +150,9 @@ class StateLog(ABC, Generic[_State, _Record]):
             CorruptRecordError: the record cannot follow.
         """
 
+    def _give_way(self, races: int) -> None:
+        """Pause before a change is decided again, after a number of lost races; by default none."""
+
     def replay(self) -> int:
         """Update `state` to the present end of the log.
 
@@ -217,6 +220,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
         """
+        races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
         may_be_old = self._offset is not None and not self.replays_first
@@ -239,7 +243,8 @@ class StateLog(ABC, Generic[_State, _Record]):
                     break
                 self._append(record.model_copy(update={"change_id": change_id}))
             except LogEndOffsetMismatchError:
-                continue
+                races += 1
+                self._give_way(races)
             except UnknownOutcomeError as error:
                 # The record may be in the log, now or later: the next replay looks for it.
                 unknown = error
