@@ -104,6 +104,7 @@ class TestTable:
             "auto.commit.interval.ms": 5000,
             "fetch.min.bytes": 1,
             "fetch.max.wait.ms": 500,
+            "fetch.idle.interval.ms": 1000,
             "fetch.max.bytes": 52_428_800,
             "max.partition.fetch.bytes": 1_048_576,
             "max.poll.records": 500,

@@ -20,14 +20,11 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
 from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
-from spark_log.storage import Store, is_listing_valid
+from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
-
-_KEPT_BYTES = 16_384
-"""A last segment up to this size is not read again for the view that it was opened for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +81,20 @@ class LogView:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _SegmentEnd:
+    """What the last segment of a listing told when it was opened.
+
+    A plain segment that two listings show as part of the log is the same file in both: its name is
+    freed only when something durable covers it, and then it is never part of the log again. So it
+    is not opened for a later listing.
+    """
+
+    file: FileInfo
+    end_offset: int
+    leader_epoch: int
+
+
 class PartitionDirectory:
     """The directory of one partition.
 
@@ -122,7 +133,7 @@ class PartitionDirectory:
         self.identities = SegmentIdentities()
         self.witness = witness
         self._reached_offset = 0
-        self._last_opened: tuple[LiveSegment, float, SegmentReader] | None = None
+        self._last_end: _SegmentEnd | None = None
 
     @property
     def reached_offset(self) -> int:
@@ -141,10 +152,21 @@ class PartitionDirectory:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
+        return self.observe_and_open()[0]
+
+    def observe_and_open(self) -> tuple[LogView, SegmentReader | None]:
+        """Return the log as `observe` does, and its last segment if that had to be opened.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
+        """
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
+            opened: SegmentReader | None = None
             observed_ms = self.clock.monotonic_ms()
             live = self.live_log()
             if self.is_outdated(observed_ms):
@@ -164,17 +186,19 @@ class PartitionDirectory:
             end_offset = live.log_start_offset
             leader_epoch = None if end_offset else NO_LEADER_EPOCH
             if live.segments:
-                last = live.segments[-1]
-                try:
-                    if last.end_offset is None:
-                        reader = self.open_listed(last, observed_ms)
-                        end_offset, leader_epoch = reader.end_offset, reader.leader_epoch
-                        self._keep_opened(last, observed_ms, reader)
-                    else:
-                        end_offset, leader_epoch = last.end_offset, None
-                except NotFoundError:  # rewritten and deleted since the listing: list again
-                    slow_listings += self.is_outdated(observed_ms)
-                    continue
+                last, known = live.segments[-1], self._last_end
+                if last.end_offset is not None:
+                    end_offset, leader_epoch = last.end_offset, None
+                elif known is not None and known.file == last.file:
+                    end_offset, leader_epoch = known.end_offset, known.leader_epoch
+                else:
+                    try:
+                        opened = self.open_listed(last, observed_ms)
+                        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
+                    except NotFoundError:  # rewritten and deleted since the listing: list again
+                        slow_listings += self.is_outdated(observed_ms)
+                        continue
+                    self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
                 reached_offset = int(self.witness is not None and self.witness.exists(self.store))
@@ -184,7 +208,7 @@ class PartitionDirectory:
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
-            return LogView(live, end_offset, observed_ms, leader_epoch, self.url)
+            return LogView(live, end_offset, observed_ms, leader_epoch, self.url), opened
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
             f"file.delete.delay.ms, so that the result may be out of date. Raise "
@@ -310,12 +334,8 @@ class PartitionDirectory:
                 been deleted, and its name used by a put that was delivered late.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
-        opened, self._last_opened = self._last_opened, None
         try:
-            if opened is not None and opened[:2] == (segment, observed_ms):
-                reader = opened[2]
-            else:
-                reader = self.open(segment.name, segment.file.size_bytes)
+            reader = self.open(segment.name, segment.file.size_bytes)
             reader.end_offset  # noqa: B018 - on an object store this may read the last batch
         except CorruptRecordError:
             if not self.is_outdated(observed_ms):
@@ -325,11 +345,6 @@ class PartitionDirectory:
                 self.identities.check(reader.path, segment.name, reader.append_id)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
-
-    def _keep_opened(self, segment: LiveSegment, observed_ms: float, reader: SegmentReader) -> None:
-        """Keep the last segment of a listing for the next `open_listed`, if all of it was read."""
-        if not self.store.is_mapped and reader.size_bytes <= _KEPT_BYTES and reader.is_in_memory:
-            self._last_opened = segment, observed_ms, reader
 
     def leader_epoch_at_start(self, log_start_offset: int) -> int | None:
         """Return the leader epoch of the last batch of a log that was emptied.

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
+    Beside,
     EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
@@ -57,6 +58,7 @@ class PartitionLog:
         clock: Clock = SYSTEM_CLOCK,
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -70,6 +72,8 @@ class PartitionLog:
             suppressed: owner of this log's counter; it counts the same errors.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
+            beside: runs the merges of the log's end on another thread; None: the append that makes
+                a merge due waits for it.
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -87,6 +91,7 @@ class PartitionLog:
                 witness=Witness(directory) if has_witness else None,
             ),
             self.config,
+            beside=beside,
         )
 
     def __repr__(self) -> str:
@@ -391,6 +396,8 @@ class PartitionLog:
                 batches.append(batch)
                 total_bytes += batch.stored_bytes
             offset = next_offset
+            if batches and total_bytes >= max_bytes:
+                break  # nothing more fits: the next segment is not opened
         return batches, offset
 
     def fetch_last(self) -> tuple[list[LogBatch], int]:

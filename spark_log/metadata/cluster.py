@@ -24,7 +24,7 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
@@ -266,8 +266,16 @@ class Cluster:
         """
         return self._broker_stores.unchecked(broker_id, root)
 
-    def partition_log(self, topic: TopicImage, partition: int) -> ReplicatedLog:
+    def partition_log(
+        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
+    ) -> ReplicatedLog:
         """Return the log of a partition, with all of its replicas.
+
+        Args:
+            topic: that the partition is of.
+            partition: its number.
+            beside: runs the merges of the log's end on another thread; None: the append that makes
+                a merge due waits for it.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -282,7 +290,7 @@ class Cluster:
 
         def open_replica(broker_id: int, number: int) -> Replica:
             files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True)
+            return Replica(files, config, has_leader_epochs=True, beside=beside)
 
         return ReplicatedLog(
             MetadataPartitionStates(self._metadata, topic, partition),

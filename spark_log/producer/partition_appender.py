@@ -17,6 +17,7 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     ALL,
+    Beside,
     LogAppendInfo,
     LogValidator,
     PartitionLog,
@@ -65,8 +66,22 @@ class DeleteDelayLoweredError(UnknownOutcomeError):
 class PartitionAppender:
     """Appends deliveries; thread-safe as long as each partition has one append at a time."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
-        """Return an appender for the partitions of a cluster; nothing is opened yet."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        client_id: str,
+        beside: Beside | None = None,
+    ) -> None:
+        """Return an appender for the partitions of a cluster; nothing is opened yet.
+
+        Args:
+            cluster: of the partitions.
+            config: of the producer.
+            client_id: for its quota.
+            beside: runs merges on another thread; None: the append that makes one due waits for it.
+        """
+        self._beside = beside
         self._cluster = cluster
         self._metadata = MetadataLookup(cluster)
         self._config = config
@@ -178,7 +193,7 @@ class PartitionAppender:
             raise TopicDeletedError
         queue.known_ms = now_ms
         topic = queue.route.topic
-        log = self._cluster.partition_log(topic, queue.partition)
+        log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
         log.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:
