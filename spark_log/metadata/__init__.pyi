@@ -68,6 +68,7 @@ from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import METADATA_LEASE_MS as METADATA_LEASE_MS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica
+from .topics import collision_key as collision_key
 from .topics import finish_deletions as finish_deletions
 from .topics import mark_deleted as mark_deleted
 from .topics import next_directory_number as next_directory_number

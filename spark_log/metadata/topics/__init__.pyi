@@ -8,6 +8,7 @@ from .deletion import finish_deletions as finish_deletions
 from .deletion import mark_deleted as mark_deleted
 from .deletion import remove_data as remove_data
 from .names import INTERNAL_TOPICS as INTERNAL_TOPICS
+from .names import collision_key as collision_key
 from .names import validate_topic_name as validate_topic_name
 from .placement import UsableBroker as UsableBroker
 from .placement import place_replicas as place_replicas
