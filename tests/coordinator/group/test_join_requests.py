@@ -73,7 +73,7 @@ def test_who_was_taken_in_appends_nothing(cluster, store):
 
 def test_the_first_waits_for_others_and_takes_them_in(cluster, store, clock):
     cluster.limits["group.initial.rebalance.delay.ms"] = "3000"
-    waiting_ids = []
+    waiting_ids: list[str] = []
     sleep_ms = clock.sleep_ms
 
     def others_come(duration_ms):
@@ -102,8 +102,13 @@ def test_a_group_with_members_is_joined_at_once(cluster, clock):
 
 def test_a_join_without_others_lists_no_requests(cluster, store):
     cluster.member("t")
-    listed = []
-    store.on("list", lambda path, call: listed.append(path) or call())
+    listed: list[str] = []
+
+    def note(path, call):
+        listed.append(path)
+        return call()
+
+    store.on("list", note)
     cluster.member("t")
     assert MEMBERS not in listed
 
