@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
@@ -82,6 +83,51 @@ class LogReader:
         """Whether the log ends at ``offset``, where a read has ended. For any thread."""
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
+
+    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+        """Begin to read behind a known segment of a log that is never rewritten.
+
+        Args:
+            base_offset: of the segment.
+            end_offset: the offset after its last.
+
+        Returns:
+            Whether one listing of the names from this segment on shows that the log ends there.
+            Without a listing False, if the next read needs none. None if the listing does not tell:
+            the next read lists the whole log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        if self._tail is not None and self._tail.is_valid and self._tail.holds(end_offset):
+            return False
+        view = self._directory.observe_behind(base_offset, end_offset)
+        if view is None:
+            self._tail = None
+            return None
+        self._tail = TailView(self._directory, view)
+        self._directory.on_log_end(end_offset)
+        return view.live.base_after_gap is None
+
+    def read_last(self) -> tuple[list[LogBatch], int]:
+        """Return the batches of the log's last segment, and the log end offset.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+        """
+        while True:
+            view = self._directory.observe()
+            self._tail = TailView(self._directory, view)
+            if not view.live.segments:
+                return [], view.log_end_offset
+            last = view.live.segments[-1]
+            with suppress(NotFoundError):
+                reader = self._directory.open_listed(last, view.observed_ms)
+                batches = list(reader.read(last.start_offset))
+                self._directory.check_unchanged(reader, view.observed_ms)
+                return batches, view.log_end_offset
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not look for it."""

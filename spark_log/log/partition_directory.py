@@ -26,6 +26,9 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
 
+_KEPT_BYTES = 16_384
+"""A last segment up to this size is not read again for the view that it was opened for."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogView:
@@ -119,6 +122,7 @@ class PartitionDirectory:
         self.identities = SegmentIdentities()
         self.witness = witness
         self._reached_offset = 0
+        self._last_opened: tuple[LiveSegment, float, SegmentReader] | None = None
 
     @property
     def reached_offset(self) -> int:
@@ -165,6 +169,7 @@ class PartitionDirectory:
                     if last.end_offset is None:
                         reader = self.open_listed(last, observed_ms)
                         end_offset, leader_epoch = reader.end_offset, reader.leader_epoch
+                        self._keep_opened(last, observed_ms, reader)
                     else:
                         end_offset, leader_epoch = last.end_offset, None
                 except NotFoundError:  # rewritten and deleted since the listing: list again
@@ -185,6 +190,41 @@ class PartitionDirectory:
             f"file.delete.delay.ms, so that the result may be out of date. Raise "
             f"file.delete.delay.ms, or merge the topic's segments",
             path=self.path,
+        )
+
+    def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
+        """Return the end of a log whose segments are never rewritten, by listing names behind one.
+
+        No name of such a log is freed before a start marker behind it, which the listing shows.
+
+        Args:
+            base_offset: of a segment of the log.
+            end_offset: the offset after its last.
+
+        Returns:
+            A view of this segment alone, with `LiveLog.base_after_gap` where the next one begins.
+            None if the listing does not tell whether the segment is part of the log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        observed_ms = self.clock.monotonic_ms()
+        listed = list(self.store.list(self.path, start_after=f"{base_offset:020d}"))
+        live = live_log(listed)
+        names = [name for file in listed if (name := SegmentName.parse(file.name))]
+        bases = [name.base_offset for name in names]
+        is_plain = not live.log_start_offset and not any(name.generation for name in names)
+        is_next = bases[1:2] in ([], [end_offset])
+        if not is_plain or bases[:1] != [base_offset] or not is_next:
+            return None
+        if self.is_outdated(observed_ms):
+            return None
+        name = SegmentName(base_offset)
+        (file,) = (file for file in listed if file.name == name.log)
+        segment = LiveSegment(name, file, base_offset, end_offset)
+        following = end_offset if bases[1:] else None
+        return LogView(
+            LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
         )
 
     def is_outdated(self, observed_ms: float) -> bool:
@@ -270,8 +310,12 @@ class PartitionDirectory:
                 been deleted, and its name used by a put that was delivered late.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
+        opened, self._last_opened = self._last_opened, None
         try:
-            reader = self.open(segment.name, segment.file.size_bytes)
+            if opened is not None and opened[:2] == (segment, observed_ms):
+                reader = opened[2]
+            else:
+                reader = self.open(segment.name, segment.file.size_bytes)
             reader.end_offset  # noqa: B018 - on an object store this may read the last batch
         except CorruptRecordError:
             if not self.is_outdated(observed_ms):
@@ -281,6 +325,11 @@ class PartitionDirectory:
                 self.identities.check(reader.path, segment.name, reader.append_id)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
+
+    def _keep_opened(self, segment: LiveSegment, observed_ms: float, reader: SegmentReader) -> None:
+        """Keep the last segment of a listing for the next `open_listed`, if all of it was read."""
+        if not self.store.is_mapped and reader.size_bytes <= _KEPT_BYTES and reader.is_in_memory:
+            self._last_opened = segment, observed_ms, reader
 
     def leader_epoch_at_start(self, log_start_offset: int) -> int | None:
         """Return the leader epoch of the last batch of a log that was emptied.

@@ -398,6 +398,17 @@ class PartitionLog:
             offset = next_offset
         return batches, offset
 
+    def fetch_last(self) -> tuple[list[LogBatch], int]:
+        """Return the batches of the log's last segment, and the offset to fetch from next.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+        """
+        return self._replica.reader.read_last()
+
     def ends_at(self, offset: int) -> bool:
         """Whether the log still ends at the offset to which a read without transactions has come.
 
@@ -412,6 +423,23 @@ class PartitionLog:
             StorageError: the storage does not answer.
         """
         return self._replica.reader.ends_at(offset)
+
+    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+        """Begin to read behind a known segment, in a log that is never merged or compacted.
+
+        Args:
+            base_offset: of the segment.
+            end_offset: the offset after its last: the next read begins there.
+
+        Returns:
+            Whether one listing of the names from this segment on shows that the log ends there.
+            Without a listing False, if the next read needs none. None if the listing does not tell:
+            the next read lists the whole log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        return self._replica.reader.begin_behind(base_offset, end_offset)
 
     def read_on(
         self,

@@ -78,10 +78,12 @@ class TailView:
         Raises:
             CorruptRecordError: the next segment is damaged.
         """
+        if offset != self.log_end_offset or not self.is_valid:
+            return False
         try:
             self._directory.open(SegmentName(offset))
         except NotFoundError:
-            return offset == self.log_end_offset and self.is_valid
+            return self.is_valid  # still
         return False
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:

@@ -171,12 +171,14 @@ class StateLog(ABC, Generic[_State, _Record]):
         """Update `state` as `replay` does, and return the stored values of the records read."""
         found: list[bytes] = []
         while True:
-            offset = self._offset or 0
+            offset = self._offset
             try:
-                offset = self._newest_offset() if self._offset is None else self._offset
-                batches, self._offset = self._log.fetch_from(offset)
+                if offset is None:
+                    batches, self._offset = self._log.fetch_last()
+                else:
+                    batches, self._offset = self._log.fetch_from(offset)
             except OffsetOutOfRangeError as error:
-                if offset > error.log_end_offset:
+                if offset is not None and offset > error.log_end_offset:
                     raise StorageError(
                         f"{self.directory}: the log ends at {error.log_end_offset}, before offset "
                         f"{offset}, which was read already: files were removed",
@@ -194,11 +196,12 @@ class StateLog(ABC, Generic[_State, _Record]):
                     log_end_offset=error.log_end_offset,
                     witnessed_offset=error.witnessed_offset,
                 ) from error
-            if not batches:
-                return found
             for batch in batches:
                 found += batch.records.column("value").to_pylist()
-            self.state = self._after(self._parse(found[-1]))
+            if batches:
+                self.state = self._after(self._parse(found[-1]))
+            if not batches or offset is None:
+                return found
 
     def commit(self, decide: Callable[[_State], _Record | None]) -> _State:
         """Append the record that ``decide`` returns, at the end of the log that it was decided on.

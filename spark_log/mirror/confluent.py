@@ -23,6 +23,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (
@@ -53,4 +54,5 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "Producer",
+    "TopicCollection",
 ]

@@ -24,6 +24,7 @@ from spark_log.mirror.confluent import (
     NewTopic,
     OffsetSpec,
     Producer,
+    TopicCollection,
 )
 from spark_log.mirror.kafka_errors import (
     is_end,
@@ -136,6 +137,20 @@ class KafkaCluster:
 
         with kafka_errors():
             return self._call(counts)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids of topics: one that is created again has another one."""
+        given = list(topics)
+        if not given:
+            return {}
+        names = TopicCollection(given)
+
+        def ids() -> dict[str, str]:
+            futures = self._admin.describe_topics(names, request_timeout=TIMEOUT_S)
+            return {topic: str(future.result().topic_id) for topic, future in futures.items()}
+
+        with kafka_errors():
+            return self._call(ids)
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the settings that were made for topics, without defaults."""
@@ -276,16 +291,30 @@ class KafkaCluster:
         finally:
             consumer.close()
 
+    def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offsets that partitions still have."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
     def _end_offset(self, topic: str) -> int:
         """Return the offset after the last record of partition 0, committed or not."""
-        request = {KafkaPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        (end,) = self._offsets([TopicPartition(topic, 0)], latest).values()
+        return end
 
-        def end() -> int:
-            (future,) = self._admin.list_offsets(request, request_timeout=TIMEOUT_S).values()
-            return int(future.result().offset)
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        request = {KafkaPartition(*each): spec for each in partitions}
+
+        def offsets() -> dict[TopicPartition, int]:
+            futures = self._admin.list_offsets(request, request_timeout=TIMEOUT_S)
+            return {
+                TopicPartition(each.topic, each.partition): int(future.result().offset)
+                for each, future in futures.items()
+            }
 
         with kafka_errors():
-            return self._call(end)
+            return self._call(offsets)
 
     def _call(self, call: Callable[[], _T]) -> _T:
         return retry_while_not_ready(call, self._clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ from spark_log.mirror.offset_map import (
     map_record,
     parts_by_partition,
 )
-from spark_log.mirror.task_generation import TaskGeneration, write_to_log
+from spark_log.mirror.task_generation import write_to_log
 from spark_log.mirror.transaction_pace import TransactionPace
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
@@ -102,7 +103,9 @@ class KafkaToLog(Mirror):
             if changed:
                 kind = ConfigResourceType.TOPIC
                 admin.alter_configs([ConfigResource(kind, target, changed)])
+        self._check_topics(self._kafka.topic_ids(counts))
         self._assign({(topic, number) for topic in counts for number in range(counts[topic])})
+        self._prune()
 
     def transfer(self, wait_s: float = 0.5) -> int:
         """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
@@ -157,8 +160,8 @@ class KafkaToLog(Mirror):
             self._consumer.close()
             self._consumer = None
 
-    def _write_generation(self, generation: TaskGeneration) -> None:
-        write_to_log(self._opened_producer(), self._settings, generation)
+    def _write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        write_to_log(self._opened_producer(), self._settings, records)
 
     def _open_producer(self) -> None:
         if self._producer is not None:

@@ -38,7 +38,7 @@ from spark_log.mirror.row_producer import (
     produce_rows,
     rows_by_partition,
 )
-from spark_log.mirror.task_generation import TaskGeneration, write_to_kafka
+from spark_log.mirror.task_generation import write_to_kafka
 from spark_log.mirror.transaction_pace import TransactionPace
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
@@ -133,6 +133,7 @@ class LogToKafka(Mirror):
             changed = {key: wanted[key] for key in wanted if there.get(key) != each.configs[key]}
             if changed:
                 self._kafka.alter_topic(target, changed)
+        self._check_topics({each.name: str(each.topic_id) for each in described})
         made = (topic_settings.to_kafka(each.configs) for each in described)
         self._limit_batches([*made, *present.values()])
         self._assign(
@@ -142,6 +143,7 @@ class LogToKafka(Mirror):
                 for one in each.partitions
             }
         )
+        self._prune()
 
     def transfer(self, wait_s: float = 0.5) -> int:
         """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
@@ -206,8 +208,8 @@ class LogToKafka(Mirror):
             self._consumer.close()
             self._consumer = None
 
-    def _write_generation(self, generation: TaskGeneration) -> None:
-        write_to_kafka(self._kafka, self._opened_producer(), self._settings, generation)
+    def _write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        write_to_kafka(self._kafka, self._opened_producer(), self._settings, records)
 
     def _open_producer(self) -> None:
         partition = None if self._task is None else self._task.partition

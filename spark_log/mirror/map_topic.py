@@ -18,6 +18,7 @@ from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 
 _SETTINGS: Final = {"cleanup.policy": "compact"}
 _POLL_MS: Final = 1_000
+_ID_KEY: Final = b"id of topic "
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,25 @@ class MapTopic:
     Attributes:
         maps: the offset maps.
         generations: of tasks, by the side that they write to.
+        topic_ids: of the topics that are mirrored to a side, by their names in the source.
     """
 
     maps: OffsetMaps = field(default_factory=OffsetMaps)
     generations: dict[Side, TaskGeneration] = field(default_factory=dict)
+    topic_ids: dict[Side, dict[str, str]] = field(
+        default_factory=lambda: {each: {} for each in Side}
+    )
 
     def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
         """Take over a record of the topic on one side."""
-        if key != KEY:
+        if key == KEY:
+            if value is not None:
+                self.generations[to] = TaskGeneration.parse(value)
+        elif key.startswith(_ID_KEY):
+            if value is not None:
+                self.topic_ids[to][key.removeprefix(_ID_KEY).decode()] = value.decode()
+        else:
             self.maps.replay(key, value, to)
-        elif value is not None:
-            self.generations[to] = TaskGeneration.parse(value)
 
 
 def read_maps(kafka: KafkaCluster, log: LogAddress, topic: str) -> OffsetMaps:
@@ -68,6 +77,11 @@ def read_map_topic(
     if topic in admin.list_topics():
         _read_log(log, topic, found, complete=complete is Side.LOG)
     return found
+
+
+def topic_id_record(topic: str, topic_id: str) -> tuple[bytes, bytes]:
+    """Return key and value of the record with the id of a topic of the source."""
+    return _ID_KEY + topic.encode(), topic_id.encode()
 
 
 def has_map_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:

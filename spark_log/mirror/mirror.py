@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Self
 
 import numpy as np
 
-from spark_log.errors import ProducerFencedError
+from spark_log.errors import DataLossError, ProducerFencedError
 from spark_log.mirror.kafka_cluster import KafkaCluster
-from spark_log.mirror.map_topic import has_map_topic, read_map_topic
+from spark_log.mirror.map_topic import has_map_topic, read_map_topic, topic_id_record
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
-from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side
+from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side, map_record
 from spark_log.mirror.task_generation import (
     MirrorTask,
     TaskGeneration,
     fence_mirror,
     fence_tasks,
 )
+from spark_log.types import TopicPartition
+
+_PRUNED_RUNS: Final = 10_000
+"""A map with fewer runs is not pruned."""
 
 
 class Mirror(ABC):
@@ -86,7 +90,7 @@ class Mirror(ABC):
         """
         generation = TaskGeneration.of(self.mirrored_partitions())
         self._stop_reading()
-        self._write_generation(generation)
+        self._write([generation.record()])
         return [MirrorTask(generation.generation_id, each) for each in generation.partitions]
 
     def end_tasks(self) -> None:
@@ -95,15 +99,67 @@ class Mirror(ABC):
         Raises:
             ProducerFencedError: another mirror has taken over.
         """
-        self._write_generation(TaskGeneration.of(()))
+        self._write([TaskGeneration.of(()).record()])
 
     @abstractmethod
     def _stop_reading(self) -> None:
         """Release the consumer."""
 
     @abstractmethod
-    def _write_generation(self, generation: TaskGeneration) -> None:
-        """Commit which tasks may write."""
+    def _write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Commit records of the map topic: keys and values, None to remove one."""
+
+    def _check_topics(self, topic_ids: Mapping[str, str]) -> None:
+        """Refuse topics of the source that were created again; remember the ids of new ones.
+
+        Args:
+            topic_ids: of the topics that are mirrored.
+
+        Raises:
+            DataLossError: the offset map is that of a topic that was deleted.
+        """
+        for topic, topic_id in topic_ids.items():
+            if self._topic_ids.get(topic, topic_id) != topic_id:
+                side = self.source.name.lower()
+                raise DataLossError(
+                    f"topic {topic!r} was deleted and created again in the source ({side}), and "
+                    f"its offsets are not those that were mirrored. To mirror the new topic, "
+                    f"delete the mirrored one, and give another --{side}-alias; or exclude it",
+                    topic=topic,
+                )
+        new = {each: topic_ids[each] for each in topic_ids if each not in self._topic_ids}
+        if new:
+            self._write(topic_id_record(*each) for each in new.items())
+            self._topic_ids |= new
+
+    def _prune(self) -> None:
+        """Prune the offset maps that have become twice as long since the last time."""
+        due = [each for each in self.mirrored_partitions() if self._is_due(each)]
+        if not due:
+            return
+        earliest = {
+            Side.KAFKA: self._kafka.earliest_offsets(
+                TopicPartition(each.kafka_topic, each.partition) for each in due
+            ),
+            Side.LOG: self._log.earliest_offsets(
+                TopicPartition(each.log_topic, each.partition) for each in due
+            ),
+        }
+        pruned: list[tuple[bytes, bytes | None]] = []
+        for each in due:
+            first = {
+                side: earliest[side][TopicPartition(each.topic(side), each.partition)]
+                for side in Side
+            }
+            runs = self.maps[each].prune((first[Side.KAFKA], first[Side.LOG]), self.target)
+            pruned += [(map_record(each, runs[at : at + 1])[0], None) for at in range(len(runs))]
+            self._pruned_sizes[each] = len(self.maps[each])
+        if pruned:
+            self._write(pruned)
+
+    def _is_due(self, partition: MirroredPartition) -> bool:
+        pruned_size = self._pruned_sizes.get(partition, 0)
+        return len(self.maps[partition]) >= max(_PRUNED_RUNS, 2 * pruned_size)
 
     @abstractmethod
     def mirrored_partitions(self) -> list[MirroredPartition]:
@@ -231,6 +287,8 @@ class Mirror(ABC):
             if not any(each is not None and each.partitions for each in tasks.values()):
                 break
         self.maps = found.maps
+        self._topic_ids = found.topic_ids[self.target]
+        self._pruned_sizes: dict[MirroredPartition, int] = {}
 
     def _on_commit(
         self, runs: Mapping[MirroredPartition, np.ndarray], count: int, size_bytes: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.mirror.offset_map import MirroredPartition, Side
 from spark_log.mirror.replication_policy import ReplicationPolicy, TopicFilter, check_alias
 from spark_log.producer import Producer
+from spark_log.types import OffsetSpec, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class LogAddress:
             max_partition_fetch_bytes=33_554_432,
             **self.client_arguments,
         )
+
+    def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offsets that partitions still have."""
+        found = self.admin().list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        return {tp: each.offset for tp, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ mirror's transaction. A run of no records says that there was nothing to mirror 
 
 Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
 records. So the map has a record if and only if the target has it, and the end of the map is where a
-mirror continues after a crash.
+mirror continues after a crash. Runs of records that neither side has any more are pruned.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _FIELDS: Final = 3
 _TO: Final = 3
 """Column with the side that the records of a run were written to."""
+_IS_FIRST: Final = 4
+"""Column that is 1 in the first run of a record of the topic."""
+_COLUMNS: Final = 5
 
 
 class Side(IntEnum):
@@ -56,16 +59,17 @@ class OffsetMap:
 
     def __init__(self) -> None:
         """Return a map without runs."""
-        self._runs = np.empty((16, _FIELDS + 1), np.int64)
+        self._runs = np.empty((16, _COLUMNS), np.int64)
         self._size = 0
         self._is_sorted = True
         self._ends = [-1, -1]
+        self._forgotten = [-1, -1]
 
     def __len__(self) -> int:
         return self._size
 
     def add(self, runs: np.ndarray, to: Side) -> None:
-        """Add runs that were written to one side.
+        """Add the runs of one record, which were written to one side.
 
         Args:
             runs: int64 of shape (runs, 3): first offset in Kafka, first offset in the log, number
@@ -74,12 +78,14 @@ class OffsetMap:
         """
         needed = self._size + len(runs)
         if needed > len(self._runs):
-            grown = np.empty((max(needed, 2 * len(self._runs)), _FIELDS + 1), np.int64)
+            grown = np.empty((max(needed, 2 * len(self._runs)), _COLUMNS), np.int64)
             grown[: self._size] = self._runs[: self._size]
             self._runs = grown
         added = self._runs[self._size : needed]
         added[:, :_FIELDS] = runs
         added[:, _TO] = to
+        added[:, _IS_FIRST] = 0
+        added[:1, _IS_FIRST] = 1
         for side in Side if len(runs) else ():
             self._ends[side] = max(self._ends[side], int((runs[:, side] + runs[:, 2]).max()))
         last = self._runs[max(self._size - 1, 0), 0]
@@ -114,11 +120,55 @@ class OffsetMap:
             return None
         return there + min(passed, count)
 
+    def prune(self, earliest: tuple[int, int], to: Side) -> np.ndarray:
+        """Forget the records of the map whose offsets nobody can ask for any more.
+
+        The last record stays: the mirror continues behind it.
+
+        Args:
+            earliest: the first offsets that Kafka and the log still have.
+            to: the target; records of the other direction stay.
+
+        Returns:
+            The first run of each record that was forgotten: int64 of shape (records, 3).
+        """
+        runs = self._sorted()
+        own = runs[runs[:, _TO] == to]
+        is_needed = (own[:, :2] + own[:, 2:3] > np.array(earliest)).any(axis=1)
+        needed = int(np.argmax(is_needed)) if is_needed.any() else len(own)
+        firsts = np.flatnonzero(own[:, _IS_FIRST])
+        count = max(0, int(np.searchsorted(firsts, needed, "right")) - 1)
+        forgotten: np.ndarray = own[firsts[:count], :_FIELDS]
+        if count:
+            self.forget(forgotten[-1], to)
+        return forgotten
+
+    def forget(self, first: np.ndarray, to: Side) -> None:
+        """Forget a record of one direction, and those before it.
+
+        Args:
+            first: its first run, of which the first offset in Kafka and the number count.
+            to: the target.
+        """
+        self._forgotten[to] = max(self._forgotten[to], int(_order(first)))
+
     def _sorted(self) -> np.ndarray:
         runs = self._runs[: self._size]
         if not self._is_sorted:  # two topics hold the runs of the two directions
             runs[:] = runs[np.lexsort((runs[:, 1], runs[:, 0]))]
             self._is_sorted = True
+        for side in Side:
+            if self._forgotten[side] < 0:
+                continue
+            is_own = runs[:, _TO] == side
+            own = runs[is_own]
+            kept = own[:, _IS_FIRST].astype(bool) & (_order(own) > self._forgotten[side])
+            first = int(np.argmax(kept)) if kept.any() else len(own)
+            is_own[np.flatnonzero(is_own)[first:]] = False
+            self._size -= int(is_own.sum())
+            self._runs[: self._size] = runs[~is_own]
+            runs = self._runs[: self._size]
+            self._forgotten[side] = -1
         return runs
 
 
@@ -138,17 +188,19 @@ class OffsetMaps:
 
         Args:
             key: its key.
-            value: its value; None: it was removed.
+            value: its value; None: the record with this key is pruned, and those before it.
             to: the side that has the topic.
 
         Raises:
             CorruptRecordError: it is no such record.
         """
-        if value is None:
-            return
         try:
             fields = parse_json(key)
             partition = MirroredPartition(fields["kafka"], fields["log"], fields["partition"])
+            if value is None:
+                first = np.array([int(fields["offset"]), 0, fields.get("records", 1)], np.int64)
+                self[partition].forget(first, to)
+                return
             runs = np.frombuffer(value, _LITTLE_ENDIAN).reshape(-1, _FIELDS)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptRecordError(
@@ -168,8 +220,8 @@ class OffsetMaps:
 def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, bytes]:
     """Return key and value of the record that holds runs.
 
-    Every key is used once, so compaction keeps all runs. The value is the runs as little-endian
-    int64: first offset in Kafka, first offset in the log, number of records.
+    Every key is used once, so compaction keeps all runs that are not pruned. The value is the runs
+    as little-endian int64: first offset in Kafka, first offset in the log, number of records.
     """
     key = {
         "kafka": partition.kafka_topic,
@@ -180,6 +232,12 @@ def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, b
     if not runs[0, 2]:
         key["records"] = 0  # the next run may begin at the same offset
     return json.dumps(key).encode(), runs.astype(_LITTLE_ENDIAN).tobytes()
+
+
+def _order(runs: np.ndarray) -> np.ndarray:
+    """Return numbers that order the first runs of records as they were written."""
+    order: np.ndarray = 2 * runs[..., Side.KAFKA] + (runs[..., 2] > 0)
+    return order
 
 
 def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:

@@ -60,8 +60,11 @@ class TaskGeneration:
                 f"the record {value[:200]!r} names no generation of tasks: {error}"
             ) from None
 
-    def value(self) -> bytes:
-        """Return the value of the record."""
+    def record(self) -> tuple[bytes, bytes]:
+        """Return key and value of the record."""
+        return KEY, self._value()
+
+    def _value(self) -> bytes:
         document = {
             "id": self.generation_id,
             "partitions": [list(each) for each in self.partitions],
@@ -133,28 +136,32 @@ def write_generation(
     """Fence all mirrors that write to a side, except tasks, and replace its generation."""
     name = settings.transactional_id(side)
     if side is Side.KAFKA:
-        write_to_kafka(kafka, kafka.producer(name), settings, generation)
+        write_to_kafka(kafka, kafka.producer(name), settings, [generation.record()])
         return
     with log.producer(name) as producer:
-        write_to_log(producer, settings, generation)
+        write_to_log(producer, settings, [generation.record()])
 
 
 def write_to_kafka(
     kafka: KafkaCluster,
     producer: KafkaProducer,
     settings: MirrorSettings,
-    generation: TaskGeneration,
+    records: Iterable[tuple[bytes, bytes | None]],
 ) -> None:
-    """Replace Kafka's generation, in a transaction."""
+    """Write records to the map topic in Kafka, in a transaction of their own."""
     with kafka_errors():
         producer.begin_transaction()
-        producer.produce(settings.map_topic, generation.value(), KEY, 0)
+        for key, value in records:
+            producer.produce(settings.map_topic, value, key, 0)
     kafka.commit(producer)
 
 
 def write_to_log(
-    producer: LogProducer, settings: MirrorSettings, generation: TaskGeneration
+    producer: LogProducer,
+    settings: MirrorSettings,
+    records: Iterable[tuple[bytes, bytes | None]],
 ) -> None:
-    """Replace the log's generation, in a transaction."""
+    """Write records to the map topic in the log, in a transaction of their own."""
     with producer.transaction():
-        producer.send(settings.map_topic, generation.value(), key=KEY, partition=0)
+        for key, value in records:
+            producer.send(settings.map_topic, value, key=key, partition=0)

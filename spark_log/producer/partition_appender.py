@@ -24,7 +24,13 @@ from spark_log.log import (
     ProducerAppend,
     StagedSegment,
 )
-from spark_log.metadata import META_PROPERTIES, UNLIMITED, Cluster, MetadataImage
+from spark_log.metadata import (
+    META_PROPERTIES,
+    METADATA_LEASE_MS,
+    UNLIMITED,
+    Cluster,
+    MetadataImage,
+)
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
@@ -89,7 +95,10 @@ class PartitionAppender:
         """Append a delivery to the log of a busy partition.
 
         After the append, the topic must still exist in the metadata: records in a directory without
-        a topic are never read, and must not be acknowledged.
+        a topic are never read, and must not be acknowledged. Metadata that were the newest within
+        the last `METADATA_LEASE_MS` will do on an object store (docs/adr/0026), if the log's end
+        was known within the same time: a cleaner frees no name so soon, also if
+        ``file.delete.delay.ms`` was lowered.
 
         Raises:
             TopicDeletedError: the topic was deleted.
@@ -97,7 +106,8 @@ class PartitionAppender:
             SparkLogError: it is not in the log; `is_retriable` says whether to try again.
         """
         self._check_root()
-        log = queue.log or self._open(queue)
+        began_ms = self._cluster.clock.monotonic_ms()
+        log = queue.log or self._open(queue, began_ms)
         try:
             appended = self._append(log, delivery, producer)
         except (SparkLogError, OSError) as error:
@@ -110,7 +120,7 @@ class PartitionAppender:
             return appended
         try:
             self._check_root()
-            image = self._metadata.image()
+            image = self._image_after_append(queue)
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
                 f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "
@@ -127,7 +137,15 @@ class PartitionAppender:
                     f"{delay_ms} during the append; the retry finds out whether it is in the log"
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
+        if not appended.info.is_duplicate:
+            queue.known_ms = began_ms  # nobody had the name behind it before it was put
         return replace(appended, image=image)
+
+    def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
+        age_ms = self._cluster.clock.monotonic_ms() - queue.known_ms
+        if age_ms < METADATA_LEASE_MS:
+            return self._metadata.recent_image()
+        return self._metadata.image()
 
     def catch_up(self, queue: PartitionQueue) -> None:
         """Bring the other replicas up to what was acknowledged when the leader had it."""
@@ -170,9 +188,10 @@ class PartitionAppender:
         # An unmounted root looks like a damaged or missing log.
         return self._is_root_missing()
 
-    def _open(self, queue: PartitionQueue) -> PartitionLog:
-        if _is_deleted(queue, self._cluster.image()):
+    def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
+        if _is_deleted(queue, self._metadata.recent_image()):
             raise TopicDeletedError
+        queue.known_ms = now_ms
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
         log.on_log_end(queue.acknowledged_offset)

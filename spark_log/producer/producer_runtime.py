@@ -88,7 +88,7 @@ class ProducerRuntime:
         producer_identity: ProducerIdentity | TransactionalIdentity
         if config.transactional_id is None:
             producer_identity = ProducerIdentity(
-                cluster, is_idempotent=config.enable_idempotence, given=identity
+                is_idempotent=config.enable_idempotence, given=identity
             )
         else:
             transaction = TransactionManager(

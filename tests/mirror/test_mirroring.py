@@ -11,7 +11,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, OffsetSpec, Producer, ProducerFencedError, TopicPartition
 from spark_log.errors import DataLossError, RootNotFoundError
-from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy
+from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy, Side
 from tests.cli.support import COMMAND
 from tests.cli.test_examples import EXAMPLES
 from tests.mirror.support import (
@@ -165,6 +165,39 @@ class TestFromKafka:
         assert values[9:11] == [b"value-9", b"value-15"]
         assert len(values) == 25
 
+    def test_a_topic_that_was_created_again_is_refused(self, kafka, root, names):
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 10)
+        run_until_end(KafkaToLog, kafka, root, names)
+        run_until_end(KafkaToLog, kafka, root, names)
+        kafka.admin.delete_topics([names.topic])[names.topic].result()
+        wait_until(lambda: names.topic not in kafka.topics())
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 40)  # more than before: every offset exists
+        with pytest.raises(DataLossError, match="created again in the source"):
+            run_until_end(KafkaToLog, kafka, root, names)
+        assert sum(map(len, read_log(root, names.topic).values())) == 10
+
+    def test_the_map_forgets_what_both_sides_have_deleted(self, kafka, root, names, monkeypatch):
+        monkeypatch.setattr("spark_log.mirror.mirror._PRUNED_RUNS", 3)
+        kafka.create_topic(names.topic, 1)
+        for first in range(0, 50, 10):  # a transaction each
+            kafka.send(names.topic, 10, first, partitions=1)
+            run_until_end(KafkaToLog, kafka, root, names)
+        Admin(root).delete_records({TopicPartition(names.topic, 0): 30})
+        kafka.delete_records(names.topic, 40)
+        run_until_end(KafkaToLog, kafka, root, names)
+        kafka.send(names.topic, 10, 50, partitions=1)
+        with mirror(KafkaToLog, kafka, root, names) as opened:
+            opened.run(lambda: False, until_end=True)
+            (partition,) = opened.mirrored_partitions()
+            runs = opened.maps[partition]
+            assert runs.translate(0, Side.KAFKA) == runs.translate(20, Side.KAFKA) > 0
+            assert runs.translate(55, Side.KAFKA) == runs.translate(50, Side.KAFKA) + 5
+        expected = without_offsets(kafka.read(names.topic, 1))
+        mirrored = without_offsets(read_log(root, names.topic, 1))
+        assert [each[1] for each in mirrored[0]][-20:] == [each[1] for each in expected[0]]
+
     def test_killed_mirrors_lose_and_double_nothing(self, kafka, root, names):
         kafka.create_topic(names.topic)
         Admin(root).create_topics([NewTopic(names.topic, 2)])
@@ -275,6 +308,31 @@ class TestToKafka:
         assert run_until_end(LogToKafka, kafka, log, names)["record-count"] == 40
         expected = without_offsets(read_log(log, names.topic))
         assert without_offsets(kafka.read(names.topic)) == expected
+
+    def test_the_map_forgets_what_both_sides_have_deleted(self, kafka, log, names, monkeypatch):
+        monkeypatch.setattr("spark_log.mirror.mirror._PRUNED_RUNS", 3)
+        for first in range(0, 50, 10):
+            send_to_log(log, names.topic, 10, first)
+            run_until_end(LogToKafka, kafka, log, names)
+        Admin(log).delete_records({TopicPartition(names.topic, 0): 20})
+        kafka.delete_records(names.topic, 18)
+        run_until_end(LogToKafka, kafka, log, names)
+        with mirror(LogToKafka, kafka, log, names) as opened:
+            first, second = (opened.maps[each] for each in opened.mirrored_partitions())
+            assert first.translate(0, Side.LOG) == first.translate(5, Side.LOG) > 0
+            assert second.translate(4, Side.LOG) == 4
+            assert opened.is_at_end
+
+    def test_a_topic_that_was_created_again_is_refused(self, kafka, log, names):
+        send_to_log(log, names.topic, 10)
+        run_until_end(LogToKafka, kafka, log, names)
+        run_until_end(LogToKafka, kafka, log, names)
+        Admin(log).delete_topics([names.topic])
+        Admin(log).create_topics([NewTopic(names.topic, 2)])
+        send_to_log(log, names.topic, 40)
+        with pytest.raises(DataLossError, match="created again in the source"):
+            run_until_end(LogToKafka, kafka, log, names)
+        assert sum(map(len, kafka.read(names.topic).values())) == 10
 
 
 class TestThereAndBack:

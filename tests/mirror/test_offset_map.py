@@ -98,6 +98,60 @@ def test_no_two_records_of_a_map_have_the_same_key():
     assert map_record(FLIGHTS, passed)[0] != map_record(FLIGHTS, following)[0]
 
 
+def pruned(*earliest):
+    """Prune a map of three records: 10-14 and 20-21, 22-26, and 30-32 of Kafka."""
+    maps = OffsetMaps()
+    for runs in ([[10, 0, 5], [20, 6, 2]], [[22, 9, 5]], [[30, 15, 3]]):
+        maps.replay(*map_record(FLIGHTS, np.array(runs, np.int64)), Side.LOG)
+    return maps[FLIGHTS], maps[FLIGHTS].prune(earliest, Side.LOG).tolist()
+
+
+@pytest.mark.parametrize(
+    ("earliest", "forgotten"),
+    [
+        ((21, 8), []),  # Kafka still has offset 21
+        ((22, 7), []),
+        ((22, 8), [[10, 0, 5]]),
+        ((26, 14), [[10, 0, 5]]),
+        ((27, 14), [[10, 0, 5], [22, 9, 5]]),
+        ((40, 40), [[10, 0, 5], [22, 9, 5]]),  # the mirror goes on behind the last one
+    ],
+)
+def test_records_that_neither_side_has_any_more_are_pruned(earliest, forgotten):
+    runs, found = pruned(*earliest)
+    assert found == forgotten
+    first = [(10, 0), (22, 9), (30, 15)][len(forgotten)]
+    assert runs.translate(0, Side.KAFKA) == first[1]
+    assert runs.translate(0, Side.LOG) == first[0]
+    assert runs.translate(31, Side.KAFKA) == 16
+    assert runs.end(Side.KAFKA) == 33
+    assert runs.prune(earliest, Side.LOG).tolist() == []
+
+
+def test_a_pruned_map_comes_back_as_it_was_before_and_after_compaction():
+    records = [
+        map_record(FLIGHTS, np.array(runs, np.int64))
+        for runs in ([[0, 0, 5]], [[8, 5, 0]], [[8, 6, 2]], [[10, 9, 4]])
+    ]
+    removed = [(key, None) for key, _ in records[:2]]
+    for kept in (records, records[2:]):
+        maps = OffsetMaps()
+        for key, value in [*kept, *removed]:
+            maps.replay(key, value, Side.LOG)
+        assert maps[FLIGHTS].translate(0, Side.KAFKA) == 6
+        assert maps[FLIGHTS].translate(9, Side.KAFKA) == 7
+        assert len(maps[FLIGHTS]) == 2
+
+
+def test_runs_of_the_other_direction_stay():
+    runs = offset_map([0, 0, 5], to=Side.KAFKA)
+    for first in (5, 10, 15):
+        runs.add(np.array([[first, first + 1, 5]]), Side.LOG)
+    assert runs.prune((100, 100), Side.LOG).tolist() == [[5, 6, 5], [10, 11, 5]]
+    assert [runs.translate(each, Side.KAFKA) for each in (3, 15, 18)] == [3, 16, 19]
+    assert runs.prune((100, 100), Side.KAFKA).tolist() == []
+
+
 @pytest.mark.parametrize(("key", "value"), [(b"no", b""), (b"{}", b""), (b"[]", b"123")])
 def test_what_is_no_map_is_damage(key, value):
     with pytest.raises(CorruptRecordError, match="no part of an offset map"):
