@@ -15,8 +15,8 @@ def named(name):
 
 
 def test_runs_one_merge_at_a_time_in_order():
-    done: list[int] = []
     thread, go = MergeThread("merges-in-order"), threading.Event()
+    done: list[int] = []
     assert thread.submit(go.wait)
     for number in range(3):
         assert thread.submit(partial(done.append, number))
@@ -36,7 +36,8 @@ def test_has_no_thread_before_the_first_merge():
 
 
 def test_close_waits_for_the_merge_that_runs_and_drops_the_others():
-    thread, done = MergeThread("closed-merges"), []
+    thread = MergeThread("closed-merges")
+    done: list[str] = []
     begun, go = threading.Event(), threading.Event()
 
     def merge():
