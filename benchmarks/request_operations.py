@@ -298,7 +298,7 @@ def end_offsets(root: Root) -> Iterator[Call]:
 
 OPERATIONS = (
     Operation("first send of a process", first_send, 6),
-    Operation("one acknowledged append", append, 1, 1, repeats=40),
+    Operation("one acknowledged append", append, 1.1, 1, repeats=40),
     Operation("one record, end to end", end_to_end, 3, repeats=40, waits=True),
     Operation("a transaction of one record", transaction, 12, repeats=10),
     Operation("first record of a consumer", first_record, 12),

@@ -26,9 +26,6 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
 
-_KEPT_BYTES = 16_384
-"""A last segment up to this size is not read again for the view that it was opened for."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogView:
@@ -137,7 +134,6 @@ class PartitionDirectory:
         self.witness = witness
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
-        self._last_opened: tuple[LiveSegment, float, SegmentReader] | None = None
 
     @property
     def reached_offset(self) -> int:
@@ -156,11 +152,7 @@ class PartitionDirectory:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        view, opened = self.observe_and_open()
-        is_small = opened is not None and opened.size_bytes <= _KEPT_BYTES
-        if opened is not None and is_small and not self.store.is_mapped:
-            self._last_opened = view.live.segments[-1], view.observed_ms, opened
-        return view
+        return self.observe_and_open()[0]
 
     def observe_and_open(self) -> tuple[LogView, SegmentReader | None]:
         """Return the log as `observe` does, and its last segment if that had to be opened.
@@ -342,12 +334,8 @@ class PartitionDirectory:
                 been deleted, and its name used by a put that was delivered late.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
-        opened = self._last_opened
         try:
-            if opened is not None and opened[:2] == (segment, observed_ms):
-                self._last_opened, reader = None, opened[2]
-            else:
-                reader = self.open(segment.name, segment.file.size_bytes)
+            reader = self.open(segment.name, segment.file.size_bytes)
             reader.end_offset  # noqa: B018 - on an object store this may read the last batch
         except CorruptRecordError:
             if not self.is_outdated(observed_ms):
