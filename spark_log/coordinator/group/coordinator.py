@@ -311,7 +311,7 @@ class GroupCoordinator:
         try:
             # Before others check its heartbeats.
             self._own.begin(member.member_id, join_request(member, generation))
-            is_crowded = self._await_first_members(member.member_id)
+            is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide)
         except _RequestExpiredError:
             self._heartbeats.forget([member.member_id])
@@ -328,8 +328,11 @@ class GroupCoordinator:
         assert self._image is not None
         return group_changes.join(group, member, topics, self._image.cluster_config(), waiting)
 
-    def _await_first_members(self, member_id: str) -> bool:
+    def _await_first_members(self, member_id: str, session_timeout_ms: int) -> bool:
         """Wait ``group.initial.rebalance.delay.ms`` for others, if the group has no members.
+
+        While more come, it waits again, for half of the session timeout at most: as Kafka's
+        ``InitialDelayedJoin``, which waits for the rebalance timeout at most.
 
         Returns:
             Whether it waited.
@@ -338,17 +341,28 @@ class GroupCoordinator:
             return False
         self._read_topics()
         assert self._image is not None
-        left_ms = float(self._image.cluster_config().group_initial_rebalance_delay_ms)
-        if not left_ms:
+        delay_ms = self._image.cluster_config().group_initial_rebalance_delay_ms
+        if not delay_ms:
             return False
-        while left_ms > 0 and member_id not in self._log.group.members:
-            pause_ms = min(left_ms, self._own.interval_ms)
-            self._clock.sleep_ms(pause_ms)
-            left_ms -= pause_ms
-            self._log.replay()
+        waited_ms, known, found = 0, 0, 1
+        while found > known and waited_ms + delay_ms <= max(delay_ms, session_timeout_ms / 2):
+            known = found
+            self._sleep_until_member(member_id, delay_ms)
+            waited_ms += delay_ms
+            if self._log.group.members:
+                break
+            found = self._requests.count(self._log.group)
         if member_id not in self._log.group.members:
             self._give_way(0)
         return True
+
+    def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
+        """Sleep until this member was taken in by another process, at most for a duration."""
+        while duration_ms > 0 and member_id not in self._log.group.members:
+            pause_ms = min(duration_ms, self._own.interval_ms)
+            self._clock.sleep_ms(pause_ms)
+            duration_ms -= pause_ms
+            self._log.replay()
 
     def _give_way(self, races: int) -> None:
         """Pause after a lost race, the longer the more there are who change the group."""

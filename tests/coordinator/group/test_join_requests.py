@@ -86,8 +86,8 @@ def test_the_first_waits_for_others_and_takes_them_in(cluster, store, clock):
 
     clock.sleep_ms = others_come
     began_ms = clock.monotonic_ms()
-    join(cluster.coordinator(), "t", client_id="first")
-    assert clock.monotonic_ms() - began_ms >= 3000
+    join(cluster.coordinator(), "t", session_ms=45_000, client_id="first")
+    assert clock.monotonic_ms() - began_ms >= 6000, "another one came: it waited again"
     assert cluster.coordinator().describe().generation == 1
     assert sorted(names(cluster)) == ["a", "first"]
 
