@@ -77,19 +77,24 @@ class ChainFollowers:
         self._compared: set[tuple[int, int, int]] = set()
         self._own: _Own | None = None
 
-    def replicate(self, state: PartitionState, end_offset: int) -> None:
+    def replicate(self, state: PartitionState, end_offset: int) -> bool:
         """Bring the replicas of a state up to an offset of the leader's log, in their order.
+
+        Returns:
+            Whether they have what this process put last, from its memory. If not, they have what
+            the leader's log held when it was read for them.
 
         Raises:
             FollowerFailedError: another replica than the leader failed.
             REPLICA_ERRORS: the leader failed.
         """
         leader = self._replica(state, state.leader)
+        is_own = True
         for broker_id in state.chain[1:]:
             try:
                 replica = self._replica(state, broker_id)
                 self.limit_merges(replica, state)
-                self._bring_up(replica, leader, state, broker_id, end_offset)
+                is_own &= self._bring_up(replica, leader, state, broker_id, end_offset)
             except LeaderFailedError as failed:
                 raise failed.error from failed
             except REPLICA_ERRORS as error:
@@ -103,6 +108,7 @@ class ChainFollowers:
             for broker_id in state.chain:
                 merger = self._replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
+        return is_own
 
     def _check_leaders_root(self, state: PartitionState) -> None:
         """Check that the leader is not to blame for a difference: raise an error if it is."""
@@ -115,7 +121,7 @@ class ChainFollowers:
         state: PartitionState,
         broker_id: int,
         end_offset: int,
-    ) -> None:
+    ) -> bool:
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset
@@ -127,16 +133,19 @@ class ChainFollowers:
                 # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
                 # the leader's log tells now: then what was put may be covered there.
                 _check_still_leads(leader, state)
-        if own is not None and own.ends(state, end_offset) and known >= own.base_offset:
+        if own is not None and own.ends(state, end_offset):
+            if known < own.base_offset:
+                fetcher.fetch(known, own.base_offset)
             staged = own.copies.take(replica.files.url)
             try:
                 follower.append(own.segment, own.base_offset, own.data, staged)
             finally:
                 if staged is not None:
                     staged.discard()
-            return
+            return True
         if known < end_offset:
             fetcher.fetch(known, end_offset)
+        return False
 
     def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
         """Return the copies of a segment that are staged on the roots of followers, to be made.

@@ -155,8 +155,7 @@ class ReplicaChain:
                     result = [put(leader, state, is_certain)]
                     appended_to, appended_in = leader_key, state.leader_epoch
                 if acks == ALL and newer is state:
-                    end_offset = leader.appender.end_offset_in(state.leader_epoch)
-                    self.followers.replicate(state, end_offset)
+                    newer = self._bring_up_followers(leader, state)
             except FencedLeaderEpochError:
                 newer = self._newer(state)
             except UnknownLeaderEpochError as unknown:
@@ -253,6 +252,27 @@ class ReplicaChain:
         leader = self.replica(state, state.leader)
         leader.append_barrier(state.leader_epoch, state.isr, state.joining)
         return state
+
+    def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
+        """Bring the other replicas up to what was appended to the leader's log.
+
+        They may have got it from the leader's log, where an earlier try had put it, and not from
+        this process. Then the leader's root is checked: if it was emptied since the append was
+        found there, others may have put their records in its place.
+
+        Returns:
+            The state; a newer one if the chain has changed, since then the root may be another one.
+
+        Raises:
+            FollowerFailedError: another replica than the leader failed.
+            REPLICA_ERRORS: the leader failed, or its root was emptied.
+        """
+        end_offset = leader.appender.end_offset_in(state.leader_epoch)
+        if self.followers.replicate(state, end_offset):
+            return state
+        self.check_root(state.leader)
+        newer = self.states.refresh()
+        return state if newer.leader_epoch == state.leader_epoch else newer
 
     def _newer(self, state: PartitionState) -> PartitionState:
         newer = self.states.refresh()
