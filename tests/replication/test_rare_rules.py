@@ -128,6 +128,29 @@ def alone_and_emptied_before_a_writer_came(_):
     return False
 
 
+def emptied_after_a_lost_answer(_):
+    """A writer has found its record on the leader, where another one puts its own before a copy."""
+    cluster = Cluster(1, 2)
+    writer, other = cluster.process(), cluster.process()
+    writer.log.append(numbered(0, 1), producer=ProducerAppend(9, 0, 0))
+    other.log.append(numbered(1, 1))
+
+    def empty_first(path, call):
+        cluster.empty(1)
+        other.log.append(numbered(2, 1))
+        call()
+
+    def lose_answer(path, call):
+        call()  # the first name is taken
+        del writer.stores[1].hooks["put_if_absent"]
+        writer.stores[2].once("put_if_absent", empty_first)
+        raise UnknownOutcomeError("the answer was lost", path=path)
+
+    writer.stores[1].on("put_if_absent", lose_answer)
+    writer.log.append(numbered(3, 1), producer=ProducerAppend(9, 0, 1))
+    return are_read(cluster, 4)
+
+
 def leader_emptied_while_its_start_moves(_):
     """The leader has only a start marker, which another process put after its files were lost."""
     cluster = Cluster(1, 2)
@@ -282,6 +305,7 @@ SITUATIONS = {
         record_at_a_free_name_and_a_pause
     ),
     "a replica that is alone has the segment before the one that was put": alone_and_emptied,
+    "what followers have got from the leader's log needs its root": emptied_after_a_lost_answer,
     "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
     "a replica that ends before the log start was emptied": emptied_while_it_is_copied,

@@ -26,6 +26,7 @@ RARE = {
     "joining is completed in the epoch of its barrier",
     "records are deleted without a replica that was emptied",
     "the first put into a log needs its root",
+    "what followers have got from the leader's log needs its root",
 }
 """Rules whose absence shows in one of hundreds of seeds.
 

@@ -104,9 +104,14 @@ def _keeps_all_in_sync(
     return isr + before, is_clean
 
 
-def _puts_on_the_last_first(self: ChainFollowers, state: PartitionState, end_offset: int) -> None:
+def _puts_on_the_last_first(self: ChainFollowers, state: PartitionState, end_offset: int) -> bool:
     followers = state.isr[1:][::-1]
-    _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
+    return _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
+
+
+def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_offset: int) -> bool:
+    _shipped_replicate(self, state, end_offset)
+    return True
 
 
 # --- prefixes and directories --------------------------------------------------------------------
@@ -236,6 +241,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a replica that is alone has the segment before the one that was put": PatchVariant(
         ((appender, "is_last_gone", _asks_nobody),)
+    ),
+    "what followers have got from the leader's log needs its root": PatchVariant(
+        ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
     "the first put into a log needs its root": PatchVariant(
         ((Appender, "_check_first_put", _does_nothing),)
