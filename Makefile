@@ -1,9 +1,13 @@
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# The classifiers of setup.cfg name them, and CI runs all tests on each.
+PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +28,14 @@ test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0
 
 test-long: java venv s3-server prometheus ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
+
+test-pythons: ## Run the tests that need no Spark on each supported Python; PYTHONS=3.12 picks one
+	@for version in $(PYTHONS); do \
+	  $(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=python$$version test-clients || exit; \
+	done
+
+test-clients: venv s3-server ## Run the tests that need no Spark
+	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" $(ARGS)
 
 coverage: java venv s3-server ## Run the tests that need no Spark, and show which lines they do not reach
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" --cov --cov-report=term $(ARGS)
@@ -127,18 +139,18 @@ bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks
 java: ## Check that Spark will find Java 17 or 21
 	@sh conf/check-java.sh
 
-venv: .venv/.installed ## Make .venv with pinned dependencies; PYTHON=python3.12 picks the interpreter
+venv: $(VENV)/.installed ## Make .venv with pinned dependencies; PYTHON=python3.12 picks the interpreter
 
-.venv/.installed: setup.cfg pyproject.toml constraints.txt
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "spark-log needs Python 3.11 or newer, found $$($(PYTHON) -V 2>/dev/null || echo none)" \
 	    "as '$(PYTHON)': name another with make PYTHON=…" >&2; exit 2; }
-	@echo "Installing into .venv: 1.2 GB, a minute or more the first time"
-	@$(PYTHON) -m venv .venv
+	@echo "Installing into $(VENV): 1.2 GB, a minute or more the first time"
+	@$(PYTHON) -m venv $(VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,s3,bench]'
 	@touch $@
 
 clean: ## Remove what runs and tests leave behind (.venv stays)
 	rm -rf .demo .hypothesis site .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build \
 	  spark-warehouse metastore_db derby.log *.egg-info
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ soon as its group thread reports a change.
 
 With ``--joins``, that many members join an empty group at once, as threads of 8 processes.
 Measured: the records that this writes, and the time until the last member has its final assignment.
+``--delay-ms`` is ``group.initial.rebalance.delay.ms`` of the cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
@@ -50,11 +51,12 @@ def main(
     strategy: Annotated[str, typer.Option(help="The assignor.")] = "range",
     root: Annotated[str, typer.Option(help="A directory; a temporary one by default.")] = "",
     joins: Annotated[str, typer.Option(help="How many join at once: 8,50,100")] = "",
+    delay_ms: Annotated[int, typer.Option(help="Time that the first ones wait for others.")] = 0,
 ) -> None:
     """Print the milliseconds."""
     if joins:
         for count in map(int, joins.split(",")):
-            _joins(count, max(count, partitions), session_timeout_ms, strategy, root)
+            _joins(count, max(count, partitions), session_timeout_ms, strategy, root, delay_ms)
         return
     with tempfile.TemporaryDirectory(dir=root or None) as directory:
         url = f"{directory}/root"
@@ -81,10 +83,19 @@ def main(
         )
 
 
-def _joins(count: int, partitions: int, session_timeout_ms: int, strategy: str, root: str) -> None:
+def _joins(
+    count: int,
+    partitions: int,
+    session_timeout_ms: int,
+    strategy: str,
+    root: str,
+    delay_ms: int,
+) -> None:
     with tempfile.TemporaryDirectory(dir=root or None) as directory:
         url = f"{directory}/root"
         Admin(url).create_topics([NewTopic(TOPIC, num_partitions=partitions)])
+        delay = {"group.initial.rebalance.delay.ms": str(delay_ms)}
+        Admin(url).alter_configs([ConfigResource(ConfigResourceType.BROKER, "", delay)])
         bench = _Bench(url, partitions, session_timeout_ms, strategy)
         try:
             began_ms = bench.start_at_once(count)
@@ -94,7 +105,8 @@ def _joins(count: int, partitions: int, session_timeout_ms: int, strategy: str, 
         finally:
             bench.end()
     typer.echo(
-        f"{count} members join at once, {partitions} partitions, {strategy}: the last is in after "
+        f"{count} members join at once, {partitions} partitions, {strategy}, "
+        f"group.initial.rebalance.delay.ms={delay_ms}: the last is in after "
         f"{joined_ms:.0f} ms, all have their final assignment after {took_ms:.0f} ms; {records} "
         f"records"
     )

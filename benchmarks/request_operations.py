@@ -90,6 +90,7 @@ class Operation:
         repeats: how often it is measured.
         lasts_s: for an operation that goes on: seconds in which it is counted, and `most` is for
             each second; else 0.
+        waits: whether it sends requests while it waits, so that their number is not fixed.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Operation:
     most_rounds: float | None = None
     repeats: int = 1
     lasts_s: float = 0.0
+    waits: bool = False
 
 
 # --- producers -----------------------------------------------------------------------------------
@@ -296,13 +298,15 @@ def end_offsets(root: Root) -> Iterator[Call]:
 
 OPERATIONS = (
     Operation("first send of a process", first_send, 6),
-    Operation("one acknowledged append", append, 1, 1, repeats=40),
-    Operation("one record, end to end", end_to_end, 3, repeats=40),
+    Operation("one acknowledged append", append, 1.1, 1, repeats=40),
+    Operation("one record, end to end", end_to_end, 3, repeats=40, waits=True),
     Operation("a transaction of one record", transaction, 12, repeats=10),
     Operation("first record of a consumer", first_record, 12),
     Operation(f"{SEGMENTS} small segments", small_segments, SEGMENTS + 2, 10),
-    Operation("an idle consumer of 4 partitions, a second", idle(4), 4, lasts_s=IDLE_S),
-    Operation("an idle consumer of 40 partitions, a second", idle(40), 10, lasts_s=IDLE_S),
+    Operation("an idle consumer of 4 partitions, a second", idle(4), 4, lasts_s=IDLE_S, waits=True),
+    Operation(
+        "an idle consumer of 40 partitions, a second", idle(40), 10, lasts_s=IDLE_S, waits=True
+    ),
     Operation("a group's join to its first record", join, 25, 10),
     Operation("one commit", commit, 4, 3, repeats=10),
     Operation(f"opening a root after {CHANGES} changes", open_root, 4, 3),

@@ -24,9 +24,9 @@ _READS = ("read", "read_tail", "open_buffer", "list", "head")
 def _counting(name: str, calls: Counter[tuple[str, str]]):
     original = getattr(LocalStore, name)
 
-    def counting(self: LocalStore, path: str, *args: object):
+    def counting(self: LocalStore, path: str, *args: object, **options: object):
         directory = path if name == "list" else path.rpartition("/")[0]
         calls[name, directory] += 1
-        return original(self, path, *args)
+        return original(self, path, *args, **options)
 
     return counting

@@ -1,6 +1,7 @@
 """The scaffold: what `make` promises on a machine that lacks something, and what the pins cover."""
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -139,6 +140,19 @@ class TestMakefile:
         listed = dict(line.split(maxsplit=1) for line in lines)
         assert sorted(listed) == sorted(rules)
         assert all(listed.values())
+
+
+class TestPythons:
+    def test_classifiers_makefile_and_ci_name_the_same_versions(self):
+        config = configparser.ConfigParser()
+        config.read(PROJECT / "setup.cfg")
+        classifiers = config["metadata"]["classifiers"]
+        named = re.findall(r"Python :: (3\.\d+)$", classifiers, re.MULTILINE)
+        (makefile,) = re.findall(r"^PYTHONS \?= (.*)$", (PROJECT / "Makefile").read_text(), re.M)
+        assert makefile.split() == named
+        ci = (PROJECT / ".github" / "workflows" / "ci.yml").read_text()
+        assert f"python: {json.dumps(named)}" in ci
+        assert config["options"]["python_requires"] == f">={named[0]}"
 
 
 def requirements_of_setup_cfg() -> list[Requirement]:

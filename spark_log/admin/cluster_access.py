@@ -52,6 +52,16 @@ def map_requests(
         return list(pool.map(read, items))
 
 
+def share_cluster(admin: ClusterAccess, cluster: Cluster) -> None:
+    """Let an `Admin` use a root that is open already, until its `close`.
+
+    Args:
+        admin: of the same root, with the same storage options.
+        cluster: the opened root.
+    """
+    admin._share(cluster)
+
+
 class ClusterAccess(ForeignMethods):
     """Opens a root on first use, and keeps it open until `close`.
 
@@ -79,6 +89,10 @@ class ClusterAccess(ForeignMethods):
     def close(self) -> None:
         """Drop the metadata that was read. There is no connection to close."""
         self._opened = None
+
+    def _share(self, cluster: Cluster) -> None:
+        """Use a root that is open already, instead of opening it again."""
+        self._opened = cluster
 
     def _cluster(self, create: bool = False) -> Cluster:
         if self._opened is None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 
-from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -26,6 +25,7 @@ from spark_log.metadata import (
     PartitionRecord,
     RemoveTopicRecord,
     TopicImage,
+    collision_key,
     mark_deleted,
     partition_records,
     remove_data,
@@ -86,16 +86,16 @@ class TopicOperations(ClusterAccess):
         topic_ids = {topic.name: random_id() for topic in new_topics}
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:
-            names = [topic.name for topic in image.topics()]
+            names = {collision_key(topic.name): topic.name for topic in image.topics()}
             records: list[MetadataRecord] = []
             for topic in new_topics:
-                if topic.name in names:
+                if names.get(collision_key(topic.name)) == topic.name:
                     raise TopicAlreadyExistsError(
                         f"topic {topic.name!r} exists; describe it, or take another name",
                         topic=topic.name,
                     )
                 validate_topic_name(topic.name, names)
-                names.append(topic.name)
+                names[collision_key(topic.name)] = topic.name
                 records += topic_records(topic, topic_ids[topic.name], image)
             return records
 
@@ -132,13 +132,14 @@ class TopicOperations(ClusterAccess):
             UnknownTopicOrPartitionError: a topic does not exist.
         """
         image = self._cluster().image()
-        if names is not None:
-            return [self._describe(image, image.topic(name), with_offsets) for name in names]
-        found = []
-        for topic in image.topics():
-            with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
-                found.append(self._describe(image, topic, with_offsets))
-        return found
+        topics = list(image.topics()) if names is None else [image.topic(name) for name in names]
+        views = self._observe_all(topics, skip_deleted=names is None) if with_offsets else {}
+        online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
+        return [
+            _describe_topic(topic, views.get(topic.topic_id, {}), online)
+            for topic in topics
+            if not with_offsets or topic.topic_id in views
+        ]
 
     def wait_for_topics(self, topic_names: Sequence[str], timeout_ms: float = 10_000) -> None:
         """Return when all of these topics exist.
@@ -278,18 +279,40 @@ class TopicOperations(ClusterAccess):
         self._commit(decide, validate_only)
         return totals
 
-    def _describe(
-        self, image: MetadataImage, topic: TopicImage, with_offsets: bool
-    ) -> TopicDescription:
-        numbers = sorted(topic.partitions)
-        views: Sequence[LogView | None] = [None] * len(numbers)
-        if with_offsets:
-            views = self._map_partitions(
-                lambda tp: self._observe(topic, tp.partition),
-                [TopicPartition(topic.name, number) for number in numbers],
-                lambda _: topic,
-            )
-        return _describe_topic(image, topic, dict(zip(numbers, views, strict=True)))
+    def _observe_all(
+        self, topics: Sequence[TopicImage], *, skip_deleted: bool
+    ) -> dict[str, dict[int, LogView | None]]:
+        """Return the log of each partition by topic id, without topics deleted meanwhile.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic was deleted, and ``skip_deleted`` is false.
+        """
+        by_name = {topic.name: topic for topic in topics}
+        deleted: set[str] = set()
+
+        def observe(tp: TopicPartition) -> LogView | None:
+            topic = by_name[tp.topic]
+            if topic.topic_id in deleted:
+                return None
+            try:
+                with self._cluster().detecting_deletion(topic):
+                    return self._observe(topic, tp.partition)
+            except UnknownTopicOrPartitionError:
+                if not skip_deleted:
+                    raise
+                deleted.add(topic.topic_id)
+                return None
+
+        partitions = [
+            TopicPartition(topic.name, number)
+            for topic in by_name.values()
+            for number in sorted(topic.partitions)
+        ]
+        found: dict[str, dict[int, LogView | None]] = {}
+        views = map_requests(self._cluster().store, observe, partitions)
+        for tp, view in zip(partitions, views, strict=True):
+            found.setdefault(by_name[tp.topic].topic_id, {})[tp.partition] = view
+        return {topic_id: found[topic_id] for topic_id in found.keys() - deleted}
 
     def _observe(self, topic: TopicImage, partition: int) -> LogView | None:
         """Return the log of a partition; None if it has several replicas and cannot be read."""
@@ -302,12 +325,11 @@ class TopicOperations(ClusterAccess):
 
 
 def _describe_topic(
-    image: MetadataImage, topic: TopicImage, views: Mapping[int, LogView | None]
+    topic: TopicImage, views: Mapping[int, LogView | None], online: Collection[int]
 ) -> TopicDescription:
-    online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
     partitions = [
-        _describe_partition(topic, topic.partitions[number], view, online)
-        for number, view in views.items()
+        _describe_partition(topic, topic.partitions[number], views.get(number), online)
+        for number in sorted(topic.partitions)
     ]
     return TopicDescription(topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
+from spark_log import coordinator as groups
+from spark_log import transaction as txn
 from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
-from spark_log.coordinator import GroupOffsets
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTxnStateError,
@@ -14,16 +15,6 @@ from spark_log.errors import (
 )
 from spark_log.log import NOT_LISTED_US, OpenTransaction, ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
-from spark_log.transaction import (
-    TopicIdPartition,
-    TransactionCoordinator,
-    TransactionMetadata,
-    TransactionObserver,
-    TransactionState,
-    find_transactional_id,
-    list_transactional_ids,
-    view_transaction,
-)
 from spark_log.types import (
     AbortTransactionSpec,
     HangingTransaction,
@@ -94,7 +85,9 @@ class TransactionOperations(ClusterAccess):
         cluster = self._cluster()
         ids = list(transactional_ids)
         views = map_requests(
-            cluster.store, lambda each: view_transaction(cluster.store, each, cluster.clock), ids
+            cluster.store,
+            lambda each: txn.view_transaction(cluster.store, each, cluster.clock),
+            ids,
         )
         image = cluster.image()
         return {view.state.transactional_id: _describe(view.state, image) for view in views}
@@ -122,9 +115,9 @@ class TransactionOperations(ClusterAccess):
                 f"{spec.producer_epoch} in {spec.topic_partition}; describe_producers lists those "
                 f"that are open"
             )
-        end = TransactionObserver(cluster, commit_offsets=GroupOffsets(cluster).commit).end(
-            present, log
-        )
+        commit_offsets = groups.GroupOffsets(cluster).commit
+        observer = txn.TransactionObserver(cluster, commit_offsets=commit_offsets)
+        end = observer.end(present, log)
         if end != "aborted":
             why = "has just begun; try again" if end is None else f"{end}; it cannot be aborted"
             raise InvalidTxnStateError(
@@ -146,9 +139,9 @@ class TransactionOperations(ClusterAccess):
         """
         fenced = {}
         cluster = self._cluster()
-        commit_offsets = GroupOffsets(cluster).commit
+        commit_offsets = groups.GroupOffsets(cluster).commit
         for transactional_id in transactional_ids:
-            coordinator = TransactionCoordinator(
+            coordinator = txn.TransactionCoordinator(
                 cluster, transactional_id, commit_offsets=commit_offsets
             )
             timeout_ms = coordinator.refresh().timeout_ms
@@ -196,7 +189,7 @@ class TransactionOperations(ClusterAccess):
                 producer_epoch=each.producer_epoch,
                 start_offset=each.first_offset,
                 last_timestamp=_timestamp_ms(entries[each.producer_id].appended_us),
-                transactional_id=find_transactional_id(self._cluster().store, each.producer_id),
+                transactional_id=txn.find_transactional_id(self._cluster().store, each.producer_id),
             )
             for each in suspects
             if present.open_of(each.producer_id) == each and each.producer_id in entries
@@ -205,27 +198,27 @@ class TransactionOperations(ClusterAccess):
     def _is_ended_by_others(self, transaction: OpenTransaction) -> bool:
         """Return whether a transaction is ongoing, or decided and not complete."""
         cluster = self._cluster()
-        transactional_id = find_transactional_id(cluster.store, transaction.producer_id)
+        transactional_id = txn.find_transactional_id(cluster.store, transaction.producer_id)
         if transactional_id is None:
             return False
-        state = view_transaction(cluster.store, transactional_id, cluster.clock).state
+        state = txn.view_transaction(cluster.store, transactional_id, cluster.clock).state
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         if state.participant(producer) is None:
             return not state.has_passed(producer)
-        return state.state is TransactionState.ONGOING or state.state.is_prepared
+        return state.state is txn.TransactionState.ONGOING or state.state.is_prepared
 
-    def _states(self, pattern: re.Pattern[str]) -> list[TransactionMetadata]:
+    def _states(self, pattern: re.Pattern[str]) -> list[txn.TransactionMetadata]:
         cluster = self._cluster()
-        ids = list_transactional_ids(cluster.store, cluster.clock)
+        ids = txn.list_transactional_ids(cluster.store, cluster.clock)
         views = map_requests(
             cluster.store,
-            lambda each: view_transaction(cluster.store, each, cluster.clock),
+            lambda each: txn.view_transaction(cluster.store, each, cluster.clock),
             [each for each in ids if pattern.fullmatch(each)],
         )
         return [view.state for view in views]
 
 
-def _describe(state: TransactionMetadata, image: MetadataImage) -> TransactionDescription:
+def _describe(state: txn.TransactionMetadata, image: MetadataImage) -> TransactionDescription:
     if state.owner is None:
         raise TransactionalIdNotFoundError(
             f"there is no transactional id {state.transactional_id!r}, or it has expired; "
@@ -250,15 +243,15 @@ def _describe(state: TransactionMetadata, image: MetadataImage) -> TransactionDe
     )
 
 
-def _partitions(state: TransactionMetadata) -> set[TopicIdPartition]:
+def _partitions(state: txn.TransactionMetadata) -> set[txn.TopicIdPartition]:
     """Return the partitions of a transaction that is not complete."""
-    is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
+    is_open = state.state is txn.TransactionState.ONGOING or state.state.is_prepared
     participants = state.participants.values() if is_open else ()
     return {partition for each in participants for partition in each.partitions}
 
 
-def _start_us(state: TransactionMetadata) -> int:
-    is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
+def _start_us(state: txn.TransactionMetadata) -> int:
+    is_open = state.state is txn.TransactionState.ONGOING or state.state.is_prepared
     return state.start_time_us if is_open else -1
 
 
@@ -266,15 +259,15 @@ def _timestamp_ms(appended_us: int) -> int:
     return -1 if appended_us == NOT_LISTED_US else appended_us // 1000
 
 
-def _states(filters: Collection[str] | None) -> set[TransactionState] | None:
+def _states(filters: Collection[str] | None) -> set[txn.TransactionState] | None:
     if filters is None:
         return None
-    known = {state.lower(): state for state in TransactionState}
+    known = {state.lower(): state for state in txn.TransactionState}
     unknown = [each for each in filters if each.lower() not in known]
     if unknown:
         raise InvalidConfigurationError(
             f"{unknown[0]!r} is no state of a transaction; expected one of "
-            f"{', '.join(TransactionState)}"
+            f"{', '.join(txn.TransactionState)}"
         )
     return {known[each.lower()] for each in filters}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import typer
-from pydantic import ValidationError
 
 from spark_log import errors
 from spark_log.cli.format import print_note
@@ -152,6 +151,8 @@ def _typer_line(error: typer.TyperException) -> str:
     # Pydantic checks some values for Typer; its message does not show the value.
     line = _one_line(error.format_message().replace(": Value error, ", ": "))
     cause = error.__cause__ or error.__context__
+    from pydantic import ValidationError  # most commands do without
+
     for found in cause.errors() if isinstance(cause, ValidationError) else ():
         given = found.get("input")
         line = line.replace("Input should be", f"{given!r} should be", 1)

@@ -3,47 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from spark_log import __version__
-from spark_log.cli.commands import (
-    brokers,
-    canary,
-    clean,
-    configs,
-    console,
-    console_consumer,
-    console_producer,
-    consumer_perf,
-    controller,
-    delete_records,
-    doctor,
-    dump_log,
-    elect_leaders,
-    exporter,
-    groups,
-    init,
-    log_dirs,
-    mirror,
-    offsets,
-    producer_perf,
-    quorum,
-    reassign_partitions,
-    replicate,
-    submit,
-    top,
-    topics,
-    transactions,
-    verify,
-    version,
-)
+from spark_log.cli.commands.submit import add_commands
 from spark_log.cli.errors import HELP_NAMES, run
 from spark_log.cli.format import print_text
+from spark_log.cli.lazy_command import LazyCommand
+
+COMMANDS: Final = {
+    "brokers": "Register, describe and fence brokers.",
+    "canary": "Send records through the log, and time them.",
+    "clean": "Apply retention, merge segments and compact topics.",
+    "configs": "Describe and alter settings.",
+    "console": "Serve a website on the root, until Ctrl-C.",
+    "console-consumer": "Print the records of a topic.",
+    "console-producer": "Append lines from stdin to a topic.",
+    "consumer-perf": "Measure how fast records are read.",
+    "controller": "Watch brokers and replicas.",
+    "delete-records": "Delete the records before an offset.",
+    "doctor": "Tell what is wrong with a root and what to do.",
+    "dump-log": "Dump a segment or index file and check it.",
+    "elect-leaders": "Elect leaders of partitions.",
+    "exporter": "Serve the root's metrics to Prometheus.",
+    "groups": "List, describe, delete, reset and repair groups.",
+    "init": "Write the configuration files into a folder.",
+    "log-dirs": "Show directories and sizes of replicas, by broker.",
+    "mirror": "Mirror topics from Kafka and to Kafka.",
+    "offsets": "Look up offsets of partitions.",
+    "producer-perf": "Measure how fast records are sent and acknowledged.",
+    "quorum": "Describe, add and remove roots of the cluster root.",
+    "reassign-partitions": "Move partitions to other brokers, or change replicas.",
+    "replicate": "Bring replicas that are not in sync back.",
+    "top": "Show topics and groups live: rates, sizes and lag.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "transactions": "List, describe and abort transactions.",
+    "verify": "Check logs, and repair derived files.",
+    "version": "Show versions: program, format, Python and Arrow.",
+}
+"""Name of each command and the first line of its help. The jobs for Spark are beside them."""
+
+
+class _Commands(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, summary in COMMANDS.items():
+            self.add_command(LazyCommand(name, summary))
+
 
 # Without Rich's panels, help and errors are plain text that can be piped and searched.
-app = typer.Typer(rich_markup_mode=None, context_settings=HELP_NAMES)
+app = typer.Typer(cls=_Commands, rich_markup_mode=None, context_settings=HELP_NAMES)
+add_commands(app)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -71,97 +84,3 @@ def _spark_log(
         raise typer.Exit
     if context.invoked_subcommand is None:
         print_text(context.get_help())
-
-
-@brokers.app.callback(invoke_without_command=True)
-def _brokers(context: typer.Context) -> None:
-    """Register, describe and fence brokers."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@topics.app.callback(invoke_without_command=True)
-def _topics(context: typer.Context) -> None:
-    """Create, list, describe, alter and delete topics."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@configs.app.callback(invoke_without_command=True)
-def _configs(context: typer.Context) -> None:
-    """Describe and alter settings."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@offsets.app.callback(invoke_without_command=True)
-def _offsets(context: typer.Context) -> None:
-    """Look up offsets of partitions."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@groups.app.callback(invoke_without_command=True)
-def _groups(context: typer.Context) -> None:
-    """List, describe, delete, reset and repair groups."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@quorum.app.callback(invoke_without_command=True)
-def _quorum(context: typer.Context) -> None:
-    """Describe, add and remove roots of the cluster root."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@transactions.app.callback(invoke_without_command=True)
-def _transactions(context: typer.Context) -> None:
-    """List, describe and abort transactions."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@mirror.app.callback(invoke_without_command=True)
-def _mirror(context: typer.Context) -> None:
-    """Mirror topics from Kafka and to Kafka."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-@controller.app.callback(invoke_without_command=True)
-def _controller(context: typer.Context) -> None:
-    """Watch brokers and replicas."""
-    if context.invoked_subcommand is None:
-        print_text(context.get_help())
-
-
-app.add_typer(brokers.app, name="brokers")
-app.add_typer(controller.app, name="controller")
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(mirror.app, name="mirror")
-app.add_typer(offsets.app, name="offsets")
-app.add_typer(groups.app, name="groups")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(transactions.app, name="transactions")
-app.command("canary")(canary)
-app.command("clean")(clean)
-app.command("console")(console)
-app.command("console-producer")(console_producer)
-app.command("console-consumer")(console_consumer)
-app.command("consumer-perf")(consumer_perf)
-app.command("delete-records")(delete_records)
-app.command("doctor")(doctor)
-app.command("dump-log")(dump_log)
-app.command("elect-leaders")(elect_leaders)
-app.command("exporter")(exporter)
-app.command("init")(init)
-app.command("log-dirs")(log_dirs)
-app.command("producer-perf")(producer_perf)
-app.command("reassign-partitions")(reassign_partitions)
-app.command("replicate")(replicate)
-app.command("top")(top)
-app.command("verify")(verify)
-app.command("version")(version)
-submit.add_commands(app)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 
 from spark_log.cli.commands.submit import JOBS
+from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
 
 _HEAD: Final = """\
@@ -57,7 +58,7 @@ def cli_page() -> str:
     shared = [each for each in _options(_find(root, "topics", "create")) if _is_shared(each)]
     parts = [_HEAD, text, _SHARED, *_list(shared)]
     for name, command in sorted(root.commands.items()):
-        parts += _section(command, name, {help_text for _, help_text in shared})
+        parts += _section(loaded(command), name, {help_text for _, help_text in shared})
     return re.sub(r"\n{3,}", "\n\n", "".join(parts)).rstrip("\n") + "\n"
 
 
@@ -169,7 +170,7 @@ def _command(application: typer.Typer) -> Any:
 
 def _find(command: Any, *names: str) -> Any:
     for name in names:
-        command = command.commands[name]
+        command = loaded(command.commands[name])
     return command
 
 

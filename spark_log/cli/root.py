@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spark_log.admin import Admin
+from spark_log.admin import Admin, share_cluster
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.config import (
     AdminConfig,
@@ -142,9 +142,16 @@ class Root:
             client_rack=client_rack,
         )
 
-    def admin(self) -> Admin:
-        """Return an `Admin` for the root, which is not accessed yet."""
-        return Admin(self.url, **self.client_arguments)
+    def admin(self, cluster: Cluster | None = None) -> Admin:
+        """Return an `Admin` for the root, which is not accessed yet.
+
+        Args:
+            cluster: the root, if it is open already.
+        """
+        admin = Admin(self.url, **self.client_arguments)
+        if cluster is not None:
+            share_cluster(admin, cluster)
+        return admin
 
 
 class RootOfNewTopic(Root):

@@ -77,6 +77,14 @@ class ConsumerConfig(ConfigModel):
         default=500,
         description="Maximum time that buffered records wait until `fetch.min.bytes` are buffered.",
     )
+    fetch_idle_interval_ms: PositiveInt = Field(
+        default=1000,
+        description="Object stores only: time between two requests for new records of a partition "
+        "that has had none for 5 seconds, so the first record after a rest is returned up to this "
+        "much later. All such partitions of a consumer together send 10 requests in this time: "
+        "with more than 10 of them the time is multiplied by their number / 10. A shorter time "
+        "costs more requests.",
+    )
     fetch_max_bytes: NonNegativeInt = Field(
         default=52_428_800,
         description="Maximum bytes fetched ahead for all partitions together, counted as they are "

@@ -44,6 +44,7 @@ class ConsumerSettings(TypedDict, total=False):
     auto_commit_interval_ms: int
     fetch_min_bytes: int
     fetch_max_wait_ms: int
+    fetch_idle_interval_ms: int
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int

@@ -16,7 +16,7 @@ class Limits:
             once a day.
         open_transaction_ms: how long a transaction may be open; at least its own timeout.
         small_segments: number of small segments of a partition that could be merged.
-        metadata_files: number of files that a process reads to learn the metadata.
+        metadata_files: number of files that a process reads behind the metadata's checkpoint.
         patience_ms: a check, or the look at one partition, that has no answer for so long is given
             up.
         findings: findings of one kind that are reported in full; further ones are counted.
@@ -27,7 +27,7 @@ class Limits:
     overdue_ms: int = 129_600_000
     open_transaction_ms: int = 900_000
     small_segments: int = 1_000
-    metadata_files: int = 10_000
+    metadata_files: int = 100
     patience_ms: int = 60_000
     findings: int = 100
     threads: int = 16

@@ -1,6 +1,7 @@
 from .append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .append import NOT_LISTED_US as NOT_LISTED_US
 from .append import AbortedTransaction as AbortedTransaction
+from .append import Beside as Beside
 from .append import DivergedReplicaError as DivergedReplicaError
 from .append import EndTransactionMarker as EndTransactionMarker
 from .append import LeaderChange as LeaderChange

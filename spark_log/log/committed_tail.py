@@ -60,19 +60,25 @@ class CommittedTail:
         No segment is opened, unless the last listing did not fit the log.
         """
         self._tail = None
-        state, view = self._snapshots.initial_state(self._directory.observe(), self._state)
+        observed, last = self._directory.observe_and_open()
+        state, view = self._snapshots.initial_state(observed, self._state)
         self._state = state
         is_followed = state.transactions.is_complete and state.offset <= view.log_end_offset
         if self._is_doubted or not is_followed:
             _, view = self.load(view)
         self._is_doubted = False
         self.index.log_start_offset = view.log_start_offset
-        self._tail = TailView(self._directory, view)
+        self._tail = TailView(self._directory, view, last if view is observed else None)
         return view
 
     def forget(self) -> None:
         """Forget the listing: `holds` is False until the next `observe`."""
         self._tail = None
+
+    def release(self) -> None:
+        """Release the memory of the segment that was opened last; those held are kept."""
+        if self._tail is not None:
+            self._tail.release()
 
     @property
     def is_valid(self) -> bool:
@@ -153,7 +159,8 @@ class CommittedTail:
             self._state = None
             self._doubt()
             return True
-        self._tail = tail
+        if not tail.is_behind:
+            self._tail = tail
         state.offset = max(state.offset, reader.end_offset)  # its last records may be removed
         if self.index.last_stable_offset < reader.end_offset:
             self._hold(reader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
@@ -83,6 +84,51 @@ class LogReader:
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
+    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+        """Begin to read behind a known segment of a log that is never rewritten.
+
+        Args:
+            base_offset: of the segment.
+            end_offset: the offset after its last.
+
+        Returns:
+            Whether one listing of the names from this segment on shows that the log ends there.
+            Without a listing False, if the next read needs none. None if the listing does not tell:
+            the next read lists the whole log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        if self._tail is not None and self._tail.is_valid and self._tail.holds(end_offset):
+            return False
+        view = self._directory.observe_behind(base_offset, end_offset)
+        if view is None:
+            self._tail = None
+            return None
+        self._tail = TailView(self._directory, view)
+        self._directory.on_log_end(end_offset)
+        return view.live.base_after_gap is None
+
+    def read_last(self) -> tuple[list[LogBatch], int]:
+        """Return the batches of the log's last segment, and the log end offset.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+        """
+        while True:
+            view, opened = self._directory.observe_and_open()
+            self._tail = TailView(self._directory, view)
+            if not view.live.segments:
+                return [], view.log_end_offset
+            last = view.live.segments[-1]
+            with suppress(NotFoundError):
+                reader = opened or self._directory.open_listed(last, view.observed_ms)
+                batches = list(reader.read(last.start_offset))
+                self._directory.check_unchanged(reader, view.observed_ms)
+                return batches, view.log_end_offset
+
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not look for it."""
         tail = self._tail
@@ -103,15 +149,11 @@ class LogReader:
     def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
         while True:
             tail, is_new = self._tail, False
-            if tail is None or not tail.is_valid or not tail.holds(offset):
-                view, is_new = self._directory.observe(), True
-                tail = self._tail = TailView(self._directory, view)
-                for batch, next_offset in self._read(
-                    view, offset, view.log_end_offset, columns, check_crcs
-                ):
-                    yield batch, next_offset
-                    offset = next_offset
-            found = tail.open_at(offset) if tail.holds(offset) else None
+            if tail is None or not tail.can_read(offset):
+                tail, is_new = self._observe(offset), True
+                if offset == tail.log_end_offset:
+                    return
+            found = tail.open_at(offset)
             if found is not None:
                 try:
                     for batch, next_offset in self._read_segment(
@@ -121,10 +163,38 @@ class LogReader:
                         offset = next_offset
                 except NotFoundError:
                     self._tail = None
-            elif offset == tail.log_end_offset and (tail.is_valid or is_new):
+                else:
+                    tail.release()
+                    if tail.is_behind:
+                        self._tail = None
+            elif offset == tail.log_end_offset and tail.is_valid:
                 return
+            elif is_new:
+                # Rewritten since the listing, or damaged.
+                view = self._directory.observe()
+                for batch, next_offset in self._read(
+                    view, offset, view.log_end_offset, columns, check_crcs
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
             else:
                 self._tail = None
+
+    def _observe(self, offset: int) -> TailView:
+        """List the log, to read from an offset.
+
+        Raises:
+            OffsetOutOfRangeError: the log cannot be read from it; has the valid range.
+        """
+        self._tail = None
+        view, last = self._directory.observe_and_open()
+        view.check_offset(offset, self._directory.path)
+        if offset == view.log_end_offset:
+            last = None
+        else:
+            self._snapshots.load_segment_ids(view)
+        self._tail = TailView(self._directory, view, last)
+        return self._tail
 
     def _read_committed_on(
         self, offset: int, columns: Sequence[str] | None, check_crcs: bool
@@ -164,6 +234,7 @@ class LogReader:
                     committed.forget()
             elif not committed.advance():
                 if committed.is_valid or is_new:
+                    committed.release()
                     self.blocking_transaction = committed.blocking_transaction
                     return
                 committed.forget()

@@ -20,7 +20,7 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
 from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
-from spark_log.storage import Store, is_listing_valid
+from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_SLOW_LISTINGS = 10
@@ -81,6 +81,20 @@ class LogView:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _SegmentEnd:
+    """What the last segment of a listing told when it was opened.
+
+    A plain segment that two listings show as part of the log is the same file in both: its name is
+    freed only when something durable covers it, and then it is never part of the log again. So it
+    is not opened for a later listing.
+    """
+
+    file: FileInfo
+    end_offset: int
+    leader_epoch: int
+
+
 class PartitionDirectory:
     """The directory of one partition.
 
@@ -119,6 +133,7 @@ class PartitionDirectory:
         self.identities = SegmentIdentities()
         self.witness = witness
         self._reached_offset = 0
+        self._last_end: _SegmentEnd | None = None
 
     @property
     def reached_offset(self) -> int:
@@ -137,10 +152,21 @@ class PartitionDirectory:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
+        return self.observe_and_open()[0]
+
+    def observe_and_open(self) -> tuple[LogView, SegmentReader | None]:
+        """Return the log as `observe` does, and its last segment if that had to be opened.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
+        """
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
+            opened: SegmentReader | None = None
             observed_ms = self.clock.monotonic_ms()
             live = self.live_log()
             if self.is_outdated(observed_ms):
@@ -160,16 +186,19 @@ class PartitionDirectory:
             end_offset = live.log_start_offset
             leader_epoch = None if end_offset else NO_LEADER_EPOCH
             if live.segments:
-                last = live.segments[-1]
-                try:
-                    if last.end_offset is None:
-                        reader = self.open_listed(last, observed_ms)
-                        end_offset, leader_epoch = reader.end_offset, reader.leader_epoch
-                    else:
-                        end_offset, leader_epoch = last.end_offset, None
-                except NotFoundError:  # rewritten and deleted since the listing: list again
-                    slow_listings += self.is_outdated(observed_ms)
-                    continue
+                last, known = live.segments[-1], self._last_end
+                if last.end_offset is not None:
+                    end_offset, leader_epoch = last.end_offset, None
+                elif known is not None and known.file == last.file:
+                    end_offset, leader_epoch = known.end_offset, known.leader_epoch
+                else:
+                    try:
+                        opened = self.open_listed(last, observed_ms)
+                        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
+                    except NotFoundError:  # rewritten and deleted since the listing: list again
+                        slow_listings += self.is_outdated(observed_ms)
+                        continue
+                    self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
                 reached_offset = int(self.witness is not None and self.witness.exists(self.store))
@@ -179,12 +208,47 @@ class PartitionDirectory:
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
-            return LogView(live, end_offset, observed_ms, leader_epoch, self.url)
+            return LogView(live, end_offset, observed_ms, leader_epoch, self.url), opened
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
             f"file.delete.delay.ms, so that the result may be out of date. Raise "
             f"file.delete.delay.ms, or merge the topic's segments",
             path=self.path,
+        )
+
+    def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
+        """Return the end of a log whose segments are never rewritten, by listing names behind one.
+
+        No name of such a log is freed before a start marker behind it, which the listing shows.
+
+        Args:
+            base_offset: of a segment of the log.
+            end_offset: the offset after its last.
+
+        Returns:
+            A view of this segment alone, with `LiveLog.base_after_gap` where the next one begins.
+            None if the listing does not tell whether the segment is part of the log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        observed_ms = self.clock.monotonic_ms()
+        listed = list(self.store.list(self.path, start_after=f"{base_offset:020d}"))
+        live = live_log(listed)
+        names = [name for file in listed if (name := SegmentName.parse(file.name))]
+        bases = [name.base_offset for name in names]
+        is_plain = not live.log_start_offset and not any(name.generation for name in names)
+        is_next = bases[1:2] in ([], [end_offset])
+        if not is_plain or bases[:1] != [base_offset] or not is_next:
+            return None
+        if self.is_outdated(observed_ms):
+            return None
+        name = SegmentName(base_offset)
+        (file,) = (file for file in listed if file.name == name.log)
+        segment = LiveSegment(name, file, base_offset, end_offset)
+        following = end_offset if bases[1:] else None
+        return LogView(
+            LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
         )
 
     def is_outdated(self, observed_ms: float) -> bool:

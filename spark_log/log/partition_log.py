@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
+    Beside,
     EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
@@ -57,6 +58,7 @@ class PartitionLog:
         clock: Clock = SYSTEM_CLOCK,
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -70,6 +72,8 @@ class PartitionLog:
             suppressed: owner of this log's counter; it counts the same errors.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
+            beside: runs the merges of the log's end on another thread; None: the append that makes
+                a merge due waits for it.
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -87,6 +91,7 @@ class PartitionLog:
                 witness=Witness(directory) if has_witness else None,
             ),
             self.config,
+            beside=beside,
         )
 
     def __repr__(self) -> str:
@@ -391,7 +396,20 @@ class PartitionLog:
                 batches.append(batch)
                 total_bytes += batch.stored_bytes
             offset = next_offset
+            if batches and total_bytes >= max_bytes:
+                break  # nothing more fits: the next segment is not opened
         return batches, offset
+
+    def fetch_last(self) -> tuple[list[LogBatch], int]:
+        """Return the batches of the log's last segment, and the offset to fetch from next.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+        """
+        return self._replica.reader.read_last()
 
     def ends_at(self, offset: int) -> bool:
         """Whether the log still ends at the offset to which a read without transactions has come.
@@ -407,6 +425,23 @@ class PartitionLog:
             StorageError: the storage does not answer.
         """
         return self._replica.reader.ends_at(offset)
+
+    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+        """Begin to read behind a known segment, in a log that is never merged or compacted.
+
+        Args:
+            base_offset: of the segment.
+            end_offset: the offset after its last: the next read begins there.
+
+        Returns:
+            Whether one listing of the names from this segment on shows that the log ends there.
+            Without a listing False, if the next read needs none. None if the listing does not tell:
+            the next read lists the whole log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        return self._replica.reader.begin_behind(base_offset, end_offset)
 
     def read_on(
         self,

@@ -14,6 +14,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.append import (
     Appender,
+    Beside,
     EndTransactionMarker,
     FollowerAppender,
     LogValidator,
@@ -40,7 +41,12 @@ class Replica:
     """
 
     def __init__(
-        self, files: PartitionDirectory, config: TopicConfig, *, has_leader_epochs: bool = False
+        self,
+        files: PartitionDirectory,
+        config: TopicConfig,
+        *,
+        has_leader_epochs: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """Access no storage yet.
 
@@ -48,10 +54,14 @@ class Replica:
             files: the directory.
             config: the topic's settings.
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
+            beside: runs the merges of the log's end on another thread; None: the append that makes
+                a merge due waits for it.
         """
         self.files = files
         self.snapshots = Snapshots(files, config)
-        self.appender = Appender(files, self.snapshots, config, has_leader_epochs=has_leader_epochs)
+        self.appender = Appender(
+            files, self.snapshots, config, has_leader_epochs=has_leader_epochs, beside=beside
+        )
         self.follower = FollowerAppender(files, self.snapshots, config, self.appender.derived)
         self.reader = LogReader(files, self.snapshots)
         self._config = config

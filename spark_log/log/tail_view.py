@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
 from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import SegmentReader
+from spark_log.log.segment import SegmentOpener, SegmentReader
 from spark_log.storage import is_listing_valid
+
+_MIN_PROBES: Final = 8
+"""Segments found one by one before the log is listed, so that the next ones are read at once."""
+
+_SEGMENTS_PER_PROBE: Final = 100
+"""The longer a listing is, the more segments are found one by one before the next one."""
 
 
 class TailView:
@@ -18,27 +25,37 @@ class TailView:
     valid for half of ``file.delete.delay.ms``. Within this time no file of the log can have been
     deleted and no name reused, so no segment is missed, and each file found is part of the log.
 
+    Segments of the listing that are read one after the other are opened ahead (`SegmentOpener`).
+
     Attributes:
         observed_ms: monotonic time before the listing began.
         log_start_offset: of the listing.
         log_end_offset: of the listing, or of the last segment that was found since.
     """
 
-    def __init__(self, directory: PartitionDirectory, view: LogView) -> None:
+    def __init__(
+        self, directory: PartitionDirectory, view: LogView, last: SegmentReader | None = None
+    ) -> None:
         """Begin with a listing.
 
         Args:
             directory: of the partition.
             view: of the listing.
+            last: the last segment of the listing if it is open, to be read without another request.
         """
         self._directory = directory
+        self._view = view
+        self._listed_end = view.log_end_offset
+        self._segments = view.live.segments
         self.observed_ms = view.observed_ms
         self._valid_ms = directory.valid_ms
-        self._starts = [segment.start_offset for segment in view.live.segments]
-        self._names = [segment.name for segment in view.live.segments]
+        self._starts = [segment.start_offset for segment in self._segments]
+        self._names = [segment.name for segment in self._segments]
         self.log_start_offset = view.log_start_offset
         self.log_end_offset = view.log_end_offset
+        self._opener = SegmentOpener(directory, view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
+        self._found = 0
 
     @property
     def is_valid(self) -> bool:
@@ -49,6 +66,20 @@ class TailView:
         """Return whether ``offset`` lies in the log, or is the log end offset."""
         return self.log_start_offset <= offset <= self.log_end_offset
 
+    def can_read(self, offset: int) -> bool:
+        """Return whether ``offset`` can be read, or the next segment looked for, by this view."""
+        if self.is_valid:
+            return self.holds(offset)
+        is_listed = self.log_start_offset <= offset < self._listed_end
+        return is_listed and not self._directory.is_outdated(self.observed_ms)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many segments were found one by one that a listing finds the rest sooner."""
+        if self._directory.store.is_mapped:
+            return False
+        return self._found >= max(_MIN_PROBES, len(self._names) // _SEGMENTS_PER_PROBE)
+
     def open_at(self, offset: int) -> SegmentReader | None:
         """Open the segment that contains ``offset``; at the log's end, the next segment.
 
@@ -57,10 +88,12 @@ class TailView:
         """
         if offset == self.log_end_offset:
             return self._probe()
-        name = self._names[bisect_right(self._starts, offset) - 1]
+        index = bisect_right(self._starts, offset) - 1
+        name = self._names[index]
         try:
-            reader = self._open(name)
-            is_right = offset < reader.end_offset  # may read the last batch
+            reader = self._open(name, index)
+            end_offset = reader.end_offset  # may read the last batch
+            is_right = offset < end_offset and self._fits(index, end_offset)
         except NotFoundError:
             is_right = False
         if not is_right:
@@ -70,6 +103,11 @@ class TailView:
             self._directory.identities.check(reader.path, name, reader.append_id)
         return reader
 
+    def release(self) -> None:
+        """Release the memory of the segment that was opened last, since it was read to its end."""
+        if not self._directory.store.is_mapped:
+            self._opened = None
+
     def ends_at(self, offset: int) -> bool:
         """Whether the log ends at ``offset`` now; False also if the listing is not valid any more.
 
@@ -78,10 +116,12 @@ class TailView:
         Raises:
             CorruptRecordError: the next segment is damaged.
         """
+        if offset != self.log_end_offset or not self.is_valid:
+            return False
         try:
             self._directory.open(SegmentName(offset))
         except NotFoundError:
-            return offset == self.log_end_offset and self.is_valid
+            return self.is_valid  # still
         return False
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
@@ -92,23 +132,34 @@ class TailView:
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:
-            reader = self._open(name)
+            reader = self._open(name, len(self._names))
             end_offset = reader.end_offset  # may read the last batch
         except NotFoundError:
+            self._found = 0
             return None
         if not self.is_valid:
             return None  # the name may have been used before: this may be a put delivered late
         self._directory.identities.check(reader.path, name, reader.append_id)
         self._add(name, end_offset)
+        self._found += 1
         self._directory.on_log_end(end_offset)
         return reader
+
+    def _fits(self, index: int, end_offset: int) -> bool:
+        """Whether a segment ends where the listing shows that the next one begins."""
+        if index >= len(self._segments):
+            return True
+        return self._segments[index].end_offset in (None, end_offset)
 
     def _add(self, name: SegmentName, end_offset: int) -> None:
         self._starts.append(name.base_offset)
         self._names.append(name)
         self.log_end_offset = end_offset
 
-    def _open(self, name: SegmentName) -> SegmentReader:
+    def _open(self, name: SegmentName, index: int) -> SegmentReader:
         if self._opened is None or self._opened[0] != name:
-            self._opened = name, self._directory.open(name)
+            if index >= len(self._segments):
+                self._opened = name, self._directory.open(name)
+            else:
+                self._opened = name, self._opener.open(self._view, index)
         return self._opened[1]

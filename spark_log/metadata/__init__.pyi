@@ -21,6 +21,7 @@ from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .image import MetadataImage as MetadataImage
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
+from .metadata_log import METADATA_WITNESS as METADATA_WITNESS
 from .metadata_log import Decide as Decide
 from .orphans import OrphanedDirectory as OrphanedDirectory
 from .orphans import OrphanKind as OrphanKind
@@ -47,6 +48,8 @@ from .partitions import propose_assignment as propose_assignment
 from .partitions import reassign_partition as reassign_partition
 from .partitions import rebalance_leader as rebalance_leader
 from .partitions import verify_reassignment as verify_reassignment
+from .producer_ids import FIRST_DERIVED_ID as FIRST_DERIVED_ID
+from .producer_ids import random_producer_id as random_producer_id
 from .quotas import UNLIMITED as UNLIMITED
 from .quotas import ClientQuota as ClientQuota
 from .records import ConfigRecord as ConfigRecord
@@ -62,8 +65,10 @@ from .state_log import StateRecord as StateRecord
 from .topic_image import TopicImage as TopicImage
 from .topics import DELETION_MARKERS as DELETION_MARKERS
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
+from .topics import METADATA_LEASE_MS as METADATA_LEASE_MS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica
+from .topics import collision_key as collision_key
 from .topics import finish_deletions as finish_deletions
 from .topics import mark_deleted as mark_deleted
 from .topics import next_directory_number as next_directory_number

@@ -24,8 +24,9 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
 from spark_log.metadata.broker_stores import BrokerStores
+from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
 from spark_log.metadata.meta_properties import (
     FORMAT_VERSION,
@@ -35,13 +36,14 @@ from spark_log.metadata.meta_properties import (
     read_meta_properties,
     unreadable_root,
 )
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY, MetadataLog
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_WITNESS, MetadataLog
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import (
     StorageOptions,
     Store,
+    call_beside,
     call_within,
     find_quorum,
     listing_validity_ms,
@@ -142,12 +144,20 @@ class Cluster:
             UnsupportedStoreError: the storage does not support put-if-absent.
             InvalidConfigurationError: a storage option is unknown.
         """
-        self.store = _open_root(root, storage_options, request_timeout_ms)
+        self.store, checkpoint = _open_root(root, storage_options, request_timeout_ms)
         self.clock = clock
         self._client_rack = client_rack
         self.suppressed = SuppressedErrors(IN_PROCESS)
-        self.cluster_id = self._read_or_create(create)
-        self._metadata = MetadataLog(self.store, clock, self.suppressed)
+        self.cluster_id = checkpoint.cluster_id if checkpoint else ""
+        if not self.cluster_id:
+            self.cluster_id = self._read_or_create(create)
+        self._metadata = MetadataLog(
+            self.store,
+            clock,
+            self.suppressed,
+            cluster_id=self.cluster_id,
+            checkpoint=checkpoint,
+        )
         self._producer_ids = ProducerIds(self._metadata)
         self._broker_stores = BrokerStores(
             self.store,
@@ -256,8 +266,16 @@ class Cluster:
         """
         return self._broker_stores.unchecked(broker_id, root)
 
-    def partition_log(self, topic: TopicImage, partition: int) -> ReplicatedLog:
+    def partition_log(
+        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
+    ) -> ReplicatedLog:
         """Return the log of a partition, with all of its replicas.
+
+        Args:
+            topic: that the partition is of.
+            partition: its number.
+            beside: runs the merges of the log's end on another thread; None: the append that makes
+                a merge due waits for it.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -272,7 +290,7 @@ class Cluster:
 
         def open_replica(broker_id: int, number: int) -> Replica:
             files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True)
+            return Replica(files, config, has_leader_epochs=True, beside=beside)
 
         return ReplicatedLog(
             MetadataPartitionStates(self._metadata, topic, partition),
@@ -397,10 +415,8 @@ class Cluster:
         return self._read()
 
     def _has_metadata(self) -> bool:
-        directory = METADATA_DIRECTORY
-        return next(iter(self.store.list(directory)), None) is not None or Witness(
-            directory
-        ).exists(self.store)
+        files = self.store.list(METADATA_DIRECTORY)
+        return next(iter(files), None) is not None or METADATA_WITNESS.exists(self.store)
 
     def _read_beside_metadata(self) -> str:
         """Read ``meta.properties`` again: another process may just have created the root.
@@ -433,10 +449,30 @@ def _open_root(
     root: str | os.PathLike[str] | None,
     storage_options: StorageOptions | None,
     request_timeout_ms: int | None,
-) -> Store:
-    """Return the store of a root, or the quorum that it is a member of."""
+) -> tuple[Store, MetadataCheckpoint | None]:
+    """Return the store of a root, or the quorum that it is a member of, and its checkpoint.
+
+    On an object store the checkpoint is read at once with the list of the members of a quorum. It
+    tells the cluster's id, too, so that ``meta.properties`` need not be read. On a local file
+    system it is None: there the file is what tells a root from an empty mount point.
+    """
     store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
+    if store.is_mapped:
+        return store, None
+    checkpoint = call_beside(lambda: _checkpoint_of(store))
     try:
-        return find_quorum(store, storage_options, request_timeout_ms=request_timeout_ms)
+        found = find_quorum(store, storage_options, request_timeout_ms=request_timeout_ms)
     except StorageError as error:
         raise unreadable_root(store, error) from error
+    if found is not store:  # the checkpoint of one member may be an older one
+        return found, None if found.is_mapped else _checkpoint_of(found)
+    return store, checkpoint()
+
+
+def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
+    """Return the checkpoint of a root; None if there is none, or it cannot be read."""
+    try:
+        found = read_checkpoint(store, METADATA_WITNESS.path)
+    except SparkLogError:  # whoever reads the metadata tries again
+        return None
+    return None if isinstance(found, int) else found

@@ -177,10 +177,11 @@ class ClusterCleaner:
             for number in (sorted(topic.partitions) if partitions is None else partitions)
             if topics is not None or number in topic.partitions
         }
-        for tp, topic in self._topics.items():
-            cluster.partition_log(topic, tp.partition)  # raises if there is no such partition
-        if partitions is not None and not self._topics:
-            raise UnknownTopicOrPartitionError(f"no topic has a partition {list(partitions)}")
+        if partitions is not None:
+            for tp, topic in self._topics.items():
+                cluster.partition_log(topic, tp.partition)  # raises if there is no such partition
+            if not self._topics:
+                raise UnknownTopicOrPartitionError(f"no topic has a partition {list(partitions)}")
         self._cluster = cluster
         self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
         self._is_whole = topics is None and partitions is None

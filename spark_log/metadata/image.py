@@ -67,9 +67,12 @@ class MetadataImage:
         controller: the newest controller; None if there was none yet.
         cluster_overrides: config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; only those that have any.
+        is_complete: whether this version understands all of the records. Otherwise `records` would
+            lose what a newer version of spark-log has written.
     """
 
     def __init__(self) -> None:
+        self.is_complete = True
         self.next_producer_id = 0
         self.next_broker_epoch = 0
         self.controller: RegisterControllerRecord | None = None
@@ -86,6 +89,7 @@ class MetadataImage:
     def copy(self) -> MetadataImage:
         """Return a copy; records replayed on it do not change this image."""
         image = MetadataImage()
+        image.is_complete = self.is_complete
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
         image.client_overrides = dict(self.client_overrides)
@@ -95,6 +99,38 @@ class MetadataImage:
         image.controller = self.controller
         image._brokers = dict(self._brokers)
         return image
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """Yield records that make this image when they are replayed on an empty one."""
+        for key, value in self.cluster_overrides.items():
+            yield _config(CLUSTER_RESOURCE, "", key, value)
+        for client, overrides in self.client_overrides.items():
+            for key, value in overrides.items():
+                yield _config(CLIENT_RESOURCE, client, key, value)
+        if self.next_producer_id:
+            yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+        if self.controller is not None:
+            yield self.controller
+        yield from self._broker_records()
+        for topic in self.topics():
+            yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+            for number in sorted(topic.partitions):
+                yield topic.partitions[number]
+            for key, value in topic.overrides.items():
+                yield _config(TOPIC_RESOURCE, topic.name, key, value)
+
+    def _broker_records(self) -> Iterator[MetadataRecord]:
+        epochs = [broker.broker_epoch for broker in self._brokers.values()]
+        last_epoch = self.next_broker_epoch - 1
+        if last_epoch > max(epochs):  # that of a registration which has ended
+            gone = max(self._brokers) + 1
+            yield RegisterBrokerRecord(
+                broker_id=gone, incarnation_id="", broker_epoch=last_epoch, root=""
+            )
+            yield UnregisterBrokerRecord(broker_id=gone, broker_epoch=last_epoch)
+        for broker in self.brokers():
+            if broker != _ROOT_BROKER:
+                yield broker
 
     def topics(self) -> Iterator[TopicImage]:
         """Yield the topics, sorted by name."""
@@ -190,6 +226,8 @@ class MetadataImage:
         Raises:
             CorruptRecordError: it refers to a topic, partition or broker that does not exist.
         """
+        if record.model_extra:
+            self.is_complete = False
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
                 self._own.add(topic_id)
@@ -199,19 +237,8 @@ class MetadataImage:
                 self._existing(record.topic_id).partitions[record.partition_id] = record
             case PartitionChangeRecord():
                 self._replay_change(record)
-            case ConfigRecord(resource_name=name) if record.resource_type == TOPIC_RESOURCE:
-                _set(self._existing(self._names.get(name, "")).overrides, record)
-            case ConfigRecord(resource_name="") if record.resource_type == CLUSTER_RESOURCE:
-                _set(self.cluster_overrides, record)
-                if record.name in _INHERITED:
-                    self._topics = {
-                        topic_id: replace(topic, inherited=self.inherited())
-                        for topic_id, topic in self._topics.items()
-                    }
-            case ConfigRecord(resource_name=name) if record.resource_type == CLIENT_RESOURCE:
-                overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
-                _set(overrides, record)
-                self.client_overrides |= {name: overrides} if overrides else {}
+            case ConfigRecord():
+                self._replay_config(record)
             case RemoveTopicRecord(topic_id=topic_id):
                 del self._names[self._existing(topic_id).name]
                 del self._topics[topic_id]
@@ -224,6 +251,24 @@ class MetadataImage:
                 self.next_broker_epoch = max(self.next_broker_epoch, epoch + 1)
             case BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
                 self._replay_broker_change(record)
+
+    def _replay_config(self, record: ConfigRecord) -> None:
+        name = record.resource_name
+        if record.resource_type == TOPIC_RESOURCE:
+            _set(self._existing(self._names.get(name, "")).overrides, record)
+        elif record.resource_type == CLUSTER_RESOURCE and not name:
+            _set(self.cluster_overrides, record)
+            if record.name in _INHERITED:
+                self._topics = {
+                    topic_id: replace(topic, inherited=self.inherited())
+                    for topic_id, topic in self._topics.items()
+                }
+        elif record.resource_type == CLIENT_RESOURCE:
+            overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
+            _set(overrides, record)
+            self.client_overrides |= {name: overrides} if overrides else {}
+        else:  # of a kind that a newer version added
+            self.is_complete = False
 
     def _replay_broker_change(
         self, record: BrokerRegistrationChangeRecord | UnregisterBrokerRecord
@@ -279,6 +324,12 @@ class MetadataImage:
             )
             self._topics[topic_id] = topic
         return topic
+
+
+def _config(resource_type: str, resource_name: str, name: str, value: str) -> ConfigRecord:
+    return ConfigRecord(
+        resource_type=resource_type, resource_name=resource_name, name=name, value=value
+    )
 
 
 def _set(overrides: dict[str, str], record: ConfigRecord) -> None:

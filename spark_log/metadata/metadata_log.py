@@ -4,13 +4,15 @@ A change is decided on a state, and appended at exactly the log end offset of th
 change was first, nothing is appended, and the change is decided again on the new state. So any
 number of writers are safe without a lock or a leader.
 
-On storage: the log in ``__cluster_metadata-0``, and its end offset after the last change in
-``__witnesses/__cluster_metadata-0``. If the log ends before that offset, or is empty while topic
+On storage: the log in ``__cluster_metadata-0``, and its state after the last change in
+``__witnesses/__cluster_metadata-0`` (`spark_log.metadata.checkpoint`). A process begins with that
+state instead of replaying the log. If the log ends before its offset, or is empty while topic
 directories exist, files were removed: then it is not read, and no new log is started.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -22,8 +24,9 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.config import INTERNAL_LOG_CONFIG
-from spark_log.errors import LogEndOffsetMismatchError, NotFoundError, SparkLogError
+from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
 from spark_log.log import LogView, PartitionLog, Witness
+from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
@@ -34,23 +37,41 @@ METADATA_DIRECTORY = "__cluster_metadata-0"
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
+METADATA_WITNESS = Witness(METADATA_DIRECTORY)
+"""Its file contains the checkpoint."""
+
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
 
 
 class _Replayed(NamedTuple):
-    """The state after the records before an offset; replaced as a whole, for threads that look."""
+    """The state after the records before an offset; replaced as a whole, for threads that look.
+
+    Attributes:
+        image: the state.
+        offset: of the log.
+        last_segment: base offset of the segment that ends there.
+        checkpoint: of the state; None if it is to be made of the image.
+    """
 
     image: MetadataImage
-    offset: int
+    offset: int = 0
+    last_segment: int = -1
+    checkpoint: MetadataCheckpoint | None = None
 
 
 class MetadataLog:
     """Reads and changes the cluster's metadata. Safe to use from several threads."""
 
     def __init__(
-        self, store: Store, clock: Clock, suppressed: SuppressedErrors = IN_PROCESS
+        self,
+        store: Store,
+        clock: Clock,
+        suppressed: SuppressedErrors = IN_PROCESS,
+        *,
+        cluster_id: str = "",
+        checkpoint: MetadataCheckpoint | None = None,
     ) -> None:
         """Return the metadata log of a root; nothing is read yet.
 
@@ -58,6 +79,8 @@ class MetadataLog:
             store: the store of the root.
             clock: gives records their timestamps.
             suppressed: counts failures that do not stop a caller.
+            cluster_id: of the root, for its checkpoints.
+            checkpoint: that was read already; None reads it when it is needed.
         """
         self._clock = clock
         self._log = PartitionLog(
@@ -71,9 +94,12 @@ class MetadataLog:
             has_witness=True,
         )
         self._store = store
-        self._witness = Witness(METADATA_DIRECTORY)
+        self._cluster_id = cluster_id
+        self._checkpoint = checkpoint
         self._is_checked = False
-        self._known = _Replayed(MetadataImage(), 0)
+        self._known = _Replayed(MetadataImage())
+        # The state of the latest look or change, and monotonic time before its request.
+        self._looked = self._known.image, -math.inf
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
@@ -86,12 +112,22 @@ class MetadataLog:
             LogTruncatedError: files of the log were removed.
             StorageError: the log cannot be read.
         """
-        known = self._known
+        known, looked_ms = self._known, self._clock.monotonic_ms()
         if self._is_checked and self._log.ends_at(known.offset):
+            self._looked = known.image, looked_ms
             return known.image
         with self._lock:
             self._replay_to_end()
             return self._known.image
+
+    def recent_image(self, max_age_ms: float) -> MetadataImage | None:
+        """Return a state that was the newest one at some time within the last ``max_age_ms``.
+
+        Returns:
+            None if no look and no change of this process began since then. Sends no request.
+        """
+        image, looked_ms = self._looked
+        return image if self._clock.monotonic_ms() - looked_ms < max_age_ms else None
 
     def observe(self) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.
@@ -102,6 +138,15 @@ class MetadataLog:
         """
         with self._lock:
             return self._log.observe()
+
+    def checkpoint_offset(self) -> int:
+        """Return the offset of the checkpoint that lies on storage; 0 without a valid one.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        found = read_checkpoint(self._store, METADATA_WITNESS.path)
+        return 0 if isinstance(found, int) else found.offset
 
     def known_image(self) -> MetadataImage:
         """Return the state as `image` or `commit` last found it, without a request.
@@ -135,70 +180,102 @@ class MetadataLog:
                 records = decide(self._known.image)
                 if not records:
                     return
-            # The change is made. After a crash or an error here the witness has an older end.
+            # The change is made. After a crash or an error here the checkpoint is an older one.
             with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
-                self._store.put(self._witness.path, b"%d\n" % self._known.offset)
+                self._store.put(METADATA_WITNESS.path, self._checkpoint_bytes())
+
+    def _checkpoint_bytes(self) -> bytes:
+        """Return the checkpoint of the known state; the offset alone if there can be none."""
+        image, offset, last_segment, checkpoint = self._known
+        if checkpoint is None:
+            checkpoint = MetadataCheckpoint.of_image(image, offset, last_segment, self._cluster_id)
+            self._known = self._known._replace(checkpoint=checkpoint)
+        return b"%d\n" % offset if checkpoint is None else checkpoint.to_bytes()
 
     def _append(self, records: Sequence[MetadataRecord]) -> bool:
         """Append records that were decided on the known state; return whether it was the newest."""
-        image = self._known.image.copy()
-        for record in records:
-            image.replay(from_json(record.to_json()))
-        batch = _record_batch(records, self._clock.time_us())
+        known, looked_ms = self._known, self._clock.monotonic_ms()
+        image = known.image.copy()
+        values = [record.to_json() for record in records]
+        for value in values:
+            image.replay(from_json(value))
+        batch = _record_batch(values, self._clock.time_us())
         try:
-            self._log.append(batch, expected_leo=self._known.offset)
+            self._log.append(batch, expected_leo=known.offset)
         except LogEndOffsetMismatchError:
             return False
-        self._known = _Replayed(image, self._known.offset + len(records))
+        offset, checkpoint = known.offset + len(values), known.checkpoint
+        if checkpoint is not None:
+            checkpoint = checkpoint.after(values, known.offset, offset)
+        self._known = _Replayed(image, offset, known.offset, checkpoint)
+        self._looked = image, looked_ms
         self._is_checked = True
         return True
 
     def _replay_to_end(self) -> None:
-        self._read_on()
+        looked_ms = self._clock.monotonic_ms()
+        reached = 0 if self._is_checked else self._load_checkpoint()
+        known = self._known
+        is_end = None
+        if known.last_segment >= 0:
+            is_end = self._log.begin_behind(known.last_segment, known.offset)
+            if is_end is None and not self._is_checked:
+                self._known = _Replayed(MetadataImage())  # the log does not confirm the checkpoint
+        if not is_end:
+            self._read_on()
         if not self._is_checked:
-            self._check_is_whole()
+            self._check_is_whole(reached)
             self._is_checked = self._known.offset > 0
+        self._looked = self._known.image, looked_ms
 
-    def _check_is_whole(self) -> None:
-        """Check once that the log does not end before the offset in its witness.
+    def _load_checkpoint(self) -> int:
+        """Begin with the state of the checkpoint, if there is one; return its offset."""
+        found: MetadataCheckpoint | int | None = self._checkpoint
+        self._checkpoint = None
+        if found is None:
+            found = read_checkpoint(self._store, METADATA_WITNESS.path)
+        if isinstance(found, int):
+            return found
+        with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, CorruptRecordError):
+            self._known = _Replayed(found.image(), found.offset, found.last_segment, found)
+        return found.offset
+
+    def _check_is_whole(self, reached: int) -> None:
+        """Check once that the log does not end before an offset that it has reached.
 
         Raises:
             LogTruncatedError: some or all of its files were removed.
         """
-        try:
-            text = self._store.open_buffer(self._witness.path).to_pybytes().strip()
-            witnessed = int(text or b"1")
-        except NotFoundError:
-            witnessed = 0
-        except ValueError:
-            witnessed = 1
-        if not witnessed and not self._known.offset:
+        if not reached and not self._known.offset:
             names = self._store.list_directories("")
-            witnessed = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
-        if witnessed > self._known.offset:
+            reached = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
+        if reached > self._known.offset:
             self._read_on()  # another process may have appended since the log was read
-        if witnessed > self._known.offset:
-            raise self._log.files.truncated(self._known.offset, witnessed)
+        if reached > self._known.offset:
+            raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        image, offset = None, self._known.offset
-        # At the log's end this is one lookup of the next segment's name.
+        """Replay the records behind the known state; at the log's end one lookup of a name."""
+        image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.read_on(offset):
             if batch is not None:
-                image = image or self._known.image.copy()
-                for value in batch.records.column("value").to_pylist():
+                image = image.copy() if image is self._known.image else image
+                values = batch.records.column("value").to_pylist()
+                for value in values:
                     image.replay(from_json(value))
+                last_segment = batch.segment_base_offset
+                if checkpoint is not None:
+                    checkpoint = checkpoint.after(values, last_segment, next_offset)
             offset = next_offset
-        if image is not None:
-            self._known = _Replayed(image, offset)
+        self._known = _Replayed(image, offset, last_segment, checkpoint)
 
 
-def _record_batch(records: Sequence[MetadataRecord], now_us: int) -> pa.RecordBatch:
-    count = len(records)
+def _record_batch(values: Sequence[bytes], now_us: int) -> pa.RecordBatch:
+    count = len(values)
     return pa.RecordBatch.from_arrays(
         [
             pa.nulls(count, pa.binary()),
-            binary_array([record.to_json() for record in records]),
+            binary_array(values),
             pa.nulls(count, HEADERS_TYPE),
             timestamp_array(np.full(count, now_us)),
         ],

@@ -1,12 +1,16 @@
-"""Producer ids: unique in a cluster, allocated in blocks (Kafka's ``ProducerIdControlManager``).
+"""Producer ids: allocated in blocks (Kafka's ``ProducerIdControlManager``), or random.
 
 One record in the metadata log allocates a block, so that no id is allocated twice. Ids of a block
-that its process does not use are lost, which is harmless.
+that its process does not use are lost, which is harmless. Transactional ids need such ids: each has
+a file of its own. The id of any other idempotent producer is random, which costs no request, and no
+record of the metadata for each process that ever sends.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+from typing import Final
 
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
@@ -14,6 +18,19 @@ from spark_log.metadata.records import MetadataRecord, ProducerIdsRecord
 
 BLOCK_SIZE = 1000
 """Number of ids in a block (``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``)."""
+
+FIRST_DERIVED_ID: Final = 2**62
+"""Ids that are random, or derived from a Spark write, start here. `ProducerIds` allocates smaller
+ones."""
+
+
+def random_producer_id() -> int:
+    """Return a random producer id, from `FIRST_DERIVED_ID` to 2**63 - 1.
+
+    Two producers may have the same one: with a million producers that append to one partition
+    within ``producer.id.expiration.ms``, the probability is 1 to 9 million (docs/adr/0008).
+    """
+    return FIRST_DERIVED_ID | int.from_bytes(os.urandom(8), "big") % FIRST_DERIVED_ID
 
 
 class ProducerIds:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from spark_log.metadata.versioned_records import VersionedRecord, record_from_json
 
 
 class MetadataRecord(VersionedRecord):
-    """Base class of all metadata records."""
+    """Base class of all metadata records. Fields that a newer version added are kept."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class TopicRecord(MetadataRecord):

@@ -150,6 +150,9 @@ class StateLog(ABC, Generic[_State, _Record]):
             CorruptRecordError: the record cannot follow.
         """
 
+    def _give_way(self, races: int) -> None:
+        """Pause before a change is decided again, after a number of lost races; by default none."""
+
     def replay(self) -> int:
         """Update `state` to the present end of the log.
 
@@ -171,12 +174,14 @@ class StateLog(ABC, Generic[_State, _Record]):
         """Update `state` as `replay` does, and return the stored values of the records read."""
         found: list[bytes] = []
         while True:
-            offset = self._offset or 0
+            offset = self._offset
             try:
-                offset = self._newest_offset() if self._offset is None else self._offset
-                batches, self._offset = self._log.fetch_from(offset)
+                if offset is None:
+                    batches, self._offset = self._log.fetch_last()
+                else:
+                    batches, self._offset = self._log.fetch_from(offset)
             except OffsetOutOfRangeError as error:
-                if offset > error.log_end_offset:
+                if offset is not None and offset > error.log_end_offset:
                     raise StorageError(
                         f"{self.directory}: the log ends at {error.log_end_offset}, before offset "
                         f"{offset}, which was read already: files were removed",
@@ -194,11 +199,12 @@ class StateLog(ABC, Generic[_State, _Record]):
                     log_end_offset=error.log_end_offset,
                     witnessed_offset=error.witnessed_offset,
                 ) from error
-            if not batches:
-                return found
             for batch in batches:
                 found += batch.records.column("value").to_pylist()
-            self.state = self._after(self._parse(found[-1]))
+            if batches:
+                self.state = self._after(self._parse(found[-1]))
+            if not batches or offset is None:
+                return found
 
     def commit(self, decide: Callable[[_State], _Record | None]) -> _State:
         """Append the record that ``decide`` returns, at the end of the log that it was decided on.
@@ -214,6 +220,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
         """
+        races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
         may_be_old = self._offset is not None and not self.replays_first
@@ -236,7 +243,8 @@ class StateLog(ABC, Generic[_State, _Record]):
                     break
                 self._append(record.model_copy(update={"change_id": change_id}))
             except LogEndOffsetMismatchError:
-                continue
+                races += 1
+                self._give_way(races)
             except UnknownOutcomeError as error:
                 # The record may be in the log, now or later: the next replay looks for it.
                 unknown = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 from spark_log.config import ConfigModel, TopicConfig
@@ -96,5 +97,12 @@ def effective_min_insync(config: TopicConfig, partition: PartitionRecord) -> int
 
 def parse_overrides(model: type[_Config], overrides: Mapping[str, str]) -> _Config:
     """Return configs with these overrides. Keys of a newer version are ignored."""
+    parsed: _Config = _parse_pairs(model, frozenset(overrides.items()))
+    return parsed
+
+
+@lru_cache(maxsize=1024)
+def _parse_pairs(model: type[_Config], pairs: frozenset[tuple[str, str]]) -> _Config:
+    """Parse overrides once for all topics, and partitions, that have the same ones."""
     known = model.keys()
-    return model.parse({key: value for key, value in overrides.items() if key in known})
+    return model.parse({key: value for key, value in pairs if key in known})

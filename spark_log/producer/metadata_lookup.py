@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import METADATA_LEASE_MS, Cluster, MetadataImage
 
 _GATHERING_SHARE: Final = 0.25
 """How long a lookup waits for further calls while another one runs, as a share of its time."""
@@ -39,11 +39,24 @@ class MetadataLookup:
         self._running = 0
         self._took_ms: float | None = None
 
+    def recent_image(self) -> MetadataImage:
+        """Return metadata that were the newest at some time within the last `METADATA_LEASE_MS`.
+
+        On a mapped file system, where a look costs next to nothing: as of a moment after the call
+        began.
+
+        Raises:
+            SparkLogError: they cannot be read. Other threads try for themselves.
+        """
+        if self._cluster.store.is_mapped:
+            return self.image()
+        return self._cluster.metadata.recent_image(METADATA_LEASE_MS) or self.image()
+
     def image(self) -> MetadataImage:
         """Return the metadata as of a moment after the call began.
 
         Raises:
-            SparkLogError: it cannot be read. Other threads try for themselves.
+            SparkLogError: they cannot be read. Other threads try for themselves.
         """
         with self._changed:
             while (shared := self._gathering) is not None:

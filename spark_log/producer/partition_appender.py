@@ -17,13 +17,20 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     ALL,
+    Beside,
     LogAppendInfo,
     LogValidator,
     PartitionLog,
     ProducerAppend,
     StagedSegment,
 )
-from spark_log.metadata import META_PROPERTIES, UNLIMITED, Cluster, MetadataImage
+from spark_log.metadata import (
+    META_PROPERTIES,
+    METADATA_LEASE_MS,
+    UNLIMITED,
+    Cluster,
+    MetadataImage,
+)
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
@@ -59,8 +66,22 @@ class DeleteDelayLoweredError(UnknownOutcomeError):
 class PartitionAppender:
     """Appends deliveries; thread-safe as long as each partition has one append at a time."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, client_id: str) -> None:
-        """Return an appender for the partitions of a cluster; nothing is opened yet."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        client_id: str,
+        beside: Beside | None = None,
+    ) -> None:
+        """Return an appender for the partitions of a cluster; nothing is opened yet.
+
+        Args:
+            cluster: of the partitions.
+            config: of the producer.
+            client_id: for its quota.
+            beside: runs merges on another thread; None: the append that makes one due waits for it.
+        """
+        self._beside = beside
         self._cluster = cluster
         self._metadata = MetadataLookup(cluster)
         self._config = config
@@ -74,7 +95,10 @@ class PartitionAppender:
         """Append a delivery to the log of a busy partition.
 
         After the append, the topic must still exist in the metadata: records in a directory without
-        a topic are never read, and must not be acknowledged.
+        a topic are never read, and must not be acknowledged. Metadata that were the newest within
+        the last `METADATA_LEASE_MS` will do on an object store (docs/adr/0026), if the log's end
+        was known within the same time: a cleaner frees no name so soon, also if
+        ``file.delete.delay.ms`` was lowered.
 
         Raises:
             TopicDeletedError: the topic was deleted.
@@ -82,7 +106,8 @@ class PartitionAppender:
             SparkLogError: it is not in the log; `is_retriable` says whether to try again.
         """
         self._check_root()
-        log = queue.log or self._open(queue)
+        began_ms = self._cluster.clock.monotonic_ms()
+        log = queue.log or self._open(queue, began_ms)
         try:
             appended = self._append(log, delivery, producer)
         except (SparkLogError, OSError) as error:
@@ -95,7 +120,7 @@ class PartitionAppender:
             return appended
         try:
             self._check_root()
-            image = self._metadata.image()
+            image = self._image_after_append(queue)
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
                 f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "
@@ -112,7 +137,15 @@ class PartitionAppender:
                     f"{delay_ms} during the append; the retry finds out whether it is in the log"
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
+        if not appended.info.is_duplicate:
+            queue.known_ms = began_ms  # nobody had the name behind it before it was put
         return replace(appended, image=image)
+
+    def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
+        age_ms = self._cluster.clock.monotonic_ms() - queue.known_ms
+        if age_ms < METADATA_LEASE_MS:
+            return self._metadata.recent_image()
+        return self._metadata.image()
 
     def catch_up(self, queue: PartitionQueue) -> None:
         """Bring the other replicas up to what was acknowledged when the leader had it."""
@@ -155,11 +188,12 @@ class PartitionAppender:
         # An unmounted root looks like a damaged or missing log.
         return self._is_root_missing()
 
-    def _open(self, queue: PartitionQueue) -> PartitionLog:
-        if _is_deleted(queue, self._cluster.image()):
+    def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
+        if _is_deleted(queue, self._metadata.recent_image()):
             raise TopicDeletedError
+        queue.known_ms = now_ms
         topic = queue.route.topic
-        log = self._cluster.partition_log(topic, queue.partition)
+        log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
         log.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:

@@ -18,6 +18,7 @@ from spark_log.metrics_reporters import MetricsReporters
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.interceptors import Interceptors
+from spark_log.producer.merge_thread import MergeThread
 from spark_log.producer.partition_appender import PartitionAppender
 from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.producer_identity import ProducerIdentity
@@ -80,12 +81,14 @@ class ProducerRuntime:
         self._reporters = reporters
         self._on_fork = on_fork
         self.accumulator = Accumulator(config, clock)
-        appender = PartitionAppender(cluster, config, client_id)
+        self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
+        beside = self._merge_thread.submit if starts_threads else None
+        appender = PartitionAppender(cluster, config, client_id, beside)
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity
         if config.transactional_id is None:
             producer_identity = ProducerIdentity(
-                cluster, is_idempotent=config.enable_idempotence, given=identity
+                is_idempotent=config.enable_idempotence, given=identity
             )
         else:
             transaction = TransactionManager(
@@ -279,6 +282,7 @@ class ProducerRuntime:
         if threads is not None:
             threads.stop()
             threads.join(_JOIN_S if not left else 0.1)
+        self._merge_thread.close(_JOIN_S)
         self._interceptors.close()
         self._reporters.close()
         process_exit.unregister(self)

@@ -68,7 +68,7 @@ class Sender:
         config: ProducerConfig,
         clock: Clock,
         *,
-        refresh: Callable[[str], None],
+        refresh: Callable[[str], object],
         on_batches_done: Callable[[Sequence[ProducerBatch]], None],
         suppressed: SuppressedErrors = IN_PROCESS,
         transaction: TransactionManager | None = None,

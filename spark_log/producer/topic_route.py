@@ -36,6 +36,7 @@ class PartitionQueue:
         sequence: sequence number of the next append's first record.
         log: the partition's log for the next append; None: it is opened then.
         acknowledged_offset: the offset after the last acknowledged record; the log must reach it.
+        known_ms: monotonic time before the log's end was last known to be new.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class PartitionQueue:
         "due_ms",
         "epoch",
         "is_busy",
+        "known_ms",
         "log",
         "open",
         "partition",
@@ -67,6 +69,7 @@ class PartitionQueue:
         self.sequence = 0
         self.log: PartitionLog | None = None
         self.acknowledged_offset = 0
+        self.known_ms = 0.0
 
     @property
     def topic(self) -> str:

@@ -90,9 +90,9 @@ class TopicRouter:
         """Look a topic up once, in the rest of ``max.block.ms``."""
 
         def look() -> TopicRoute:
-            self.refresh(topic)
+            image = self.refresh(topic)
             found = self._accumulator.routes.get(topic)
-            return found if found is not None else self._install(self._cluster.topic(topic))
+            return found if found is not None else self._install(image.topic(topic))
 
         if self._cluster.store.is_mapped:
             return look()
@@ -108,8 +108,8 @@ class TopicRouter:
         age_ms = self._clock.monotonic_ms() - route.looked_up_ms
         return age_ms >= self._config.metadata_max_age_ms
 
-    def refresh(self, topic: str) -> None:
-        """Read the metadata of a topic that has a route, and update or replace the route.
+    def refresh(self, topic: str) -> MetadataImage:
+        """Read and return the metadata; update or replace the route of a topic, if it has one.
 
         The waiting batches of a deleted topic move to a new topic of the same name; without one
         they fail.
@@ -124,7 +124,7 @@ class TopicRouter:
         with self._accumulator.lock:
             route = self._accumulator.routes.get(topic)
             if route is None:
-                return
+                return image
             if found is None:
                 route.is_deleted = True
                 del self._accumulator.routes[topic]
@@ -134,6 +134,7 @@ class TopicRouter:
                 route.update(found, looked_up_ms)
             else:
                 self._accumulator.replace_route(self._new_route(found, looked_up_ms))
+        return image
 
     def _install(self, topic: TopicImage) -> TopicRoute:
         looked_up_ms = self._clock.monotonic_ms()

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from google_crc32c import extend
 
 from spark_log.record.arrays import bools_of, int_array, ints_of
@@ -98,7 +97,7 @@ def _hides_bytes(array: pa.Array, offsets: np.ndarray) -> bool:
 
 def _emptied_nulls(array: pa.Array) -> pa.Array:
     if _is_text(array.type):
-        empty = pc.fill_null(array, "" if pa.types.is_string(array.type) else b"")
+        empty = array.fill_null("" if pa.types.is_string(array.type) else b"")
         return empty if isinstance(empty, pa.Array) else empty.combine_chunks()
     return array.take(int_array(range(len(array)), pa.int64()))
 

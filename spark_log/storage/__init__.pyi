@@ -1,5 +1,6 @@
 from .deadline import Deadline as Deadline
 from .deadline import LimitedCall as LimitedCall
+from .deadline import call_beside as call_beside
 from .deadline import call_within as call_within
 from .directory_watch import DirectoryWatch as DirectoryWatch
 from .directory_watch import watch_directories as watch_directories

@@ -150,3 +150,18 @@ def call_within(
     if not limited.wait(deadline.left_s()):
         raise deadline.error()
     return limited.result()  # type: ignore[return-value]
+
+
+def call_beside(call: Callable[[], _Answer]) -> Callable[[], _Answer]:
+    """Start ``call`` on another thread, within the time limit of the caller if it has one.
+
+    Returns:
+        A function that waits for the call, and returns what it returned or raises what it raised.
+    """
+    limited = LimitedCall(call, _current.get())
+
+    def wait() -> _Answer:
+        limited.wait(_LONGEST_WAIT_S)
+        return limited.result()  # type: ignore[return-value]
+
+    return wait

@@ -89,7 +89,7 @@ def test_offers_nothing_and_says_nothing_without_a_root(complete, line, monkeypa
 
 
 def test_offers_nothing_of_a_root_that_is_damaged(complete, root):
-    for path in root.glob("__cluster_metadata-0/*.log"):
+    for path in [*root.glob("__cluster_metadata-0/*.log"), *root.glob("__witnesses/*")]:
         path.write_bytes(b"damaged")
     assert complete("topics describe ") == []
 

@@ -9,6 +9,7 @@ import typer
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
 from spark_log.cli.commands.submit import JOBS
+from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
 from tests.cli.support import append, begin_transaction
 
@@ -19,7 +20,7 @@ def commands(command, name="spark-log"):
         yield name, command.help
         return
     for short, child in command.commands.items():
-        yield from commands(child, f"{name} {short}")
+        yield from commands(loaded(child), f"{name} {short}")
 
 
 # The help of a job is the job's own: tests/jobs run them.

@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from spark_log.cli.commands.submit import JOBS
+from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
 from spark_log.cli.page import cli_page, markdown_text
 from tests.cli.test_examples import EXAMPLES, HELP
@@ -37,7 +38,7 @@ def section(page, name):
 def test_every_option_of_a_command_is_in_its_section(page, name):
     command: Any = typer.main.get_command(app)
     for word in name.split()[1:]:
-        command = command.commands[word]
+        command = loaded(command.commands[word])
     text = section(page, name)
     options = [opt for each in command.get_params(typer.Context(command)) for opt in each.opts]
     assert [each for each in options if each.startswith("--") and each not in text] == ["--help"]

@@ -13,10 +13,17 @@ from tests.coordinator.storage_dates import dated_by
 __all__ = ["clock", "cluster", "spark"]
 
 
+class SleepingClock(ManualClock):
+    """A clock on which a sleep takes no time and moves it on."""
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self.advance_ms(duration_ms)
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     """The clock of the processes, and of the storage unless a test sets another one."""
-    return ManualClock()
+    return SleepingClock()
 
 
 @pytest.fixture

@@ -35,8 +35,10 @@ def dated_by(clock, monkeypatch):
     for name in ("put", "put_if_absent"):
         monkeypatch.setattr(LocalStore, name, dating(getattr(LocalStore, name)))
     look, head = LocalStore.list, LocalStore.head
-    monkeypatch.setattr(
-        LocalStore, "list", lambda self, *where: (shown(self, file) for file in look(self, *where))
-    )
+
+    def listed(self, *where, **options):
+        return (shown(self, file) for file in look(self, *where, **options))
+
+    monkeypatch.setattr(LocalStore, "list", listed)
     monkeypatch.setattr(LocalStore, "head", lambda self, path: shown(self, head(self, path)))
     return dates

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.coordinator import OffsetsTable
@@ -31,10 +33,18 @@ class TestMetadataLog:
         assert found.problem.code == "metadata-without-snapshot"
         assert found.message.startswith("67 changes of the metadata")
 
-    def test_a_long_log(self, patient):
+    @pytest.mark.parametrize("content", [None, b"5\n", b"damaged"])
+    def test_a_long_log_without_a_checkpoint(self, patient, content):
         alter(patient.root, 5)
-        (found,) = patient.findings("metadata-log", limits=Limits(metadata_files=5))
-        assert (found.problem.code, found.severity) == ("metadata-long", Severity.INFO)
+        limits = Limits(metadata_files=4)
+        assert not patient.findings("metadata-log", limits=limits)
+        checkpoint = Path(patient.root, "__witnesses", "__cluster_metadata-0")
+        checkpoint.unlink()
+        if content is not None:
+            checkpoint.write_bytes(content)
+        (found,) = patient.findings("metadata-log", limits=limits)
+        code = "metadata-without-checkpoint"
+        assert (found.problem.code, found.severity) == (code, Severity.WARNING)
 
     def test_damage_that_appears_after_it_was_read(self, patient, monkeypatch):
         alter(patient.root, 3)

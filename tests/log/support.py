@@ -66,7 +66,7 @@ class RetentionAt(PartitionCleaner):
             self._now_us = now_us
 
 
-def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, **config):
+def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, beside=None, **config):
     """Open the log of a test's store; appends are not synced unless the config says so."""
     settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
     return PartitionLog(
@@ -77,6 +77,7 @@ def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, **config):
         config=settings,
         clock=clock,
         suppressed=suppressed,
+        beside=beside,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.log.probe_interval import LOCAL_PROBES, REMOTE_PROBES, ProbeInterval
+from spark_log.log.probe_interval import LOCAL_PROBES, REMOTE_PROBES, REST_MS, ProbeInterval
 from tests.log.support import HookedStore
 
 
@@ -27,8 +27,14 @@ def test_a_record_is_read_late_by_a_tenth_of_the_time_that_it_took_to_come():
         assert pause_ms <= max(0.2, 0.1 * sum(slept_ms[:count]) + 1e-6)
 
 
-def test_an_object_store_is_asked_ten_times_a_second_at_most():
-    assert len(pauses(REMOTE_PROBES, 10_000)) < 150
+def test_an_object_store_is_asked_ten_times_a_second_at_most_and_once_a_second_at_rest():
+    assert len(pauses(REMOTE_PROBES, REST_MS)) < 100
+    assert REMOTE_PROBES.pause_ms(REST_MS) == 1_000
+
+
+def test_partitions_at_rest_share_the_requests_of_ten():
+    assert REMOTE_PROBES.pause_ms(REST_MS, partitions=10) == 1_000
+    assert REMOTE_PROBES.pause_ms(REST_MS, partitions=50) == 5_000
 
 
 def test_more_partitions_are_probed_more_seldom():
@@ -41,3 +47,10 @@ def test_more_partitions_are_probed_more_seldom():
 @pytest.mark.parametrize(("is_mapped", "probes"), [(True, LOCAL_PROBES), (False, REMOTE_PROBES)])
 def test_the_interval_suits_the_store(memory_store, is_mapped, probes):
     assert ProbeInterval.of(HookedStore(memory_store, is_mapped=is_mapped)) == probes
+
+
+def test_the_time_between_probes_at_rest_can_be_chosen(memory_store):
+    remote = HookedStore(memory_store, is_mapped=False)
+    assert ProbeInterval.of(remote, 50).pause_ms(REST_MS) == 50
+    assert max(pauses(ProbeInterval.of(remote, 50), 1_000)) == 50
+    assert ProbeInterval.of(memory_store, 50) == LOCAL_PROBES

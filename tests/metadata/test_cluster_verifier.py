@@ -4,7 +4,7 @@ import pytest
 
 from spark_log import Admin, NewTopic
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_log.metadata import Cluster
+from spark_log.metadata import METADATA_WITNESS, Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from tests.metadata.support import metadata_files
@@ -97,11 +97,15 @@ class TestMetadataLog:
     def test_its_damage_is_told_and_what_can_be_told_goes_on(self, cluster):
         path = f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}"
         damage(cluster, path, b"flights")
+        assert found(Cluster(cluster.root)) == [(path, "damaged-segment")], "by the checkpoint"
+        cluster.store.delete(METADATA_WITNESS.path)
         other = Cluster(cluster.root)
         assert found(other) == [(METADATA_DIRECTORY, "unreadable"), (path, "damaged-segment")]
 
     def test_where_a_topic_is_named_its_damage_is_an_error(self, cluster):
         damage(cluster, f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}", b"flights")
+        ClusterVerifier(Cluster(cluster.root), ["weather"])
+        cluster.store.delete(METADATA_WITNESS.path)
         with pytest.raises(CorruptRecordError):
             ClusterVerifier(Cluster(cluster.root), ["weather"])
 

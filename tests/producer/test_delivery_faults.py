@@ -23,8 +23,9 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster
+from spark_log.metadata import FIRST_DERIVED_ID, Cluster
 from tests.log.support import done_but, failing
+from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
 
 TIMEOUT = StorageTimeoutError("slow")
@@ -61,17 +62,14 @@ def producer_entries(root, topic, partition=0):
 
 
 class TestRetry:
-    def test_after_an_unknown_outcome_of_the_producer_id_it_is_still_idempotent(
-        self, root, clock, producer, monkeypatch
-    ):
-        ids = iter([failing(LOST), lambda *_: 7])
-        monkeypatch.setattr(
-            producer.cluster.producer_ids, "next_id", lambda: next(ids)("producer ids", None)
-        )
+    def test_its_producer_id_takes_no_change_of_the_metadata(self, root, clock, producer):
+        before = metadata_files(root)
         sent = producer.send("weather", b"x")
         run(producer, clock)
         assert sent.result(0).offset == 0
-        assert list(producer_entries(root, "weather")) == [7]
+        (producer_id,) = producer_entries(root, "weather")
+        assert producer_id >= FIRST_DERIVED_ID
+        assert metadata_files(root) == before
 
     @pytest.mark.parametrize("error", [TIMEOUT, FULL], ids=["slow", "full"])
     def test_what_may_pass_is_tried_again_until_it_does(self, root, clock, producer, error):

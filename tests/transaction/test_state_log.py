@@ -55,6 +55,22 @@ def test_a_change_is_seen_by_all(store, log, clock):
     assert (other.replay(), other.state) == (1, log.state)
 
 
+@pytest.mark.parametrize("before", [[], [begin], [begin, commit]])
+def test_start_up_costs_a_listing_and_the_newest_segment(memory_store, clock, before):
+    store = HookedStore(memory_store, is_mapped=False)
+    log = TransactionStateLog(store, "orders", clock)
+    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    for change in before:
+        log.commit(change)
+    other = TransactionStateLog(store, "orders", clock)
+    store.calls.clear()
+    assert (other.replay(), other.state) == (1, log.state)
+    assert [name for name, _ in store.calls] == ["list", "read_tail"]
+    store.calls.clear()
+    assert other.replay() == 0
+    assert [name for name, _ in store.calls] == ["read_tail"], "the next name"
+
+
 @pytest.mark.parametrize(("first", "second"), [(commit, abort), (abort, commit)])
 def test_of_two_deciders_one_wins_and_the_other_decides_again(store, log, clock, first, second):
     log.commit(begin)

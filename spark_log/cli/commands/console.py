@@ -91,7 +91,8 @@ def console(
         avro=_decoders(avro_schema or []),
         search_memory_bytes=search_memory_mib * _MIB,
     )
-    app = create_app(root.cluster(), root.admin(), settings)
+    cluster = root.cluster()
+    app = create_app(cluster, root.admin(cluster), settings)
     config = uvicorn.Config(
         app,
         host=host,

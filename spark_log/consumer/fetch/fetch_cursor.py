@@ -29,6 +29,8 @@ class FetchCursor:
         error: a permanent failure to read; reported after ``completed`` is empty. A seek clears it.
         failures: number of transient failures in a row.
         due_ms: monotonic time of the next read at the log's end; 0 if more can be read now.
+        records_ms: monotonic time of the newest records, or of the beginning.
+        is_at_rest: no records have arrived for so long that it is read seldom.
         is_assigned: the fetcher reads the partition.
         is_at_end: the last read found no more records.
         is_paused: the partition is neither fetched nor handed out; ``completed`` is kept.
@@ -47,17 +49,20 @@ class FetchCursor:
         "gives_hints",
         "is_assigned",
         "is_at_end",
+        "is_at_rest",
         "is_paused",
         "is_queued",
         "is_ready",
         "log",
         "offset",
         "partition",
+        "records_ms",
         "stream",
         "version",
     )
 
     def __init__(self, partition: TopicPartition, log: PartitionLog, offset: int) -> None:
+        """Begin at an offset. Reads nothing yet."""
         self.partition = partition
         self.log = log
         self.offset = offset
@@ -69,8 +74,10 @@ class FetchCursor:
         self.error: Exception | None = None
         self.failures = 0
         self.due_ms = 0.0
+        self.records_ms = 0.0
         self.is_assigned = True
         self.is_at_end = False
+        self.is_at_rest = False
         self.is_paused = False
         self.is_ready = False
         self.is_queued = False
@@ -85,5 +92,6 @@ class FetchCursor:
         self.error = None
         self.due_ms = 0.0
         self.is_at_end = False
+        self.is_at_rest = False
         self.failures = 0
         return freed

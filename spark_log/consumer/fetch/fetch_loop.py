@@ -16,6 +16,7 @@ same.)
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -92,10 +93,11 @@ class FetchLoop:
         self._now_ms = now_ms
         self._random = random
         self._resolve = resolve
-        self._probes = ProbeInterval.of(store)
+        self._probes = ProbeInterval.of(store, config.fetch_idle_interval_ms)
         self._by_directory: dict[str, FetchCursor] = {}
         self._queue: deque[FetchCursor] = deque()
         self._last_records_ms = now_ms()
+        self._next_rested_ms = 0.0
         self._is_sleeping = False
         self._is_closed = False
         self._fetches = 0
@@ -107,6 +109,7 @@ class FetchLoop:
 
     def add(self, cursor: FetchCursor) -> None:
         """Read a partition from now on."""
+        cursor.records_ms = self._now_ms()
         self._by_directory[cursor.log.directory] = cursor
         self.enqueue(cursor)
 
@@ -202,24 +205,38 @@ class FetchLoop:
         return found
 
     def _pick(self) -> tuple[list[FetchCursor], float]:
-        """Return the first queued partition that is due, or the milliseconds to wait."""
+        """Return the first queued partition that is due, or the milliseconds to wait.
+
+        Partitions at rest come last, in the order in which they were read, and one at a time.
+        """
         now_ms = self._now_ms()
         pause_ms = _IDLE_MS
         if not self.buffer.has_room():
             return [], pause_ms
         if self._quota.is_throttled(now_ms):
             return [], min(pause_ms, self._quota.throttled_until_ms - now_ms)
+        rested: FetchCursor | None = None
         for _ in range(len(self._queue)):
             cursor = self._queue.popleft()
             cursor.is_queued = False
             if not self._may_fetch(cursor):
                 continue  # it is queued again by the change that makes it fetchable
-            if cursor.due_ms <= now_ms:
+            due_ms = cursor.due_ms
+            if cursor.is_at_rest:
+                due_ms = max(due_ms, self._next_rested_ms)
+                if due_ms <= now_ms and (rested is None or cursor.due_ms < rested.due_ms):
+                    rested = cursor
+            elif due_ms <= now_ms:
                 return [cursor], 0.0
-            pause_ms = min(pause_ms, cursor.due_ms - now_ms)
+            pause_ms = min(pause_ms, due_ms - now_ms)
             cursor.is_queued = True
             self._queue.append(cursor)
-        return [], pause_ms
+        if rested is None:
+            return [], pause_ms
+        self._queue.remove(rested)
+        rested.is_queued = False
+        self._next_rested_ms = now_ms + self._probes.between_rests_ms
+        return [rested], 0.0
 
     def _may_fetch(self, cursor: FetchCursor) -> bool:
         """Return whether the state of a partition allows to read it; the lock is held."""
@@ -249,6 +266,7 @@ class FetchLoop:
             left_bytes = self._config.max_partition_fetch_bytes - cursor.completed_bytes
             left_bytes = turn_bytes = min(left_bytes, self._quota.most_bytes)
         self._fetches += 1
+        began_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
         try:
             if not cursor.gives_hints and self._watch.gives_hints:
@@ -274,7 +292,7 @@ class FetchLoop:
                 self._publish(cursor, version, fetched)
                 fetched = []
                 if not self._unblock(cursor):
-                    self._at_end(cursor, version)
+                    self._at_end(cursor, version, began_ms)
                     return
             with self._changed:
                 self.enqueue(cursor)
@@ -304,7 +322,8 @@ class FetchLoop:
             cursor.is_at_end = False
             now_ms = self._now_ms()
             if self.buffer.add(cursor, fetched, now_ms):
-                self._last_records_ms = now_ms
+                cursor.records_ms = self._last_records_ms = now_ms
+                cursor.is_at_rest = False
             cursor.end_offset = max(cursor.end_offset, cursor.offset)
             if not self.buffer.is_empty():
                 self._changed.notify_all()
@@ -318,19 +337,29 @@ class FetchLoop:
         cursor.due_ms = 0.0
         return True
 
-    def _at_end(self, cursor: FetchCursor, version: int) -> None:
+    def _at_end(self, cursor: FetchCursor, version: int, began_ms: float) -> None:
         with self._changed:
             if cursor.version == version:
                 now_ms = self._now_ms()
                 cursor.is_at_end = True
                 cursor.end_offset = cursor.offset
-                cursor.due_ms = now_ms + tail_probe_interval_ms(
-                    self._probes,
-                    waited_ms=now_ms - self._last_records_ms,
-                    partitions=len(self._by_directory),
-                    gives_hints=cursor.gives_hints,
-                )
+                cursor.is_at_rest = self._probes.is_at_rest(now_ms - cursor.records_ms)
+                if cursor.is_at_rest:
+                    cursor.due_ms = began_ms + self._probes.rest_ms
+                else:
+                    cursor.due_ms = now_ms + tail_probe_interval_ms(
+                        self._probes,
+                        waited_ms=now_ms - max(self._last_records_ms, cursor.records_ms),
+                        partitions=self._count_probed(),
+                        gives_hints=cursor.gives_hints,
+                    )
             self.enqueue(cursor)
+
+    def _count_probed(self) -> int:
+        """Return the number of partitions that are not at rest."""
+        if self._probes.rest_ms == math.inf:
+            return len(self._by_directory)
+        return sum(not cursor.is_at_rest for cursor in self._by_directory.values())
 
     def _failed(self, cursor: FetchCursor, version: int, error: Exception) -> None:
         with self._changed:

@@ -169,10 +169,11 @@ class GroupMembership:
                 f"nothing was committed: this consumer is not a member of group "
                 f"{self._group_id!r} and has no partitions; call poll() to join the group"
             )
-        image = self._cluster.image()
         unknown = {tp.topic for tp in offsets} - topic_ids.keys()
-        ids = {name: image.topic(name).topic_id for name in unknown}
-        member.commit(offsets, {**ids, **topic_ids})
+        if unknown:
+            image = self._cluster.image()
+            topic_ids = {**{name: image.topic(name).topic_id for name in unknown}, **topic_ids}
+        member.commit(offsets, topic_ids)
 
     def leave(self) -> None:
         """Leave the group; does nothing if already left. A static member's place is kept."""

@@ -7,7 +7,7 @@ first. Called again after its record was appended, it returns None.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -29,11 +29,25 @@ Topics = Mapping[str, GroupTopic]
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
-def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) -> GroupRecord | None:
+def join(
+    group: Group,
+    member: Member,
+    topics: Topics,
+    config: ClusterConfig,
+    waiting: Iterable[Member] = (),
+) -> GroupRecord | None:
     """Add a member, or change the subscription of a member.
 
     A static member replaces the member with the same instance id and gets its partitions; nothing
     changes for the others (KIP-345).
+
+    Args:
+        group: the present group.
+        member: who joins.
+        topics: the existing topics.
+        config: the limits of groups.
+        waiting: other new members that wait to join. Where ``member`` is new they join with it, in
+            one record, except those that would be refused or would replace a static member.
 
     Raises:
         GroupMaxSizeReachedError: the group is full.
@@ -77,7 +91,10 @@ def join(group: Group, member: Member, topics: Topics, config: ClusterConfig) ->
             f"{config.group_max_size} members (group.max.size of the cluster); raise it, or "
             f"stop another member first"
         )
-    return _reassign(group, "join", {**group.members, member.member_id: member}, topics, [member])
+    members = {**group.members, member.member_id: member}
+    _check_assignors(members.values(), member)
+    joining = {each.member_id: each for each in _joining(members, waiting, config)}
+    return _reassign(group, "join", {**members, **joining}, topics, [member, *joining.values()])
 
 
 def remove(
@@ -118,7 +135,8 @@ def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
     """Raise the generation to at least a value: after the log was lost, but not the commits."""
     if group.generation >= at_least:
         return None
-    return replace(group, generation=at_least, revision=0).to_record("fence", (), "")
+    after = replace(group, generation=at_least, revision=0, last_removal=at_least)
+    return after.to_record("fence", (), "")
 
 
 def send_offsets(
@@ -203,9 +221,10 @@ def _reassign(
     about: Iterable[Member],
 ) -> GroupRecord:
     """Compute a new target assignment, and take the first step towards it."""
-    for member in about:
-        if member.member_id in members:
-            _check_assignors(members.values(), member)
+    if not common_assignors(members.values()):
+        for member in about:
+            if member.member_id in members:
+                _check_assignors(members.values(), member)
     relevant = _topics_in_use(group, members, topics)
     # A topic that was created again is a different topic: no member has its partitions.
     same = {name for name, topic in relevant.items() if _is_same(group.topics.get(name), topic)}
@@ -314,6 +333,29 @@ def _check_assignors(members: Iterable[Member], member: Member) -> None:
             assignors=member.assignors,
             common=common,
         )
+
+
+def _joining(
+    members: Mapping[str, Member], waiting: Iterable[Member], config: ClusterConfig
+) -> Iterator[Member]:
+    """Yield those that wait and may be added to the members of a group."""
+    names = set(members)
+    instances = {member.instance_id for member in members.values()} - {None}
+    common = set(common_assignors(members.values()))
+    least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    for member in waiting:
+        if len(names) >= config.group_max_size:
+            return
+        if (
+            member.member_id not in names
+            and member.instance_id not in instances
+            and least <= member.session_timeout_ms <= most
+            and not common.isdisjoint(member.assignors)
+        ):
+            names.add(member.member_id)
+            instances |= {member.instance_id} - {None}
+            common &= set(member.assignors)
+            yield member
 
 
 def _check_session_timeout(member: Member, config: ClusterConfig) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from random import Random
 from typing import ClassVar
 
 from spark_log.config import TopicConfig
@@ -20,17 +22,19 @@ from spark_log.coordinator.group.group_cluster import GroupCluster
 from spark_log.coordinator.group.group_log import Decide, GroupLog
 from spark_log.coordinator.group.group_watch import GroupWatch
 from spark_log.coordinator.group.heartbeats import Heartbeats
+from spark_log.coordinator.group.join_requests import JoinRequests, join_request
 from spark_log.coordinator.group.member_heartbeat import MemberHeartbeat
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import GroupStatus, present_member
-from spark_log.errors import (
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    InvalidSessionTimeoutError,
-    UnknownMemberIdError,
-)
+from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
 from spark_log.types import TopicPartition, random_id
+
+_RACE_MS = 10.0
+_TURN_MS = 10.0
+_MAX_PAUSE_MS = 2000.0
+"""Pauses after lost races: at most twice `_RACE_MS`, doubled with each one, or `_TURN_MS` for each
+process that changes the group, if that is longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +60,7 @@ class GroupCoordinator:
         heartbeat_interval_ms: float = 3000,
         log_config: TopicConfig | None = None,
         new_id: Callable[[], str] = random_id,
+        random: Random | None = None,
     ) -> None:
         """Return the coordinator of a group; nothing is read yet.
 
@@ -65,13 +70,17 @@ class GroupCoordinator:
             heartbeat_interval_ms: ``heartbeat.interval.ms``.
             log_config: topic config of the group's log.
             new_id: makes the unique part of member ids.
+            random: varies pauses.
         """
         self.group_id = group_id
         self._cluster = cluster
         self._clock = cluster.clock
         self._new_id = new_id
+        self._random = random or Random()
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
+        self._log.on_lost_race = self._give_way
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
+        self._requests = JoinRequests(self._heartbeats)
         self._own = MemberHeartbeat(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
         self._watch = GroupWatch(
             self._heartbeats,
@@ -82,6 +91,7 @@ class GroupCoordinator:
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
         self._member: Member | None = None
+        self._is_joining = False
         self.heartbeats = self._own.counts
 
     # --- membership ------------------------------------------------------------------------------
@@ -128,7 +138,7 @@ class GroupCoordinator:
             assignor(name)
         is_new = self._member is None
         member = Member(
-            f"{instance_id or client_id or 'consumer'}-{self._new_id()}"
+            self._new_member_id(instance_id, client_id)
             if self._member is None
             else self._member.member_id,
             instance_id,
@@ -141,26 +151,15 @@ class GroupCoordinator:
             session_timeout_ms,
             max_poll_interval_ms,
         )
-        if is_new:  # before others check its heartbeats
-            self._own.begin(member.member_id)
-
-        def decide(group: Group) -> GroupRecord | None:
-            if not is_new:
-                self._check_present(group)
-            topics = self._read_topics()
-            assert self._image is not None
-            return group_changes.join(group, member, topics, self._image.cluster_config())
-
-        try:
-            self._log.commit(decide)
-        except (
-            GroupMaxSizeReachedError,
-            InconsistentGroupProtocolError,
-            InvalidSessionTimeoutError,
-        ):
-            if is_new:
-                self._heartbeats.forget([member.member_id])
-            raise
+        if is_new:
+            self._is_joining = True
+            try:
+                while not self._request_to_join(member):
+                    member = replace(member, member_id=self._new_member_id(instance_id, client_id))
+            finally:
+                self._is_joining = False
+        else:
+            self._commit(lambda group: self._decide_join(group, member))
         self._member = member
         return self.status()
 
@@ -283,6 +282,97 @@ class GroupCoordinator:
         self._log.replay()
         return self._log.group
 
+    # --- joining ---------------------------------------------------------------------------------
+
+    def _new_member_id(self, instance_id: str | None, client_id: str) -> str:
+        return f"{instance_id or client_id or 'consumer'}-{self._new_id()}"
+
+    def _request_to_join(self, member: Member) -> bool:
+        """Make a new member join, by its own append or by that of another process.
+
+        Returns:
+            Whether it joined. If not, it may have been taken in and removed again already: it has
+            to join under another id, because who was removed does not come back.
+        """
+        self._log.replay()
+        generation = self._log.group.generation
+        attempts = 0
+
+        def decide(group: Group) -> GroupRecord | None:
+            nonlocal attempts
+            attempts += 1
+            if member.member_id in group.members:
+                return self._decide_join(group, member)
+            if group.last_removal > generation:
+                raise _RequestExpiredError
+            waits = is_crowded or attempts > 1
+            return self._decide_join(group, member, self._requests.members(group) if waits else ())
+
+        try:
+            # Before others check its heartbeats.
+            self._own.begin(member.member_id, join_request(member, generation))
+            is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
+            self._log.commit(decide)
+        except _RequestExpiredError:
+            self._heartbeats.forget([member.member_id])
+            return False
+        except SparkLogError:
+            self._heartbeats.forget([member.member_id])
+            raise
+        return True
+
+    def _decide_join(
+        self, group: Group, member: Member, waiting: Collection[Member] = ()
+    ) -> GroupRecord | None:
+        topics = self._read_topics()
+        assert self._image is not None
+        return group_changes.join(group, member, topics, self._image.cluster_config(), waiting)
+
+    def _await_first_members(self, member_id: str, session_timeout_ms: int) -> bool:
+        """Wait ``group.initial.rebalance.delay.ms`` for others, if the group has no members.
+
+        While more come, it waits again, for half of the session timeout at most: as Kafka's
+        ``InitialDelayedJoin``, which waits for the rebalance timeout at most.
+
+        Returns:
+            Whether it waited.
+        """
+        if self._log.group.members:
+            return False
+        self._read_topics()
+        assert self._image is not None
+        delay_ms = self._image.cluster_config().group_initial_rebalance_delay_ms
+        if not delay_ms:
+            return False
+        waited_ms, known, found = 0, 0, 1
+        while found > known and waited_ms + delay_ms <= max(delay_ms, session_timeout_ms / 2):
+            known = found
+            self._sleep_until_member(member_id, delay_ms)
+            waited_ms += delay_ms
+            if self._log.group.members:
+                break
+            found = self._requests.count(self._log.group)
+        if member_id not in self._log.group.members:
+            self._give_way(0)
+        return True
+
+    def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
+        """Sleep until this member was taken in by another process, at most for a duration."""
+        while duration_ms > 0 and member_id not in self._log.group.members:
+            pause_ms = min(duration_ms, self._own.interval_ms)
+            self._clock.sleep_ms(pause_ms)
+            duration_ms -= pause_ms
+            self._log.replay()
+
+    def _give_way(self, races: int) -> None:
+        """Pause after a lost race, the longer the more there are who change the group."""
+        if self._is_joining:
+            others = self._requests.count(self._log.group)
+        else:
+            others = sum(bool(member.revoking) for member in self._log.group.members.values())
+        mean_ms = max(_RACE_MS * 2.0 ** min(races, 20), _TURN_MS * others)
+        self._clock.sleep_ms(self._random.uniform(0, min(mean_ms, _MAX_PAUSE_MS)))
+
     def _commit(self, decide: Decide) -> None:
         """Change the group as its member; raise if this is not a member any more."""
 
@@ -310,3 +400,7 @@ class GroupCoordinator:
                 for topic in image.topics()
             }
         return self._topics
+
+
+class _RequestExpiredError(Exception):
+    """A member was removed after a request to join was written: nobody may take it any more."""

@@ -83,6 +83,21 @@ class Member:
         """Its partitions once all members have released their revoked partitions."""
         return self.owned | self.pending
 
+    @staticmethod
+    def of(part: MemberPart) -> Member:
+        """Return the member that is stored as this."""
+        values = {name: getattr(part, name) for name in MemberPart.model_fields}
+        for name in ("owned", "revoking", "pending"):
+            values[name] = of_partitions(values[name])
+        return Member(**values)
+
+    def to_part(self) -> MemberPart:
+        """Return what is stored of the member."""
+        values = {name: getattr(self, name) for name in MemberPart.model_fields}
+        for name in ("owned", "revoking", "pending"):
+            values[name] = to_partitions(values[name])
+        return MemberPart(**values)
+
 
 @dataclass(frozen=True, slots=True)
 class PendingOffsets:
@@ -127,6 +142,7 @@ class Group:
         pending_offsets: of transactions that may not be complete, in the order in which they were
             sent.
         revision: number of changes of pending offsets in this generation.
+        last_removal: generation of the last change that removed a member; 0 before the first one.
     """
 
     group_id: str
@@ -136,6 +152,7 @@ class Group:
     members: Mapping[str, Member] = field(default_factory=dict)
     pending_offsets: tuple[PendingOffsets, ...] = ()
     revision: int = 0
+    last_removal: int = 0
 
     @property
     def state(self) -> str:
@@ -172,7 +189,10 @@ class Group:
 
     def next_generation(self, **changed: Any) -> Group:
         """Return the group in its next generation, with changed attributes."""
-        return replace(self, generation=self.generation + 1, revision=0, **changed)
+        after = replace(self, generation=self.generation + 1, revision=0, **changed)
+        if self.members.keys() <= after.members.keys():
+            return after
+        return replace(after, last_removal=after.generation)
 
     def pending(self, partitions: Collection[TopicPartition]) -> tuple[PendingOffsets, ...]:
         """Return the pending offsets of some partitions."""
@@ -196,7 +216,7 @@ class Group:
                 f"group {self.group_id!r}: generation {record.generation} follows "
                 f"{self.generation}, and its revision {record.revision} follows {self.revision}"
             )
-        members = {part.member_id: _member(part) for part in record.members}
+        members = {part.member_id: Member.of(part) for part in record.members}
         group = Group(
             self.group_id,
             record.generation,
@@ -205,6 +225,7 @@ class Group:
             members,
             tuple(map(_pending_offsets, record.pending_offsets)),
             record.revision,
+            record.generation if record.last_removal is None else record.last_removal,
         )
         if len(group.owners) != sum(len(member.held) for member in members.values()):
             raise CorruptRecordError(
@@ -229,23 +250,10 @@ class Group:
                 name: TopicPart(topic_id=topic.topic_id, partitions=topic.partitions)
                 for name, topic in sorted(self.topics.items())
             },
-            members=tuple(map(_part, self.members.values())),
+            members=tuple(member.to_part() for member in self.members.values()),
             pending_offsets=tuple(map(_pending_offsets_part, self.pending_offsets)),
+            last_removal=self.last_removal,
         )
-
-
-def _member(part: MemberPart) -> Member:
-    values = {name: getattr(part, name) for name in MemberPart.model_fields}
-    for name in ("owned", "revoking", "pending"):
-        values[name] = of_partitions(values[name])
-    return Member(**values)
-
-
-def _part(member: Member) -> MemberPart:
-    values = {name: getattr(member, name) for name in MemberPart.model_fields}
-    for name in ("owned", "revoking", "pending"):
-        values[name] = to_partitions(values[name])
-    return MemberPart(**values)
 
 
 def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:

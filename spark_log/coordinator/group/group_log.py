@@ -40,6 +40,8 @@ class GroupLog(StateLog[Group, GroupRecord]):
             clock: gives records their timestamps.
             config: topic config of the log.
         """
+        self.on_lost_race: Callable[[int], None] = lambda races: None
+        """Called with the number of lost races of a change, before it is decided again."""
         super().__init__(
             store,
             group_directory(group_id),
@@ -54,6 +56,9 @@ class GroupLog(StateLog[Group, GroupRecord]):
     def group(self) -> Group:
         """The group after the last replay."""
         return self.state
+
+    def _give_way(self, races: int) -> None:
+        self.on_lost_race(races)
 
     def _parse(self, value: bytes) -> GroupRecord:
         return from_json(value)

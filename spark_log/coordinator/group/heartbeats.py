@@ -3,7 +3,8 @@
 On storage: ``__consumer_groups/<group>/members/<member>`` is JSON, overwritten by every heartbeat:
 ``{"memberId": …, "beat": n}``. No clocks are compared: an observer measures on its own monotonic
 clock how long a counter does not change. If a late put restores an older file, its counter is
-lower, and it does not count as a heartbeat.
+lower, and it does not count as a heartbeat. The first heartbeat of a member has its request to join
+(`JoinRequest`), too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.storage import Store, file_name, newest_modified_us
+from spark_log.storage import FileInfo, Store, file_name, newest_modified_us
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.untrusted_json import parse_json
 
@@ -41,13 +43,20 @@ class Heartbeats:
         self.suppressed = suppressed
         self.directory = f"{group_directory(group_id)}/members"
 
-    def beat(self, member_id: str, count: int) -> None:
+    def beat(self, member_id: str, count: int, join: Mapping[str, Any] | None = None) -> None:
         """Write a member's counter.
+
+        Args:
+            member_id: the member.
+            count: the counter.
+            join: its request to join, if it waits.
 
         Raises:
             StorageError: it may not have been written.
         """
-        document = {"memberId": member_id, "beat": count}
+        document: dict[str, Any] = {"memberId": member_id, "beat": count}
+        if join is not None:
+            document["join"] = join
         self._store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
 
     def counter(self, member_id: str) -> int:
@@ -64,6 +73,27 @@ class Heartbeats:
             return int(parse_json(data)["beat"])
         except (ValueError, KeyError, TypeError):
             return 0
+
+    def list(self) -> list[FileInfo]:
+        """Return the files of all members, and of those that wait to join.
+
+        Raises:
+            StorageError: they cannot be listed.
+        """
+        return list(self._store.list(self.directory))
+
+    def join_request(self, name: str) -> Mapping[str, Any] | None:
+        """Return the request to join in a file of `list`; None if it has none.
+
+        Raises:
+            StorageError: it cannot be read, or it is gone.
+        """
+        data = self._store.open_buffer(f"{self.directory}/{name}").to_pybytes()
+        try:
+            found = parse_json(data)["join"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return found if isinstance(found, dict) else None
 
     def forget(self, member_ids: Iterable[str]) -> None:
         """Delete the files of former members; a failure is only counted."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from spark_log.clock import Clock
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts, Heartbeats
@@ -42,13 +44,17 @@ class MemberHeartbeat:
         self._clock = clock
         self._count = 0
 
-    def begin(self, member_id: str) -> None:
+    def begin(self, member_id: str, join: Mapping[str, Any]) -> None:
         """Write the first heartbeat of a new member, before others check its heartbeats.
+
+        Args:
+            member_id: the member's id.
+            join: its request to join.
 
         Raises:
             StorageError: it may not have been written.
         """
-        self._heartbeats.beat(member_id, 1)
+        self._heartbeats.beat(member_id, 1, join)
         self._count = 1
         self.due_ms = self._clock.monotonic_ms() + self.interval_ms
         self.counts.on_heartbeat(self._clock.monotonic_ms())

@@ -67,6 +67,8 @@ class GroupRecord(StateRecord):
         topics: by name, those that a member subscribes to or still has partitions of.
         members: in the order in which they joined.
         pending_offsets: of transactions that may not be complete.
+        last_removal: generation of the last change that removed a member. Programs that do not know
+            the field leave it out: it may then have been this change.
     """
 
     version: ClassVar[int] = 1
@@ -80,6 +82,7 @@ class GroupRecord(StateRecord):
     topics: dict[str, TopicPart] = Field(default={})
     members: tuple[MemberPart, ...] = ()
     pending_offsets: tuple[PendingOffsetsPart, ...] = ()
+    last_removal: int | None = None
 
     @property
     def stored_version(self) -> int:

@@ -4,6 +4,9 @@ A thread puts its request into a queue and waits for the lock. The thread that g
 all waiting requests, and gives each its own outcome. So a commit waits at most for the one before
 it, and the more requests wait, the more share one version.
 
+On an object store the file of the rows is written while the table's log is read, as it would be
+without new versions. Rows that turn out different are written again.
+
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
 takes effect after a newer one (docs/adr/0010).
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -146,8 +150,49 @@ class CommitQueue:
         while self._waiting and len(batch) < _MAX_BATCH_ROWS:
             batch.append(self._waiting.popleft())
 
+    def _refresh(self, batch: Sequence[CommitRequest]) -> None:
+        """Read new versions; on an object store, write the rows of the batch meanwhile."""
+        table = self._table
+        is_early = not table.store.is_mapped and table.state.version >= 0
+        rows = self._expected_rows(batch) if is_early else []
+        if not rows:
+            table.refresh(create=True)
+            return
+        with ThreadPoolExecutor(1, "spark-log-offsets") as thread:
+            staging = thread.submit(self._stage, rows)
+            table.refresh(create=True)
+            staging.result()
+
+    def _expected_rows(self, batch: Sequence[CommitRequest]) -> list[StampedRow]:
+        """Return the rows of the next version, if no other one was made; empty if not known."""
+        rows: list[StampedRow] = []
+        last_timestamps_us: dict[str, int] = {}
+        for request in batch:
+            fence = self._table.transaction(request.group)
+            if request.needs_positions or request.generation < fence.version:
+                return []
+            if not request.is_done and (wanted := tuple(request.decide(GroupPositions()))):
+                rows += self._stamped(request, wanted, fence, last_timestamps_us)
+        return rows if len(rows) <= _MAX_BATCH_ROWS else []
+
+    def _stamped(
+        self,
+        request: CommitRequest,
+        wanted: Sequence[Row],
+        fence: Transaction,
+        last_timestamps_us: dict[str, int],
+    ) -> list[StampedRow]:
+        """Return rows with their timestamp, and make it the last one of the group.
+
+        The timestamps of a group only increase, also if the clocks of processes differ.
+        """
+        group = request.group
+        before_us = last_timestamps_us.get(group, fence.last_updated_ms * 1000)
+        timestamp_us = last_timestamps_us[group] = max(self._now_us, before_us + 1)
+        return [(group, row, request.generation, request.member_id, timestamp_us) for row in wanted]
+
     def _commit(self, batch: list[CommitRequest]) -> None:
-        self._table.refresh(create=True)
+        self._refresh(batch)
         accepted: list[CommitRequest] = []
         rows: list[StampedRow] = []
         transactions: dict[str, Transaction] = {}
@@ -169,16 +214,10 @@ class CommitQueue:
             if len(rows) + len(wanted) > _MAX_BATCH_ROWS and rows:
                 self._waiting.append(request)
                 continue
-            # The timestamps of a group only increase, also if the clocks of processes differ.
-            timestamp_us = max(
-                self._now_us, last_timestamps_us.get(group, fence.last_updated_ms * 1000) + 1
-            )
+            updated_ms = fence.last_updated_ms
             if wanted:
-                last_timestamps_us[group] = timestamp_us
-            rows += [
-                (group, row, request.generation, request.member_id, timestamp_us) for row in wanted
-            ]
-            updated_ms = -(-timestamp_us // 1000) if wanted else fence.last_updated_ms
+                rows += self._stamped(request, wanted, fence, last_timestamps_us)
+                updated_ms = -(-last_timestamps_us[group] // 1000)
             generation = max(request.generation, fence.version)
             transactions[group] = Transaction(fence.app_id, generation, updated_ms)
             accepted.append(request)

@@ -10,6 +10,7 @@ repaired. All consumers have to be stopped during the repair.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -128,16 +129,15 @@ class OffsetsRepair:
                 fences[group] = max(fence, fences.get(group, 0))
             for group, generation in self._generations(rows).items():
                 fences[group] = max(generation, fences.get(group, 0))
-        views = {
-            group: view_group(self._cluster.store, group, self._cluster.clock).group
+        generations = {
+            group: view_group(self._cluster.store, group, self._cluster.clock).group.generation
             for group in list_group_ids(self._cluster.store, self._cluster.clock)
         }
         for group, fence in fences.items():
-            view = views.get(group)
-            if fence > 0 and view is not None and view.generation < fence:
+            if fence > 0 and self._last_generation(group, generations.get(group)) < fence:
                 report.lagging_groups[group] = fence
-        for group, view in views.items():
-            fences[group] = max(view.generation, fences.get(group, 0))
+        for group, generation in generations.items():
+            fences[group] = max(generation, fences.get(group, 0))
         if execute:
             if saved is not None:
                 self._write(rows, fences, highest)
@@ -149,6 +149,12 @@ class OffsetsRepair:
         return report
 
     # --- reading ---------------------------------------------------------------------------
+
+    def _last_generation(self, group: str, generation: int | None) -> float:
+        """Return the generation of a group by its log; infinity if it never had a log."""
+        if generation is not None:
+            return generation
+        return 0 if Witness(group_directory(group)).exists(self._table.store) else math.inf
 
     def _salvage(
         self, report: RepairReport, known: list[DataFile], with_unnamed: bool

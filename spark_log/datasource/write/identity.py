@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-FIRST_DERIVED_ID: Final = 2**62
-"""Producer ids from a `WriteIdentity` start here; `metadata.producer_ids` allocates smaller ones.
-"""
+from spark_log.metadata import FIRST_DERIVED_ID
 
 _EPOCHS: Final = 2**15
 """Number of epochs of one producer id. Each micro-batch has an epoch, which fences earlier ones."""

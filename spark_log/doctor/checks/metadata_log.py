@@ -11,15 +11,16 @@ from spark_log.doctor.checks.snapshots import segments_without_snapshot
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, shell_command
 from spark_log.errors import CorruptRecordError
-from spark_log.metadata import METADATA_DIRECTORY
+from spark_log.metadata import METADATA_DIRECTORY, METADATA_WITNESS
 
 METADATA_DAMAGED = Problem(
     "metadata-damaged", Severity.ERROR, "Files of the metadata log are damaged or missing."
 )
-METADATA_LONG = Problem(
-    "metadata-long",
-    Severity.INFO,
-    "The metadata log has so many files that opening the root takes long: each process reads all.",
+METADATA_WITHOUT_CHECKPOINT = Problem(
+    "metadata-without-checkpoint",
+    Severity.WARNING,
+    "The checkpoint of the metadata is missing, damaged or old: each process that opens the root "
+    "reads many files.",
 )
 METADATA_WITHOUT_SNAPSHOT = Problem(
     "metadata-without-snapshot",
@@ -36,7 +37,7 @@ class MetadataLogCheck(Check):
     problems: ClassVar[tuple[Problem, ...]] = (
         METADATA_DAMAGED,
         METADATA_WITHOUT_SNAPSHOT,
-        METADATA_LONG,
+        METADATA_WITHOUT_CHECKPOINT,
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
@@ -64,11 +65,13 @@ class MetadataLogCheck(Check):
                 "metadata name the error; the next change after that writes one",
                 evidence=seen,
             )
-        if count > examination.limits.metadata_files:
-            yield METADATA_LONG.finding(
+        checkpoint = examination.cluster.metadata.checkpoint_offset()
+        behind = sum(each.start_offset >= checkpoint for each in view.live.segments)
+        if behind > examination.limits.metadata_files:
+            yield METADATA_WITHOUT_CHECKPOINT.finding(
                 ROOT,
-                f"each process that opens the root reads {count:,} files of metadata",
-                remedy="Change metadata in few calls: each call that creates topics or alters "
-                "configs adds one file. Nothing shortens this log",
-                evidence=seen,
+                f"each process that opens the root reads {behind:,} files of metadata",
+                remedy="Change any setting: each change writes the checkpoint. If that does not "
+                "help, logs of the process that made the change name the error",
+                evidence=f"{METADATA_WITNESS.path}, and {seen}",
             )

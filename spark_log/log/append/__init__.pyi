@@ -1,5 +1,6 @@
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
+from .derived_files import Beside as Beside
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
 from .end_transaction_marker import marker_records as marker_records
 from .follower_appender import CopiedSegment as CopiedSegment

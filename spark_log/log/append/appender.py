@@ -25,7 +25,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.append.derived_files import DerivedFiles
+from spark_log.log.append.derived_files import Beside, DerivedFiles
 from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail, PutResult, is_last_gone
 from spark_log.log.append.lost_append import check_may_retry, find_in_log
@@ -82,6 +82,7 @@ class Appender:
         config: TopicConfig,
         *,
         has_leader_epochs: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         self._directory = directory
         self._config = config
@@ -89,7 +90,7 @@ class Appender:
         self.is_alone = False
         self.check_root: Callable[[], None] = lambda: None
         self._clock = directory.clock
-        self._derived = DerivedFiles(directory, snapshots, config)
+        self._derived = DerivedFiles(directory, snapshots, config, beside)
         self._state = AppenderState(directory, snapshots, config, self._derived)
 
     @property

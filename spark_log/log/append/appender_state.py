@@ -73,8 +73,10 @@ class AppenderState:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageError: the storage does not answer.
         """
-        view = self._directory.observe()
+        view, opened = self._directory.observe_and_open()
         if segment is not None and segment.needs_producers:
+            if opened is not None and opened.is_in_memory and not self._directory.store.is_mapped:
+                self._snapshots.summaries.on_opened(view.live.segments[-1].name, opened)
             self._producers, view = self._snapshots.producers(view, self._producers)
         return self.update_tail(view)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
@@ -11,11 +14,18 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     SparkLogError,
 )
-from spark_log.log.append.tail_merger import TailMerger
+from spark_log.log.append.tail_merger import TailMerge, TailMerger, TailWork
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
+
+Beside = Callable[[Callable[[], None]], bool]
+"""Runs a function on another thread, soon; False if it will not be run. Called once a merge."""
+
+_PAUSE_S: Final = 0.0001
+"""A merge beside appends waits so long after each segment. Otherwise an append would wait up to 5
+ms for the interpreter's lock, after each of its system calls."""
 
 
 class DerivedFiles:
@@ -31,8 +41,14 @@ class DerivedFiles:
     """
 
     def __init__(
-        self, directory: PartitionDirectory, snapshots: Snapshots, config: TopicConfig
+        self,
+        directory: PartitionDirectory,
+        snapshots: Snapshots,
+        config: TopicConfig,
+        beside: Beside | None = None,
     ) -> None:
+        self._beside = beside
+        self._running: _RunningMerge | None = None
         self.merger = TailMerger(directory, config)
         self._directory = directory
         self._snapshots = snapshots
@@ -116,15 +132,67 @@ class DerivedFiles:
                 self._segments_until_snapshot = self._snapshots.write_if_due()
 
     def _merge(self, end_offset: int) -> None:
-        """Merge the newest segments if it is due.
+        """Merge the newest segments if it is due, or begin to; not while another merge runs.
 
         Raises:
-            StorageError, CorruptRecordError, InvalidRecordError: segments could not be merged.
+            StorageError, CorruptRecordError: the log could not be listed.
         """
+        if self._running is not None:
+            if not self._running.is_done:
+                return
+            self._on_done(self._running)
+            self._running = None
         try:
-            made = self.merger.merge_if_due(end_offset)
+            work = self.merger.due_work(end_offset)
         except (NotFoundError, CorruptRecordError):
             self.misses_files = True
             raise
-        for merged in made:
-            self._snapshots.summaries.on_rewritten(merged)
+        if work is None:
+            return
+        merge = _RunningMerge(self.merger, work)
+        if self._beside is None:
+            merge.run()
+            self._on_done(merge)
+        elif self._beside(merge.run_beside):
+            self._running = merge
+
+    def _on_done(self, merge: _RunningMerge) -> None:
+        self.misses_files = self.misses_files or merge.misses_files
+        self.merger.on_merged(merge.made)
+        for each in merge.made:
+            self._snapshots.summaries.on_rewritten(each.summary)
+
+
+class _RunningMerge:
+    """A merge of the newest segments, perhaps on another thread. No state is shared with it.
+
+    Attributes:
+        is_done: whether it has ended. Only then the other attributes are looked at.
+        made: the merged segments.
+        misses_files: whether files were missing or damaged.
+    """
+
+    def __init__(self, merger: TailMerger, work: TailWork) -> None:
+        self.is_done = False
+        self.made: list[TailMerge] = []
+        self.misses_files = False
+        self._merger = merger
+        self._work = work
+
+    def run(self, on_progress: Callable[[int], None] = lambda done_bytes: None) -> None:
+        """Do the work; errors are counted."""
+        directory = self._work.directory
+        with directory.suppressed.suppress("tail merge", directory.path, SparkLogError):
+            try:
+                for each in self._merger.run(self._work, on_progress):
+                    self.made.append(each)
+            except (NotFoundError, CorruptRecordError):
+                self.misses_files = True
+                raise
+
+    def run_beside(self) -> None:
+        """Do the work on another thread than the appends."""
+        try:
+            self.run(lambda done_bytes: time.sleep(_PAUSE_S))
+        finally:
+            self.is_done = True

@@ -3,13 +3,19 @@
 An appender knows the newest segments: it put some of them and lost races to the others. So it
 merges them without listing the directory, and deletes the merged segments itself after
 ``file.delete.delay.ms``. If it ends before, the cleaner deletes them.
+
+The appender's thread decides what is to be merged, and takes the result in. What lies between is a
+`TailWork`, which may be done by another thread, as it shares no state with the appender.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from typing import Final
 
 from spark_log.config import TopicConfig
@@ -28,10 +34,42 @@ from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import FileInfo
 
 _MAX_MERGE_BYTES: Final = 16_777_216
-"""Bytes merged at once. An append that makes a merge due waits for it."""
+"""Bytes merged at once."""
 
 _SPREAD: Final = 8
 """A partition is merged up to this part of ``merge.tail.segments`` later than partition 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailMerge:
+    """A merged segment.
+
+    Attributes:
+        summary: of the segment.
+        covered: the segments that it is made of, and for each whether it may have indexes.
+        deletable_ms: monotonic time from which the covered segments may be deleted.
+    """
+
+    summary: SegmentSummary
+    covered: Sequence[tuple[SegmentName, bool]]
+    deletable_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TailWork:
+    """Merges and deletions that are due at a log's end. Nothing in it changes.
+
+    Attributes:
+        directory: of the partition, for this work alone: it has seen no append after this one.
+        view: of the tail; None if there is nothing to merge.
+        runs: indexes of the segments of the view that are merged into one.
+        deletable: segments that may be deleted, and for each whether it may have indexes.
+    """
+
+    directory: PartitionDirectory
+    view: LogView | None
+    runs: Sequence[range]
+    deletable: Sequence[tuple[SegmentName, bool]]
 
 
 class TailMerger:
@@ -62,7 +100,7 @@ class TailMerger:
         self._has_others = False
         self._needs_listing = False
         self._merges = 0
-        self._covered: deque[tuple[float, list[tuple[SegmentName, bool]]]] = deque()
+        self._covered: deque[TailMerge] = deque()
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
@@ -117,18 +155,39 @@ class TailMerger:
     def merge_if_due(self, end_offset: float = math.inf) -> list[SegmentSummary]:
         """Merge the newest segments if there are enough, and return the merged segments.
 
+        Raises:
+            NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: as of `run`.
+        """
+        work = self.due_work(end_offset)
+        merges: list[TailMerge] = []
+        try:
+            if work is not None:
+                merges += self.run(work)
+        finally:
+            self.on_merged(merges)
+        return [each.summary for each in merges]
+
+    def due_work(self, end_offset: float = math.inf) -> TailWork | None:
+        """Return what is due; None if nothing is. It is not returned again.
+
         Args:
             end_offset: segments that end behind it are not merged, nor those behind `limit_offset`.
 
         Raises:
-            NotFoundError, CorruptRecordError: segments are missing or damaged. A segment that was
-                seen so recently was not deleted by a cleaner.
-            StorageError, InvalidRecordError: segments could not be merged, or merged ones could not
-                be deleted. A later call tries again.
+            CorruptRecordError: segments are missing or damaged.
+            StorageError: the log could not be listed. A later call tries again.
         """
-        self._delete_covered()
-        if not self._needs_listing and len(self._tail) < max(1, self._due):
-            return []
+        view: LogView | None = None
+        runs: Sequence[range] = ()
+        if self._needs_listing or len(self._tail) >= max(1, self._due):
+            view, runs = self._mergeable(end_offset)
+        deletable = self._take_deletable()
+        if not runs and not deletable:
+            return None
+        return TailWork(copy(self._directory), view, runs, deletable)
+
+    def _mergeable(self, end_offset: float) -> tuple[LogView, Sequence[range]]:
+        """Return a view of the newest segments, and which of them to merge; drop these."""
         view = self._remembered_view() or self._observe()
         candidates = candidates_of_view(view)
         limit = min(self.limit_offset, end_offset)
@@ -137,18 +196,42 @@ class TailMerger:
         runs = self._policy.runs(candidates)
         if runs or len(candidates) >= self._fan_in:
             self._tail = [each for each in self._tail if each.end_offset > limit]
-        made: list[SegmentSummary] = []
+        return view, runs
+
+    def run(
+        self, work: TailWork, on_progress: Callable[[int], None] = lambda done_bytes: None
+    ) -> Iterator[TailMerge]:
+        """Merge and delete, and yield each merged segment. Any thread may do it, at any time.
+
+        Args:
+            work: that was due.
+            on_progress: called with numbers of bytes as they are read and written; may block.
+
+        Raises:
+            NotFoundError, CorruptRecordError: segments are missing or damaged. A segment that was
+                seen so recently was not deleted by a cleaner.
+            StorageError, InvalidRecordError: segments could not be merged, or merged ones could not
+                be deleted. That is left to a cleaner.
+        """
         with suppress(OffsetOutOfRangeError):  # the log's start has moved
-            try:
-                made += (self._merge(view, run) for run in runs)
-            except NotFoundError:
-                if not self._directory.is_outdated(view.observed_ms):
-                    raise
+            for each in work.runs:
+                assert work.view is not None
+                try:
+                    yield self._merge(work.directory, work.view, each, on_progress)
+                except NotFoundError:
+                    if not work.directory.is_outdated(work.view.observed_ms):
+                        raise
+                    break
+        if work.deletable:
+            delete_segments(work.directory, work.deletable)
+
+    def on_merged(self, merges: Sequence[TailMerge]) -> None:
+        """Update the state from merges that were made."""
+        self._covered.extend(merges)
         # An occasional listing shows whether enough merged segments wait to be merged again.
-        self._merges += len(made)
-        if self._merges >= self._fan_in:
+        self._merges += len(merges)
+        if self._merges >= self._fan_in and merges:
             self._merges, self._needs_listing = 0, True
-        return made
 
     def _remembered_view(self) -> LogView | None:
         """Return a view of the tail as it is remembered; None if the log has to be listed.
@@ -192,24 +275,31 @@ class TailMerger:
         self._needs_listing = False
         return view
 
-    def _merge(self, view: LogView, run: range) -> SegmentSummary:
+    def _merge(
+        self,
+        directory: PartitionDirectory,
+        view: LogView,
+        run: range,
+        on_progress: Callable[[int], None],
+    ) -> TailMerge:
+        interval_bytes = self._config.index_interval_bytes
         merged = merge(
-            self._directory,
+            directory,
             view,
             run[0],
             run[-1],
-            index_interval_bytes=self._config.index_interval_bytes,
+            index_interval_bytes=interval_bytes,
+            on_progress=on_progress,
         )
-        resolution_ms = self._directory.store.time_resolution_us / 1000
+        resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self._config.file_delete_delay_ms + resolution_ms
-        interval_bytes = self._config.index_interval_bytes
         segments = (view.live.segments[index] for index in run)
         covered = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
-        self._covered.append((self._clock.monotonic_ms() + delay_ms, covered))
-        return merged
+        return TailMerge(merged, covered, self._clock.monotonic_ms() + delay_ms)
 
-    def _delete_covered(self) -> None:
-        """Delete segments that a merge of this appender has covered for long enough."""
-        while self._covered and self._covered[0][0] <= self._clock.monotonic_ms():
-            _, names = self._covered.popleft()
-            delete_segments(self._directory, names)
+    def _take_deletable(self) -> list[tuple[SegmentName, bool]]:
+        """Return segments that a merge of this appender has covered for long enough."""
+        names: list[tuple[SegmentName, bool]] = []
+        while self._covered and self._covered[0].deletable_ms <= self._clock.monotonic_ms():
+            names += self._covered.popleft().covered
+        return names

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from spark_log.record import TIMESTAMP_TYPE, BatchHeader, ints_of, times_us_of
+from spark_log.record import TIMESTAMP_TYPE, BatchHeader, bools_of, times_us_of
 
 _LOG_APPEND_TIME = "LogAppendTime"
 
@@ -107,15 +106,16 @@ def record_sizes(records: pa.RecordBatch) -> np.ndarray:
         items = headers.flatten()
         of_items = _lengths(items.field("key")) + _lengths(items.field("value"))
         up_to = np.concatenate([[0], np.cumsum(of_items)])
-        counts = _filled(pc.list_value_length(headers))
+        counts = _lengths(headers)
         ends = np.cumsum(counts)
         sizes += up_to[ends] - up_to[ends - counts]
     return sizes
 
 
 def _lengths(column: pa.Array) -> np.ndarray:
-    return _filled(pc.binary_length(column))
-
-
-def _filled(lengths: pa.Array) -> np.ndarray:
-    return ints_of(lengths, np.int32).astype(np.int64)
+    """Return the lengths of bytes, texts or lists, int64; 0 for a null."""
+    if not len(column):  # Arrow may leave out the buffer
+        return np.zeros(0, np.int64)
+    offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+    lengths = np.diff(offsets).astype(np.int64)
+    return lengths * bools_of(column.is_valid()) if column.null_count else lengths

@@ -20,8 +20,11 @@ from spark_log.errors import CorruptRecordError
 from spark_log.record import arrow_ipc
 from spark_log.storage import Store
 
+WHOLE_BYTES: Final = 1_048_576
+"""A file of up to this size is small: one request reads all of it."""
+
 TAIL_BYTES: Final = 65_536
-"""Bytes that are read first, from the end of a file: the footer, or all of a small file."""
+"""Bytes that are read first of a larger file, from its end: the footer."""
 
 RANGE_BYTES: Final = 8_388_608
 """Bytes of one read while batches are read in order. The next range is read in the background."""
@@ -165,8 +168,24 @@ class _Range(NamedTuple):
 _NOTHING: Final = _Range(0, pa.py_buffer(b""))
 
 
+def _read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffer, int | None]:
+    """Return the last bytes of a file, and its size if the storage tells it, by one request.
+
+    Args:
+        store: that holds the file.
+        path: of the file.
+        size_bytes: from a listing; None if not known.
+    """
+    if size_bytes is None:
+        return store.read_tail_and_size(path, WHOLE_BYTES)
+    if size_bytes > WHOLE_BYTES:
+        return store.read(path, size_bytes - TAIL_BYTES, TAIL_BYTES), size_bytes
+    whole = store.open_buffer(path)
+    return whole, int(whole.size)
+
+
 class _RangedFile(SegmentFile):
-    """A file that is read by requests: first the footer, then the needed ranges alone.
+    """A file that is read by requests: all of a small file by one, else the needed ranges alone.
 
     It holds at most two ranges in memory, or two batches if they are larger.
     """
@@ -174,13 +193,11 @@ class _RangedFile(SegmentFile):
     def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
         self._store = store
         self._path = path
-        tail, told_bytes = store.read_tail_and_size(path, TAIL_BYTES)
+        tail, size_bytes = _read_end(store, path, size_bytes)
         footer = arrow_ipc.footer_bytes(memoryview(tail))
         wanted = footer + arrow_ipc.END_OF_STREAM_BYTES
-        if wanted > tail.size == TAIL_BYTES:
+        if wanted > tail.size and tail.size != size_bytes:
             tail = store.read_tail(path, wanted)
-        if size_bytes is None or tail.size < TAIL_BYTES:
-            size_bytes = told_bytes
         view = memoryview(tail)
         if bytes(view[max(0, len(view) - wanted) : max(0, len(view) - footer)]) != _END_OF_STREAM:
             raise ValueError("its record batches have no end")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import pyarrow.compute as pc
-
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
+from spark_log.record import times_us_of
 
 
 def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int] | None:
@@ -114,7 +113,7 @@ def _parts(view: LogView) -> set[tuple[SegmentName, int]]:
 def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:
     """Return the largest timestamp of each batch between two offsets."""
     return [
-        pc.max(batch.records.column("timestamp").cast("int64")).as_py()
+        int(times_us_of(batch.records).max())
         for batch in log.scan(start_offset, end_offset, columns=["timestamp"])
         if batch.records.num_rows
     ]

@@ -6,43 +6,54 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Self
 
 from spark_log.log.live_log import LiveSegment
+from spark_log.log.segment.file import TAIL_BYTES, WHOLE_BYTES
 from spark_log.log.segment.reader import SegmentReader
 
 if TYPE_CHECKING:
     from spark_log.log.partition_directory import LogView, PartitionDirectory
 
-AHEAD: Final = 8
-"""Segments opened ahead. Each holds `segment.file.TAIL_BYTES`, which is all of a small segment."""
+AHEAD: Final = 16
+"""Segments that are opened ahead at most, each by one request."""
+
+AHEAD_BYTES: Final = 8_388_608
+"""Bytes that segments opened ahead hold at most: a small one is read whole when it is opened."""
 
 
 class SegmentOpener:
     """Opens the segments of a partition in order.
 
     On an object store, opening a segment is a request of some milliseconds, which reads all of a
-    small segment. So from the second segment on, the next ones are opened in the background. A
-    reader that needs one segment alone opens no other.
+    small segment. So a reader that goes from one segment to the next one has those behind it opened
+    in the background. A reader that needs one segment alone opens no other.
     """
 
-    def __init__(self, directory: PartitionDirectory, end_offset: int) -> None:
+    def __init__(
+        self, directory: PartitionDirectory, end_offset: int, last: SegmentReader | None = None
+    ) -> None:
         """Open nothing yet.
 
         Args:
             directory: of the partition.
             end_offset: segments that begin at or after it are not opened ahead.
+            last: the last segment of the first view, if it is open.
         """
         self._directory = directory
         self._end_offset = end_offset
         self._view: LogView | None = None
         self._ahead: dict[LiveSegment, Future[SegmentReader]] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self._opened = 0
+        self._last_index = -1
+        self._last = last
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        self.close()
+
+    def close(self) -> None:
+        """Drop what was opened ahead."""
+        self._ahead = {}
+        self._last = None
 
     def open(self, view: LogView, index: int) -> SegmentReader:
         """Open a segment of a view, or return it if it was opened ahead.
@@ -57,21 +68,43 @@ class SegmentOpener:
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         if self._view is not view:
-            self._view, self._ahead = view, {}
+            is_next = self._last_index >= 0
+            if self._view is not None:
+                self.close()
+            self._view = view
+        else:
+            is_next = index == self._last_index + 1
+        self._last_index = index
         segment = view.live.segments[index]
         future = self._ahead.pop(segment, None)
-        self._opened += 1
-        if self._opened > 1 and not self._directory.store.is_mapped:
+        if is_next and not self._directory.store.is_mapped:
             self._open_ahead(view, index + 1)
+        elif future is None:
+            self._ahead = {}  # the reader is elsewhere
         if future is not None:
             return future.result()
+        if self._last is not None and index == len(view.live.segments) - 1:
+            reader, self._last = self._last, None
+            return reader
         return self._directory.open_listed(segment, view.observed_ms)
 
     def _open_ahead(self, view: LogView, first: int) -> None:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(AHEAD, "spark-log-open-ahead")
+        wanted: list[LiveSegment] = []
+        left_bytes = AHEAD_BYTES
         for segment in view.live.segments[first : first + AHEAD]:
-            if segment not in self._ahead and segment.start_offset < self._end_offset:
-                self._ahead[segment] = self._threads.submit(
-                    self._directory.open_listed, segment, view.observed_ms
-                )
+            size_bytes = segment.file.size_bytes
+            left_bytes -= size_bytes if size_bytes <= WHOLE_BYTES else TAIL_BYTES
+            if left_bytes < 0 or segment.start_offset >= self._end_offset:
+                break
+            is_open = self._last is not None and segment is view.live.segments[-1]
+            if not is_open and segment not in self._ahead:
+                wanted.append(segment)
+        if not wanted:
+            return
+        # Its threads end with their requests: a reader may stop anywhere, and is not closed.
+        threads = ThreadPoolExecutor(len(wanted), "spark-log-open-ahead")
+        for segment in wanted:
+            self._ahead[segment] = threads.submit(
+                self._directory.open_listed, segment, view.observed_ms
+            )
+        threads.shutdown(wait=False)

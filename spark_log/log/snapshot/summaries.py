@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.record import BatchHeader
 
@@ -75,6 +76,11 @@ class SegmentSummaries:
         """Add a segment that was appended, with its headers."""
         self._by_name[summary.name] = summary
         self._recent_headers[summary.name] = headers
+
+    def on_opened(self, name: SegmentName, reader: SegmentReader) -> None:
+        """Add a segment that was opened and read whole, with its headers."""
+        headers = tuple(header for _, found in reader.all_headers() for header in found)
+        self.on_appended(SegmentSummary.of_headers(name, reader, headers), headers)
 
     def on_rewritten(self, summary: SegmentSummary) -> None:
         """Add a segment that a merge wrote."""

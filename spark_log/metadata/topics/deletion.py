@@ -30,6 +30,10 @@ _TOPIC_DIRECTORY: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
 DELETION_MARKERS: Final = "__deleted_topics"
 """The directory of the markers, relative to a root."""
 
+METADATA_LEASE_MS: Final = 5_000
+"""For this long after it has read the metadata, a producer on an object store acknowledges appends
+without reading them again. So the deletion of a topic takes at least as long."""
+
 _KEPT_US: Final = 86_400_000_000
 """How long a marker is kept: longer than a writer works without refreshing the metadata."""
 
@@ -64,7 +68,12 @@ def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
 
 
 def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
-    """Remove the data of deleted topics; after a failure a cleaner removes the rest."""
+    """Remove the data of deleted topics; after a failure a cleaner removes the rest.
+
+    On an object store it first waits until no producer acknowledges appends to them.
+    """
+    if not cluster.store.is_mapped:
+        cluster.clock.sleep_ms(METADATA_LEASE_MS)
     for topic in topics:
         for broker_id in sorted(
             {broker for each in topic.partitions.values() for broker in each.replicas}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from spark_log.errors import InvalidTopicError
@@ -14,14 +15,16 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_NO_NAMES: Final = MappingProxyType[str, str]({})
 
 
-def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
+def validate_topic_name(name: str, existing: Mapping[str, str] = _NO_NAMES) -> None:
     """Check a new topic's name.
 
     Args:
         name: the name.
-        existing: names of existing topics; two names may not differ only in ``.`` and ``_``.
+        existing: names of existing topics by their `collision_key`; two names may not differ only
+            in ``.`` and ``_``.
 
     Raises:
         InvalidTopicError: the message names the rule.
@@ -34,13 +37,18 @@ def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
         )
     if name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{name!r} is internal to spark-log; take another name", topic=name)
-    for other in existing:
-        if other != name and _collision_key(other) == _collision_key(name):
-            raise InvalidTopicError(
-                f"topic {name!r} collides with {other!r}: in metric names '.' and '_' are equal; "
-                f"take another name",
-                topic=name,
-            )
+    other = existing.get(collision_key(name), name)
+    if other != name:
+        raise InvalidTopicError(
+            f"topic {name!r} collides with {other!r}: in metric names '.' and '_' are equal; "
+            f"take another name",
+            topic=name,
+        )
+
+
+def collision_key(name: str) -> str:
+    """Return what the names of two topics may not share."""
+    return name.replace(".", "_")
 
 
 def _why_illegal(name: str) -> str | None:
@@ -54,7 +62,3 @@ def _why_illegal(name: str) -> str | None:
         bad = sorted(set(re.sub(r"[a-zA-Z0-9._-]", "", name)))
         return f"it contains {', '.join(map(repr, bad))}"
     return None
-
-
-def _collision_key(name: str) -> str:
-    return name.replace(".", "_")

@@ -187,17 +187,27 @@ class ObjectStore(Store):
                 return pa.py_buffer(b"")
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
-        """Return the last ``length`` bytes: one request, but two on Azure (no suffix ranges)."""
+        """Return the last ``length`` bytes: one request, as `read_tail_and_size`."""
         return self.read_tail_and_size(path, length)[0]
 
     def read_tail_and_size(self, path: str, length: int) -> tuple[pa.Buffer, int | None]:
-        """Return the last ``length`` bytes and the object's size, which the answer contains."""
-        if length > 0 and self._location.service != "azure":
+        """Return the last ``length`` bytes and the object's size, which the answer contains.
+
+        This is one request. Azure has no suffix ranges: if the object is longer than ``length``,
+        its first bytes are read, and then the last ones by a second request.
+        """
+        has_suffixes = self._location.service != "azure"
+        if length > 0:
             with self._request("GET", path):
                 try:
-                    options: GetOptions = {"range": {"suffix": length}}
+                    options: GetOptions = {
+                        "range": {"suffix": length} if has_suffixes else (0, length)
+                    }
                     result = call_obstore(obstore.get, self._clients.reader, path, options=options)
-                    return pa.py_buffer(call_obstore(result.bytes)), result.meta["size"]
+                    size_bytes = result.meta["size"]
+                    if has_suffixes or size_bytes <= length:
+                        return pa.py_buffer(call_obstore(result.bytes)), size_bytes
+                    return self.read(path, size_bytes - length, length), size_bytes
                 except REQUEST_ERRORS as error:
                     # Refused for an empty object, and by servers without suffix ranges.
                     failure = Failure.of(error)

@@ -33,6 +33,8 @@ from spark_log.testing.simulation.quorum.simulation import simulate_quorum
 from spark_log.testing.simulation.quorum.world import QUORUM_SOUND
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
 from spark_log.testing.simulation.replication.simulation import simulate_replication
+from spark_log.testing.simulation.stripes.rules import STRIPES_RULES
+from spark_log.testing.simulation.stripes.simulation import STRIPES_SOUND, simulate_stripes
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
@@ -91,9 +93,11 @@ SUBJECTS: Final = {
     "replication": Subject(
         simulate_replication, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
     ),
+    "stripes": Subject(simulate_stripes, STRIPES_SOUND, STRIPES_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition, and a prototype:
+stripes (ADR 29)."""
 
 
 @dataclass(frozen=True, slots=True)

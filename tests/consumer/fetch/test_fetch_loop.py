@@ -219,7 +219,7 @@ class TestWaiting:
 
     def test_on_an_object_store_probes_ten_times_a_second_at_most(self, memory_store, clock):
         fetching = Fetching(HookedStore(memory_store, is_mapped=False), clock)
-        assert len(self.wait_for(fetching, clock, 10_000)) < 150
+        assert len(self.wait_for(fetching, clock, 5_000)) < 100
 
     def test_is_short_again_after_a_record(self, fetching, clock, others):
         longest_ms = max(self.wait_for(fetching, clock, 1_000))

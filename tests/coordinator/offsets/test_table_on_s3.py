@@ -1,15 +1,19 @@
 """Committed offsets on an object store."""
 
 import multiprocessing
+import threading
 
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.clock import SystemClock
 from spark_log.coordinator import OffsetsTable
-from spark_log.errors import StorageError
+from spark_log.errors import IllegalGenerationError, StorageError
 from spark_log.metadata import Cluster
+from spark_log.storage.object.object_store import ObjectStore
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 
+LONG_S = 60
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -75,3 +79,51 @@ def test_a_store_that_fails_commits_nothing_and_shows_no_address(root, s3_server
         assert proxy.url not in f"{failed.value} {unreadable.value}"
         proxy.rule = lambda request: "pass"
         assert positions(table, "g") == {P0: 1}
+
+
+def test_a_commit_writes_its_rows_while_it_reads_the_log(root, s3_server, monkeypatch):
+    table = offsets_table(root, s3_server.storage_options)
+    table.commit("g", {P0: OffsetAndMetadata(1)})
+    calls: list[str] = []
+    is_written = threading.Event()
+
+    def recorded(name, before=lambda path: None):
+        original = getattr(ObjectStore, name)
+
+        def call(self, path, *args, **settings):
+            before(path)
+            if path.startswith("__consumer_offsets"):
+                calls.append(name)
+            return original(self, path, *args, **settings)
+
+        monkeypatch.setattr(ObjectStore, name, call)
+
+    def note_rows(path):
+        if path.endswith(".parquet"):
+            is_written.set()
+
+    def wait_for_rows(path):
+        if path.endswith("_delta_log"):
+            assert is_written.wait(LONG_S), "the log is read before the rows are written"
+
+    recorded("put_if_absent", note_rows)
+    recorded("list", wait_for_rows)
+    for name in ("head", "open_buffer", "read", "read_tail", "put", "delete"):
+        recorded(name)
+    table.commit("g", {P0: OffsetAndMetadata(2)})
+    assert sorted(set(calls)) == ["list", "put_if_absent"]
+    assert calls.count("put_if_absent") == 2
+    assert positions(table, "g") == {P0: 2}
+
+
+def test_rows_that_were_written_for_a_refused_commit_are_deleted(root, s3_server):
+    table = offsets_table(root, s3_server.storage_options)
+    other = OffsetsTable(Cluster(root, s3_server.storage_options, clock=SystemClock()))
+    table.commit("g", {P0: OffsetAndMetadata(1)}, generation=1)
+    other.fence("g", 2)
+    with pytest.raises(IllegalGenerationError):
+        table.commit("g", {P0: OffsetAndMetadata(2)}, generation=1)
+    store = Cluster(root, s3_server.storage_options).store
+    files = [file.name for file in store.list("__consumer_offsets")]
+    assert len([name for name in files if name.endswith(".parquet")]) == 1
+    assert positions(table, "g") == positions(other, "g") == {P0: 1}

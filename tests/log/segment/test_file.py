@@ -75,8 +75,9 @@ class TestOpening:
         assert len(store.reads) <= 2
         assert sum(length for _, length in store.ranges) <= 64 * 1024
 
-    def test_a_footer_larger_than_the_tail_is_read_by_another_read(self, store):
+    def test_a_footer_larger_than_the_tail_is_read_by_another_read(self, store, monkeypatch):
         """24 bytes per batch."""
+        monkeypatch.setattr(segment_file, "WHOLE_BYTES", segment_file.TAIL_BYTES)
         put_segment(store, (numbered(at, 1) for at in range(3_000)), indexes=False)
         store.forget()
         assert segment_reader(store).batch_count == 3_000
@@ -195,7 +196,7 @@ class TestReading:
             list(reader.read(0))
 
     def test_a_batch_that_became_zeroes_after_its_headers_were_read_is_damage(self, store):
-        large(store, 2, 100_000)
+        large(store, 2, MIB)
         reader = segment_reader(store)
         reader.headers(0)
         store.put(PATH, bytes(reader.size_bytes))
@@ -260,7 +261,7 @@ class TestTimes:
 
 
 def test_gaps_and_several_headers_are_read_in_ranges_too(store, monkeypatch):
-    for name in ("TAIL_BYTES", "_PROBE_BYTES", "_FIRST_RANGE_BYTES", "RANGE_BYTES"):
+    for name in ("WHOLE_BYTES", "TAIL_BYTES", "_PROBE_BYTES", "_FIRST_RANGE_BYTES", "RANGE_BYTES"):
         monkeypatch.setattr(segment_file, name, 700)
     parts = [
         [Part([row(b"a")], deltas=[2]), Part([row(b"b"), row(b"c")], deltas=[5, 6], last_delta=8)],

@@ -33,6 +33,7 @@ class GroupProfile:
         steps: number of steps before the faults end.
         wrong_clocks: share of processes whose wall clock is wrong.
         transactions: share of the commits that transactions make.
+        join_delay_ms: ``group.initial.rebalance.delay.ms``.
     """
 
     faults: Profile
@@ -52,6 +53,7 @@ class GroupProfile:
     steps: int
     wrong_clocks: float = 0.0
     transactions: float = 0.0
+    join_delay_ms: int = 0
 
     def __str__(self) -> str:
         own = (
@@ -60,7 +62,7 @@ class GroupProfile:
             f"slow_offsets={self.slow_offsets:g} leave={self.leave:g} "
             f"die={self.die:g} topics_change_ms={self.topics_change_ms:g} "
             f"trim_every={self.trim_every} steps={self.steps} wrong_clocks={self.wrong_clocks:g} "
-            f"transactions={self.transactions:g}"
+            f"transactions={self.transactions:g} join_delay_ms={self.join_delay_ms}"
         )
         faults = self.faults
         names = (
@@ -101,4 +103,5 @@ def draw_group_profile(random: Random) -> GroupProfile:
         steps=random.choice((300, 600, 1200)),
         wrong_clocks=random.choice((0.0, 0.0, 0.5, 0.9)),
         transactions=random.choice((0.0, 0.0, 0.5, 0.9)),
+        join_delay_ms=random.choice((0, 0, 50, 2 * SESSION_TIMEOUT_MS)),
     )

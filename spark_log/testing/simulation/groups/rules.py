@@ -10,6 +10,7 @@ from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.join_requests import JoinRequest
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
@@ -164,6 +165,10 @@ def _keeps_recreated(before: GroupTopic | None, topic: GroupTopic) -> bool:
     return before is not None
 
 
+def _is_no_member(request: JoinRequest, group: Group) -> bool:
+    return request.member.member_id not in group.members
+
+
 GROUP_RULES: dict[str, GroupVariant] = {
     "the fence is raised before positions are read": GroupVariant(commits=_BeginsWithoutFence),
     "positions are read after the fence": GroupVariant(commits=_ReadsBeforeFence),
@@ -173,6 +178,9 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
     "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
+    "who was removed does not come back": GroupVariant(
+        patches=((JoinRequest, "may_be_taken", _is_no_member),)
+    ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
         patches=((group_changes, "_reconcile", _give_at_once),)

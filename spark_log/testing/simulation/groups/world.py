@@ -31,9 +31,6 @@ _LOG_CONFIG = TopicConfig.parse(
     }
 )
 _SLOW_MS = 3 * SESSION_TIMEOUT_MS
-_NO_LEAST_TIMEOUT = ConfigRecord(
-    resource_type="broker", resource_name="", name="group.min.session.timeout.ms", value="0"
-)
 
 
 @dataclass(slots=True)
@@ -83,6 +80,7 @@ class GroupWorld:
             heartbeat_interval_ms=60,
             log_config=_LOG_CONFIG,
             new_id=lambda: f"{next(self.ids):03d}",
+            random=self.scheduler.random,
         )
         return coordinator
 
@@ -110,7 +108,9 @@ class GroupWorld:
         key = tuple(sorted((name, t.topic_id, t.partitions) for name, t in topics.items()))
         if key not in self._images:
             image = MetadataImage()
-            image.replay(_NO_LEAST_TIMEOUT)
+            image.replay(_cluster_config("group.min.session.timeout.ms", 0))
+            delay_ms = self.profile.join_delay_ms
+            image.replay(_cluster_config("group.initial.rebalance.delay.ms", delay_ms))
             for name, topic in sorted(topics.items()):
                 image.replay(TopicRecord(name=name, topic_id=topic.topic_id))
                 for number in range(topic.partitions):
@@ -121,6 +121,10 @@ class GroupWorld:
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+
+def _cluster_config(name: str, value: int) -> ConfigRecord:
+    return ConfigRecord(resource_type="broker", resource_name="", name=name, value=str(value))
 
 
 class SimulatedOffsets:

@@ -43,6 +43,7 @@ class Profile:
         range_bytes: size of a range of a file that is not memory-mapped; 0: files are mapped.
         races_per_listing: number of races that an append loses before it lists the log.
         steps: number of steps before the faults end.
+        merges_beside: whether appenders merge the log's end beside their appends.
     """
 
     latency_ms: float
@@ -77,6 +78,7 @@ class Profile:
     races_per_listing: int
     steps: int
     slow_listing: float = 0.0
+    merges_beside: bool = False
 
     @property
     def has_retention(self) -> bool:
@@ -144,4 +146,5 @@ def draw_profile(random: Random) -> Profile:
         range_bytes=range_bytes,
         races_per_listing=random.choice((1, 2, 8)),
         steps=random.choice((100, 200, 300)),
+        merges_beside=random.choice((False, True)),
     )

@@ -37,6 +37,7 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         return patches
     return (
         *patches,
+        (segment_file, "WHOLE_BYTES", range_bytes),
         (segment_file, "TAIL_BYTES", range_bytes),
         (segment_file, "RANGE_BYTES", range_bytes),
         (segment_file, "_FIRST_RANGE_BYTES", range_bytes),

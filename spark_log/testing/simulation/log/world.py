@@ -67,7 +67,22 @@ class World:
             partition=0,
             config=self.config,
             clock=self.clock,
+            beside=self._run_beside if self.profile.merges_beside else None,
         )
+
+    def _run_beside(self, merge: Callable[[], None]) -> bool:
+        """Run a merge as an actor of its own, on the clock of the appender."""
+        appender = self.scheduler.current
+        assert appender is not None
+        waiting = [merge]
+
+        def run() -> None:
+            if waiting:  # after a crash it is not run again
+                waiting.pop()()
+
+        name = f"{appender.name}'s merge"
+        self.scheduler.spawn(name, run, is_mortal=True, clock_rate=appender.clock_rate)
+        return True
 
     def directory(self) -> PartitionDirectory:
         """Return a new handle of the partition's directory, for mergers."""

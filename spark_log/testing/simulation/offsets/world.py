@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +31,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
+from spark_log.testing.simulation.log.small_numbers import SameThread
 from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
 from spark_log.testing.simulation.patches import Patch
@@ -167,22 +167,6 @@ def _image() -> MetadataImage:
     return image
 
 
-class _OneThread:
-    """A thread pool that runs calls at once: with threads, chance would not be the seed's alone."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        return map(call, items)
-
-
 def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, ...]:
     """Return patches that make the table small, quick to maintain, and dependent on the seed alone.
 
@@ -208,6 +192,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
         (offset_commits, "_BACKOFF_S", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
-        (offsets_store, "ThreadPoolExecutor", _OneThread),
+        (offset_commits, "ThreadPoolExecutor", SameThread),
+        (offsets_store, "ThreadPoolExecutor", SameThread),
         (uuid, "uuid4", uuid4),
     )

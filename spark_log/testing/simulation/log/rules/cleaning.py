@@ -15,7 +15,7 @@ from spark_log.errors import (
 from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.producer_state import ProducerState
-from spark_log.log.append.tail_merger import TailMerger
+from spark_log.log.append.tail_merger import TailMerge, TailMerger
 from spark_log.log.clean import merger
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
@@ -94,11 +94,8 @@ class _RemembersForEver(TailMerger):
 
 
 class _FreesItsOwnAtOnce(TailMerger):
-    def _merge(self, view: LogView, run: range) -> SegmentSummary:
-        merged = super()._merge(view, run)
-        _, names = self._covered.pop()
-        self._covered.append((self._clock.monotonic_ms(), names))
-        return merged
+    def _merge(self, *args: Any) -> TailMerge:
+        return replace(super()._merge(*args), deletable_ms=self._clock.monotonic_ms())
 
 
 def _tail_merging(merger_class: type[TailMerger]) -> Variant:

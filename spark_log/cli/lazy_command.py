@@ -1,0 +1,55 @@
+"""A command whose module is imported when the command is run.
+
+``spark-log --help`` and the shell's completion need only names and summaries, and no command needs
+the modules of the others. Imports are most of the time that a short command takes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from spark_log.cli import commands
+from spark_log.cli.format import print_text
+
+
+class LazyCommand(TyperCommand):
+    """A command of which name and summary are known.
+
+    Its code is the file of `spark_log.cli.commands` with its name, which has a function of this
+    name with Typer's annotations, or, for a group of commands, an ``app``.
+    """
+
+    def __init__(self, name: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self.summary: Final = summary
+
+    def load(self) -> Any:
+        """Import the command, and return it in Typer's form."""
+        assert self.name is not None
+        name = self.name.replace("-", "_")
+        module = import_module(f"{commands.__name__}.{name}")
+        app: typer.Typer | None = getattr(module, "app", None)
+        if app is not None:
+            app.callback(help=self.summary, invoke_without_command=True)(_show_help)
+        else:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(self.name)(getattr(module, name))
+        return typer.main.get_command(app)
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the imported command, which runs in place of this one."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+def loaded(command: Any) -> Any:
+    """Return the command itself, imported if it was not yet."""
+    return command.load() if isinstance(command, LazyCommand) else command
+
+
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print_text(context.get_help())

@@ -1,0 +1,108 @@
+"""Requests to join: a process that appends to a group's log takes in all who wait to join.
+
+On storage: the first heartbeat of a member (`Heartbeats`) holds its request, until the next one
+replaces it: ``"join": {"generation": n, "member": {…}}``. The generation is the group's when the
+request was written. A process that ends at any point leaves a request that may still be taken: the
+member then expires, because it writes no heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from spark_log.coordinator.group.group import Group, Member
+from spark_log.coordinator.group.heartbeats import Heartbeats
+from spark_log.coordinator.group.records import MemberPart
+from spark_log.errors import StorageError
+from spark_log.metadata import RecordFields
+from spark_log.storage import FileInfo, file_name, newest_modified_us
+from spark_log.types import TopicPartition
+
+
+class JoinRequest(RecordFields):
+    """A request to join.
+
+    Attributes:
+        generation: generation of the group, in which the member was not, when this was written.
+        member: the member, without partitions.
+    """
+
+    generation: int
+    member: MemberPart
+
+    def may_be_taken(self, group: Group) -> bool:
+        """Return whether the member was never in the group.
+
+        A member that was removed must not come back: its process may believe that it has kept its
+        partitions, while others have committed them. It joined after the request was written, so
+        that it was removed later, too.
+        """
+        is_open = group.last_removal <= self.generation <= group.generation
+        return is_open and self.member.member_id not in group.members
+
+
+class JoinRequests:
+    """The requests of processes that wait to join a group."""
+
+    def __init__(self, heartbeats: Heartbeats) -> None:
+        """Return the requests of a group; nothing is read yet.
+
+        Args:
+            heartbeats: the heartbeats of the group.
+        """
+        self._heartbeats = heartbeats
+
+    def count(self, group: Group) -> int:
+        """Return about how many processes wait; one listing."""
+        return len(self._waiting(group)[0])
+
+    def members(self, group: Group) -> list[Member]:
+        """Return the members that wait to join, without partitions; a listing, and their files.
+
+        A request that is older than its session timeout, by the storage's time, is that of a
+        process that died: it is deleted. What cannot be read is left out.
+        """
+        files, now_us = self._waiting(group)
+        return list(self._open_requests(group, files, now_us))
+
+    def _open_requests(self, group: Group, files: list[FileInfo], now_us: int) -> Iterator[Member]:
+        for file in files:
+            request = self._read(file.name)
+            if request is None or file_name(request.member.member_id) != file.name:
+                continue
+            timeout_us = request.member.session_timeout_ms * 1000
+            if now_us - file.modified_us > timeout_us:
+                self._heartbeats.forget([request.member.member_id])
+            elif request.may_be_taken(group):
+                nothing: frozenset[TopicPartition] = frozenset()
+                member = Member.of(request.member)
+                yield replace(member, owned=nothing, revoking=nothing, pending=nothing)
+
+    def _read(self, name: str) -> JoinRequest | None:
+        with suppress(StorageError, ValidationError):
+            found = self._heartbeats.join_request(name)
+            return None if found is None else JoinRequest.model_validate(found)
+        return None
+
+    def _waiting(self, group: Group) -> tuple[list[FileInfo], int]:
+        """Return the files of those that are no members, and the storage's time."""
+        members = {file_name(member_id) for member_id in group.members}
+        try:
+            files = self._heartbeats.list()
+        except StorageError as error:
+            self._heartbeats.suppressed.add(
+                "reading of join requests", self._heartbeats.directory, error
+            )
+            return [], 0
+        return [file for file in files if file.name not in members], newest_modified_us(files)
+
+
+def join_request(member: Member, generation: int) -> dict[str, Any]:
+    """Return a member's request to join, as it is stored."""
+    request = JoinRequest(generation=generation, member=member.to_part())
+    return request.model_dump(by_alias=True)

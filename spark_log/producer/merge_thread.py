@@ -1,0 +1,65 @@
+"""The thread of a producer that merges the ends of its logs, beside the appends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+_logger = logging.getLogger(__name__)
+
+
+class MergeThread:
+    """A thread for merges, one at a time. It begins with the first merge.
+
+    What waits when it is closed is not run. So it holds up nothing: merges are left to others.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start no thread yet."""
+        self._name: Final = name
+        self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def submit(self, merge: Callable[[], object]) -> bool:
+        """Run a merge after those that were submitted before it.
+
+        Returns:
+            Whether it will be run. It will not after `close`, nor if the system allows no more
+            threads.
+        """
+        with self._lock:
+            if self._is_closed:
+                return False
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
+                self._thread = thread
+        self._waiting.put(merge)
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        """Drop the merges that wait, and wait for the one that runs, up to a timeout."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+        self._waiting.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            merge = self._waiting.get()
+            if merge is None or self._is_closed:
+                return
+            try:
+                merge()
+            except Exception:
+                _logger.exception("a merge has failed")
