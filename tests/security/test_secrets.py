@@ -130,7 +130,9 @@ def test_the_list_of_processes_shows_no_secret_of_a_file_or_of_the_environment(t
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    arguments = Path(f"/proc/{process.pid}/cmdline")
+    while not (command := arguments.read_bytes()):  # until the kernel has set them, within exec
+        assert process.poll() is None
     _, err = process.communicate(b"a line\n", timeout=300)
     assert process.returncode == 0, err
     assert b"console-producer" in command
