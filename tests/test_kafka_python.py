@@ -182,7 +182,8 @@ class TestAdmin:
                 with Producer(root) as producer:
                     for number in range(count):
                         producer.send("t", b"%d" % number)
-            first, second = admin.describe_producers([tp])[tp].active_producers
+            found = admin.describe_producers([tp])[tp].active_producers
+            first, second = sorted(found, key=lambda producer: producer.last_timestamp)
             assert [first.producer_id, second.producer_id] == stored_producer_ids(root)
             assert (first.producer_epoch, first.last_sequence) == (0, 2)
             assert (second.producer_epoch, second.last_sequence) == (0, 0)

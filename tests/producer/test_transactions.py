@@ -172,10 +172,10 @@ def lost_answers(puts, monkeypatch):
         call()
         raise LOST
 
-    def list_unless_lost(self, *given):
+    def list_unless_lost(self, *given, **options):
         if paths and puts.get("/t-") is lose:
             raise LOST
-        return list_files(self, *given)
+        return list_files(self, *given, **options)
 
     puts["/t-"] = lose
     monkeypatch.setattr(LocalStore, "list", list_unless_lost)
@@ -195,9 +195,9 @@ def lost_looks(puts, monkeypatch):
         if errors and path.startswith("__transaction_state"):
             raise errors[0]
 
-    def list_unless_lost(self, directory, *given):
+    def list_unless_lost(self, directory, *given, **options):
         fail(directory)
-        return list_files(self, directory, *given)
+        return list_files(self, directory, *given, **options)
 
     def open_unless_lost(self, path):
         fail(path)

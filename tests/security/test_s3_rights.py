@@ -215,7 +215,7 @@ def test_a_reader_waits_for_a_dead_producers_transaction_which_others_end(s3_roo
     ("role", "line", "path"),
     [
         ("reader", "topics create u", "__cluster_metadata-0/"),
-        ("reader", "console-producer t", "__cluster_metadata-0/"),
+        ("reader", "console-producer t", "/t-0/"),
         ("reader", "console-consumer t --group g --from-beginning", "__consumer_groups/g/"),
         ("reader", "topics delete t --yes", "__deleted_topics/"),
         ("reader", "delete-records t --partition 0 --before-offset 1 --yes", "/t-0/"),

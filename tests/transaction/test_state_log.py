@@ -65,7 +65,7 @@ def test_start_up_costs_a_listing_and_the_newest_segment(memory_store, clock, be
     other = TransactionStateLog(store, "orders", clock)
     store.calls.clear()
     assert (other.replay(), other.state) == (1, log.state)
-    assert [name for name, _ in store.calls] == ["list", "read_tail"]
+    assert [name for name, _ in store.calls] == ["list", "open_buffer"]
     store.calls.clear()
     assert other.replay() == 0
     assert [name for name, _ in store.calls] == ["read_tail"], "the next name"

@@ -9,7 +9,6 @@ member then expires, because it writes no heartbeats.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from pydantic import ValidationError
 from spark_log.coordinator.group.group import Group, Member
 from spark_log.coordinator.group.heartbeats import Heartbeats
 from spark_log.coordinator.group.records import MemberPart
-from spark_log.errors import StorageError
+from spark_log.errors import NotFoundError, StorageError
 from spark_log.metadata import RecordFields
 from spark_log.storage import FileInfo, file_name, newest_modified_us
 from spark_log.types import TopicPartition
@@ -84,8 +83,12 @@ class JoinRequests:
                 yield replace(member, owned=nothing, revoking=nothing, pending=nothing)
 
     def _read(self, name: str) -> JoinRequest | None:
-        with suppress(StorageError, ValidationError):
-            found = self._heartbeats.join_request(name)
+        where, suppressed = self._heartbeats.directory, self._heartbeats.suppressed
+        with suppressed.suppress("reading of join requests", where, StorageError, ValidationError):
+            try:
+                found = self._heartbeats.join_request(name)
+            except NotFoundError:  # its process gave up
+                return None
             return None if found is None else JoinRequest.model_validate(found)
         return None
 
