@@ -61,6 +61,7 @@ def test_no_seed_breaks_a_guarantee():
     assert sum(totals.seeds for totals in all_totals) == SEEDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in COMPACTION_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"

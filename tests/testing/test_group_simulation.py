@@ -47,6 +47,7 @@ def test_no_seed_breaks_a_guarantee():
     assert sum(totals.records for totals in all_totals) > 8 * SEEDS, "groups do change"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in GROUP_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEED.get(rule, 0)

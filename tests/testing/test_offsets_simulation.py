@@ -46,6 +46,7 @@ def test_no_seed_breaks_a_guarantee():
     assert sum(totals.records for totals in all_totals) > 10 * SEEDS, "versions are made"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in OFFSETS_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEEDS.get(rule, 0)

@@ -52,6 +52,7 @@ def test_no_seed_breaks_a_guarantee():
     assert sum(totals.records for totals in all_totals) > 3 * SEEDS, "names are taken"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in QUORUM_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEEDS.get(rule, 0)

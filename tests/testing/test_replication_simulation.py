@@ -61,6 +61,7 @@ def fails(seed, rule):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in REPLICATION_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEEDS.get(rule, 0)

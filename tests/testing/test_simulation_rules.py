@@ -27,6 +27,7 @@ FIRST_SEED = {
 """Where the search begins for rules that few seeds miss, so that the test is quick."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEED.get(rule, 0)

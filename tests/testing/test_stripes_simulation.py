@@ -28,6 +28,7 @@ def test_no_seed_breaks_a_guarantee():
     assert sum(totals.records for totals in all_totals) > 10 * SEEDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", STRIPES_RULES)
 def test_the_simulation_fails_without_the_rule_that(rule):
     assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"

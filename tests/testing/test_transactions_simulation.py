@@ -35,6 +35,7 @@ def fails(seed, rule):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", TRANSACTIONS_RULES)
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEEDS.get(rule, 0)

@@ -33,6 +33,7 @@ def test_the_notebook_plots_the_lag_of_each_commit(history, monkeypatch):
     assert plotted_lag(cells("notebooks/group_lag.ipynb")) == {"t-0": [2, 0]}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_documented_queries_run(history, spark):
     latest, view, lag = [
