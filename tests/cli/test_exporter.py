@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
 from tests.cli.support import COMMAND, append, environment
@@ -46,7 +47,9 @@ def test_a_package_that_is_missing_is_named(shell, root, monkeypatch):
     )  # fmt: skip
 
 
-def test_it_serves_until_it_is_stopped(root):
+@contextmanager
+def running_exporter(root):
+    """Yields the process, which is stopped at the end, and its port."""
     with subprocess.Popen(
         [*COMMAND, "exporter", "--port", "0"],
         env=environment(SPARK_LOG_ROOT=str(root)),
@@ -56,7 +59,19 @@ def test_it_serves_until_it_is_stopped(root):
         assert child.stderr is not None
         line = child.stderr.readline()
         (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/metrics", line)
-        assert samples(get(port))["spark_log_exporter_up",] == 1
+        yield child, port
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 128 + signal.SIGTERM
         assert child.stderr.read() == ""
+
+
+def test_it_serves_until_it_is_stopped(root):
+    with running_exporter(root) as (_, port):
+        assert samples(get(port))["spark_log_exporter_up",] == 1
+
+
+def test_it_warns_of_a_root_that_is_missing_and_goes_on(tmp_path):
+    with running_exporter(tmp_path / "nowhere") as (child, port):
+        line = child.stderr.readline()
+        assert line.startswith("warning: spark_log_exporter_up is 0 for now: there is no spark-log")
+        assert samples(get(port))["spark_log_exporter_up",] == 0

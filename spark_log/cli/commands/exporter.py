@@ -12,6 +12,7 @@ from spark_log.cli.format import Output, print_bytes, print_json, print_note
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
+from spark_log.errors import SparkLogError
 from spark_log.exporter import RootExporter, Scrape
 from spark_log.metrics import samples_of
 
@@ -67,9 +68,17 @@ def exporter(
         server = MetricsServer(host, port, lambda: reader.scrape().text)
         try:
             print_note(f"Metrics of {root.url} are at http://{host}:{server.port}/metrics")
+            _warn_without_root(root)
             threading.Event().wait()
         finally:
             server.close()
+
+
+def _warn_without_root(root: Root) -> None:
+    try:
+        root.cluster()
+    except SparkLogError as error:
+        print_note(f"warning: spark_log_exporter_up is 0 for now: {error}")
 
 
 def _print(output: Output, scrape: Scrape) -> None:
