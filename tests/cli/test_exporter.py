@@ -62,12 +62,13 @@ def running_exporter(root):
         yield child, port
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 128 + signal.SIGTERM
-        assert child.stderr.read() == ""
 
 
 def test_it_serves_until_it_is_stopped(root):
-    with running_exporter(root) as (_, port):
+    with running_exporter(root) as (child, port):
         assert samples(get(port))["spark_log_exporter_up",] == 1
+        child.send_signal(signal.SIGTERM)
+        assert child.stderr.read() == ""
 
 
 def test_it_warns_of_a_root_that_is_missing_and_goes_on(tmp_path):
