@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import pyarrow as pa
@@ -156,13 +158,14 @@ class RecordPoller:
         """
         records: Records = {}
         refused: dict[TopicPartition, RecordDeserializationError] = {}
-        for rows in fetch.rows:
-            if rows.partition not in refused:
-                made, error = self._records.records(rows)
-                if error is not None:
-                    refused[rows.partition] = error
-                if made:
-                    records.setdefault(rows.partition, []).extend(made)
+        with _paused_collections():
+            for rows in fetch.rows:
+                if rows.partition not in refused:
+                    made, error = self._records.records(rows)
+                    if error is not None:
+                        refused[rows.partition] = error
+                    if made:
+                        records.setdefault(rows.partition, []).extend(made)
         for tp, error in refused.items():
             fetch.positions[tp] = error.offset
             self._fetcher.seek(tp, error.offset)
@@ -170,6 +173,23 @@ class RecordPoller:
             raise next(iter(refused.values()))
         self._metrics.record_rows(fetch.rows)
         return self._interceptors.on_consume(records) if self._interceptors else records
+
+
+@contextmanager
+def _paused_collections() -> Iterator[None]:
+    """Pause Python's garbage collector, as Python 3.12 does by itself within one built-in call.
+
+    Otherwise it looks through the records of a poll again and again while they are made, since it
+    counts objects, and finds nothing: that takes longer than making them (docs/adr/0034).
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class _RecordIterator:

@@ -13,7 +13,7 @@ from spark_log.errors import SparkLogError
 from spark_log.log import LogAppendInfo, LogValidator, ProducerAppend
 from spark_log.producer.producer_batch import RECORD_FIELDS, ProducerBatch
 from spark_log.producer.record_arrays import record_batch
-from spark_log.record import times_us_of
+from spark_log.record import int_array, times_us_of
 
 _PIECE_BYTES: Final = 1_048_576
 """Batches are concatenated to Arrow record batches of about this size."""
@@ -172,7 +172,7 @@ def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:
         if not refused:
             return batch.table
         kept = np.delete(np.arange(batch.record_count), refused)
-        return batch.table.take(pa.array(kept))
+        return batch.table.take(int_array(kept, pa.int64()))
     return record_batch(_taken(batch))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidConfigurationError, nearest
-from spark_log.record import murmur2_of_key, partition_for_keys
+from spark_log.record import bools_of, murmur2_of_key, partition_for_keys
 
 PartitionerName = Literal["default", "sticky", "round_robin", "random"]
 PARTITIONER_NAMES: Final = ("default", "sticky", "round_robin", "random")
@@ -62,7 +62,7 @@ class DefaultPartitioner:
             return None
         chosen = partition_for_keys(keys, partitions)
         if keys.null_count:
-            chosen[keys.is_null().to_numpy(zero_copy_only=False)] = -1
+            chosen[bools_of(keys.is_null())] = -1
         return chosen
 
 

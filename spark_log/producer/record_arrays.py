@@ -13,8 +13,9 @@ from spark_log.producer.producer_batch import RECORD_FIELDS
 from spark_log.record import (
     HEADERS_TYPE,
     RECORD_SCHEMA,
-    TIMESTAMP_TYPE,
     binary_array,
+    bools_of,
+    ints_of,
     timestamp_array,
 )
 
@@ -83,9 +84,10 @@ def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBat
     count = table.num_rows
     columns = [_column(table, name, kind) for name, kind in _TYPES.items()]
     if columns[3] is None:
-        columns[3] = pa.repeat(pa.scalar(now_us, TIMESTAMP_TYPE), count)
+        columns[3] = timestamp_array(np.full(count, now_us, np.int64))
     elif columns[3].null_count:
-        columns[3] = columns[3].fill_null(pa.scalar(now_us, TIMESTAMP_TYPE))
+        is_given = bools_of(columns[3].is_valid())
+        columns[3] = timestamp_array(np.where(is_given, ints_of(columns[3], np.int64), now_us))
     filled = [
         pa.nulls(count, kind) if column is None else column
         for column, kind in zip(columns, _TYPES.values(), strict=True)
@@ -106,9 +108,9 @@ def partition_column(table: pa.Table | pa.RecordBatch, partitions: int) -> np.nd
     """
     if PARTITION_COLUMN not in table.schema.names:
         return None
-    column = _column(table, PARTITION_COLUMN, pa.int64()).fill_null(-1)
-    chosen: np.ndarray = column.to_numpy(zero_copy_only=False)
-    valid = table.column(PARTITION_COLUMN).is_valid().to_numpy(zero_copy_only=False)
+    column = _column(table, PARTITION_COLUMN, pa.int64())
+    valid = bools_of(column.is_valid())
+    chosen = np.where(valid, ints_of(column, np.int64), -1)
     wrong = chosen[valid & ((chosen < 0) | (chosen >= partitions))]
     if len(wrong):
         raise InvalidRecordError(

@@ -19,6 +19,7 @@ from spark_log.producer.record_arrays import partition_column, table_records
 from spark_log.producer.record_future import RecordFuture
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.producer.validation import too_large
+from spark_log.record import int_array
 
 _BATCH_BYTES: Final = 4_194_304
 """The rows of a partition are cut into Arrow batches of about this size."""
@@ -238,7 +239,7 @@ def _parts(
         chosen[without[start:end]] = number
     order = np.argsort(chosen, kind="stable")
     ends = np.cumsum(np.bincount(chosen, minlength=partitions))
-    sorted_rows = records.take(pa.array(order))
+    sorted_rows = records.take(int_array(order, pa.int64()))
     for number, end in enumerate(ends.tolist()):
         start = int(ends[number - 1]) if number else 0
         if end > start:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from spark_log.record.arrays import int_array, ints_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA
 
@@ -45,11 +46,11 @@ def rebase_batches(
     if not with_offsets:
         return moved, rows
     if has_offsets:
-        deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy() + np.int32(shift)
+        deltas = ints_of(records.column(OFFSET_DELTA_FIELD.name), np.int32) + np.int32(shift)
     else:
         ranges = [
             np.arange(header.base_offset_delta, header.last_offset_delta + 1, dtype=np.int32)
             for header in moved
         ]
         deltas = np.concatenate(ranges) if ranges else np.empty(0, np.int32)
-    return moved, rows.append_column(OFFSET_DELTA_FIELD, pa.array(deltas, pa.int32()))
+    return moved, rows.append_column(OFFSET_DELTA_FIELD, int_array(deltas, pa.int32()))

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from spark_log import Admin, NewTopic
 
 WITH_SNAPSHOTS = """
@@ -17,12 +19,34 @@ print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))
 """
 
 
-def test_transactions_import_nothing_that_is_large(tmp_path):
+WITH_TABLES = """
+import sys, time
+import pyarrow as pa
+from spark_log import Producer
+from spark_log.record import TIMESTAMP_TYPE, binary_array, nullable_int_array
+now_us = time.time_ns() // 1000
+columns = [  # pa.array would import pandas
+    binary_array([b"a", b"b", None]),
+    binary_array([b"1", None, b"3"]),
+    nullable_int_array([now_us, None, None], pa.int64()).view(TIMESTAMP_TYPE),
+    nullable_int_array([0, None, None], pa.int32()),
+]
+table = pa.Table.from_arrays(columns, ["key", "value", "timestamp", "partition"])
+with Producer(sys.argv[1]) as producer:
+    sent = producer.send_table("t", table).result()
+    sent += producer.send_table("t", table.select(["value"]).slice(0, 1), partition=0).result()
+assert sum(each.records for each in sent) == 4
+print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))
+"""
+
+
+@pytest.mark.parametrize("script", [WITH_SNAPSHOTS, WITH_TABLES])
+def test_a_producer_imports_nothing_that_is_large(tmp_path, script):
     root = str(tmp_path / "root")
     settings = {"flush.on.append": "false", "snapshot.interval.segments": "2"}
     Admin(root).create_topics([NewTopic("t", topic_configs=settings)])
     ran = subprocess.run(
-        [sys.executable, "-c", WITH_SNAPSHOTS, root],
+        [sys.executable, "-c", script, root],
         capture_output=True,
         text=True,
         timeout=120,

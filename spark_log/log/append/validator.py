@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from spark_log.record import TIMESTAMP_TYPE, BatchHeader, bools_of, times_us_of
+from spark_log.record import BatchHeader, bools_of, times_us_of, timestamp_array
 
 _LOG_APPEND_TIME = "LogAppendTime"
 
@@ -41,10 +41,10 @@ class LogValidator:
         self._check_keys(records)
         self._check_sizes(records)
         if self._sets_append_time:
-            now = pa.scalar(self._clock.time_us(), TIMESTAMP_TYPE)
             column = records.schema.get_field_index("timestamp")
-            stamped = pa.repeat(now, records.num_rows)
-            return records.set_column(column, records.schema.field(column), stamped)
+            times_us = np.full(records.num_rows, self._clock.time_us(), np.int64)
+            field = records.schema.field(column)
+            return records.set_column(column, field, timestamp_array(times_us))
         self._check_timestamps(records)
         return records
 

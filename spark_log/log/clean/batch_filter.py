@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import RetainedMarkers
-from spark_log.record import NO_TIMESTAMP, BatchHeader, batch_crc32c, bool_array, times_us_of
+from spark_log.record import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    batch_crc32c,
+    bool_array,
+    bools_of,
+    times_us_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +181,4 @@ class BatchFilter:
         values = records.column("value")
         if not values.null_count:
             return None
-        tombstones: np.ndarray = values.is_null().to_numpy(zero_copy_only=False)
-        return tombstones
+        return bools_of(values.is_null())

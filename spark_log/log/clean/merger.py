@@ -26,14 +26,19 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import DEFAULT_INTERVAL_BYTES, SegmentReader, SegmentWriter
 from spark_log.log.snapshot import SegmentSummary
-from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, rebase_batches
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 KEEP_COMPRESSION: Final = "producer"
 """Compression of a merged segment: that of the segments it is made of."""
 
+_SMALL_RECORDS: Final = 8_192
+_SMALL_BYTES: Final = 1_048_576
+"""An Arrow batch with fewer records and fewer bytes is small, and is joined with its neighbours:
+reading it is mostly overhead. A larger one is written as it is, since joining copies it."""
+
 _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
-"""Small Arrow batches are joined up to this size: reading a smaller one is mostly overhead."""
+"""Small Arrow batches are joined up to this size."""
 
 _MAPPED_BYTES: Final = 33_554_432
 """How much of a mapped file stays in memory while the file is read."""
@@ -255,25 +260,33 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
     first, skipped = headers[0], start - headers[0].base_offset_delta
     skipped_rows = skipped
     if OFFSET_DELTA_FIELD.name in records.schema.names:
-        deltas = records.column(OFFSET_DELTA_FIELD.name).to_numpy()[: first.record_count]
+        deltas = ints_of(records.column(OFFSET_DELTA_FIELD.name), np.int32)
+        deltas = deltas[: first.record_count]
         skipped_rows = int(np.searchsorted(deltas, start))
     rows = records.slice(skipped_rows, first.record_count - skipped_rows)
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
 
 
 def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
-    """Join small Arrow batches. None is split."""
+    """Join small Arrow batches that follow each other. None is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []
     joined_records = joined_bytes = 0
     for more_headers, records in batches:
-        joined_records += records.num_rows
-        joined_bytes += records.nbytes
-        if pieces and (joined_records > _JOINED_RECORDS or joined_bytes > _JOINED_BYTES):
+        count, size_bytes = records.num_rows, records.nbytes
+        is_small = count < _SMALL_RECORDS and size_bytes < _SMALL_BYTES
+        is_full = (
+            joined_records + count > _JOINED_RECORDS or joined_bytes + size_bytes > _JOINED_BYTES
+        )
+        if pieces and (is_full or not is_small):
             yield tuple(headers), pa.concat_batches(pieces)
-            headers, pieces = [], []
-            joined_records, joined_bytes = records.num_rows, records.nbytes
+            headers, pieces, joined_records, joined_bytes = [], [], 0, 0
+        if not is_small:
+            yield more_headers, records
+            continue
         headers += more_headers
         pieces.append(records)
+        joined_records += count
+        joined_bytes += size_bytes
     if pieces:
         yield tuple(headers), pa.concat_batches(pieces)

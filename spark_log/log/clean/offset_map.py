@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
 
-from spark_log.record import int_array, murmur2_of_keys
+from spark_log.record import bools_of, int_array, ints_of, murmur2_of_keys
 
 _ROW_BYTES = 96
 """Memory for a key besides its own bytes: row number, hash and temporary arrays."""
@@ -30,6 +30,10 @@ _MAX_BUCKETS = 256
 
 _MAX_PARTS = 256
 """The largest number of parts: each needs a pass over the whole bucket."""
+
+_SPREAD_BYTES = 16_777_216
+"""Memory of the rows that are written to temporary files together: each file gets a part of them,
+and small parts cost more than their rows."""
 
 _MAX_BUCKET_BYTES = 2**30
 """An Arrow array of keys can have up to 2 GiB."""
@@ -84,23 +88,32 @@ class OffsetMap:
             return
         rows = np.arange(first, self._next_row)
         if keys.null_count:
-            rows = rows[keys.is_valid().to_numpy(zero_copy_only=False)]
+            rows = rows[bools_of(keys.is_valid())]
             keys = keys.drop_null()
         batch = _batch(keys, murmur2_of_keys(keys), rows)
-        if self._bucket_count > 1:
-            self._spread(batch)
-            return
         self._pieces.append(batch)
         self._piece_bytes += _needed_bytes(batch)
         if self._piece_bytes > self._bucket_bytes:
-            self._bucket_count = _MAX_BUCKETS
-            pieces, self._pieces = self._pieces, []
-            for piece in pieces:
-                self._spread(piece)
+            if self._bucket_count == 1:
+                self._bucket_count = _MAX_BUCKETS
+            self._spread_pieces()
+        elif self._bucket_count > 1 and self._piece_bytes > _SPREAD_BYTES:
+            self._spread_pieces()
+
+    def _spread_pieces(self) -> None:
+        pieces, self._pieces, self._piece_bytes = self._pieces, [], 0
+        group: list[pa.RecordBatch] = []
+        group_bytes = 0
+        for piece in pieces:
+            group.append(piece)
+            group_bytes += _needed_bytes(piece)
+            if group_bytes > _SPREAD_BYTES or piece is pieces[-1]:
+                self._spread(pa.concat_batches(group))
+                group, group_bytes = [], 0
 
     def _spread(self, batch: pa.RecordBatch) -> None:
         """Write rows to the temporary files of their buckets."""
-        buckets = batch.column("hash").to_numpy() % np.uint32(self._bucket_count)
+        buckets = ints_of(batch.column("hash"), np.uint32) % np.uint32(self._bucket_count)
         order = np.argsort(buckets.astype(np.uint8), kind="stable")
         sorted_batch = batch.take(int_array(order, pa.int64()))
         ends = np.cumsum(np.bincount(buckets, minlength=self._bucket_count))
@@ -150,35 +163,38 @@ class OffsetMap:
             if pieces:
                 yield _columns(pa.Table.from_batches(pieces))
             return
+        self._spread_pieces()
         while self._buckets:
             _, bucket = self._buckets.popitem()
             with closing(bucket):
-                yield from self._parts(bucket.reader())
+                yield from self._parts(bucket)
 
-    def _parts(
-        self, reader: ipc.RecordBatchFileReader
-    ) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+    def _parts(self, bucket: _Bucket) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
         """Yield a bucket; if it does not fit into memory in parts, by other bits of the hashes."""
-        numbers = range(reader.num_record_batches)
-        needed_bytes = sum(_needed_bytes(reader.get_batch(number)) for number in numbers)
-        rows = sum(reader.get_batch(number).num_rows for number in numbers)
-        count = min(-(-needed_bytes // self._bucket_bytes), rows, _MAX_PARTS)
+        reader = bucket.reader()
+        count = min(-(-bucket.needed_bytes // self._bucket_bytes), bucket.row_count, _MAX_PARTS)
         if count <= 1:
             yield _columns(reader.read_all())
             return
         for part in range(count):
             pieces = []
-            for number in numbers:
+            for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
-                others = batch.column("hash").to_numpy() // np.uint32(self._bucket_count)
-                pieces.append(batch.take(pa.array(np.flatnonzero(others % count == part))))
+                others = ints_of(batch.column("hash"), np.uint32) // np.uint32(self._bucket_count)
+                chosen = np.flatnonzero(others % count == part)
+                pieces.append(batch.take(int_array(chosen, pa.int64())))
             table = pa.Table.from_batches(pieces)
             if table.num_rows:
                 yield _columns(table)
 
 
 class _Bucket:
-    """Rows in an unlinked temporary file, which the system deletes when the process ends."""
+    """Rows in an unlinked temporary file, which the system deletes when the process ends.
+
+    Attributes:
+        row_count: how many rows were written.
+        needed_bytes: memory that they need.
+    """
 
     def __init__(self) -> None:
         """Create the empty file."""
@@ -188,9 +204,12 @@ class _Bucket:
         finally:
             os.unlink(path)
         self._writer = ipc.new_file(self._sink, _SCHEMA)
+        self.row_count = self.needed_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows."""
+        self.row_count += rows.num_rows
+        self.needed_bytes += _needed_bytes(rows)
         self._writer.write_batch(rows)
 
     def reader(self) -> ipc.RecordBatchFileReader:
@@ -221,22 +240,34 @@ def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
     is_followed = np.zeros(len(keys), np.bool_)  # by another record of its key
     follows = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
     before, behind = (keys.take(int_array(order[at], pa.uint32())) for at in (follows, follows + 1))
-    is_same = pc.equal(before, behind).to_numpy(zero_copy_only=False)
+    is_same = bools_of(pc.equal(before, behind))
     is_followed[follows[is_same]] = True
-    strange = np.isin(sorted_hashes, sorted_hashes[follows[~is_same]])
-    last = order[~is_followed & ~strange]
-    if not strange.any():
-        return last
+    strange = _places_of(sorted_hashes, np.unique(sorted_hashes[follows[~is_same]]))
     doubtful = np.sort(order[strange])
+    is_followed[strange] = True
+    last = order[~is_followed]
+    if not len(doubtful):
+        return last
     encoded = keys.take(int_array(doubtful, pa.uint32())).dictionary_encode()
     last_of = np.empty(len(encoded.dictionary), np.uint32)
-    last_of[encoded.indices.to_numpy()] = doubtful  # of those with one index the last one stays
+    last_of[ints_of(encoded.indices, np.int32)] = (
+        doubtful  # of those with one index the last one stays
+    )
     return np.concatenate([last, last_of])
 
 
+def _places_of(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the places of all elements of an ascending array that are one of some values."""
+    firsts = np.searchsorted(ascending, values, "left")
+    counts = np.searchsorted(ascending, values, "right") - firsts
+    before = np.cumsum(counts) - counts
+    return np.repeat(firsts - before, counts) + np.arange(counts.sum())
+
+
 def _columns(table: pa.Table) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    keys = table.column("key").combine_chunks()
-    return keys, table.column("hash").to_numpy(), table.column("row").to_numpy()
+    (batch,) = table.combine_chunks().to_batches()
+    hashes, rows = ints_of(batch.column("hash"), np.uint32), ints_of(batch.column("row"), np.int64)
+    return batch.column("key"), hashes, rows
 
 
 def _batch(keys: pa.Array, hashes: np.ndarray, rows: np.ndarray) -> pa.RecordBatch:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -114,11 +113,11 @@ class SegmentWriter:
             compression=None if compression == "none" else compression, use_threads=False
         )
         self._copies = copies
-        self._on_failure = on_failure
-        with self._storage_errors():
+        self._errors = _ReportedErrors(directory, on_failure)
+        with self._errors:
             self._staged = store.stage(directory)
         try:
-            with self._storage_errors():
+            with self._errors:
                 self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
         except BaseException:
             self._staged.discard()
@@ -294,7 +293,7 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
-        with self._storage_errors():
+        with self._errors:
             self._writer.close()
             self._staged.seal()
             if self._copies is not None:
@@ -323,16 +322,6 @@ class SegmentWriter:
         if self._copies is not None:
             self._copies.discard()
 
-    @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
-        try:
-            with storage_errors(self._directory):
-                yield
-        except StorageError as error:
-            if self._on_failure is not None:
-                self._on_failure(error)
-            raise
-
     def _write(
         self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
     ) -> None:
@@ -346,7 +335,7 @@ class SegmentWriter:
         self._indexes.add(position, headers)
         value = encode_headers(headers)
         check = encode_check(self._append_id, value, records)
-        with self._storage_errors():
+        with self._errors:
             self._writer.write_batch(
                 records.replace_schema_metadata(self._schema.metadata),
                 custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
@@ -364,3 +353,31 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
+
+
+class _ReportedErrors:
+    """Turns the operating system's errors inside a block into this package's, and reports them."""
+
+    __slots__ = ("_directory", "_on_failure")
+
+    def __init__(self, directory: str, on_failure: Callable[[StorageError], None] | None) -> None:
+        self._directory = directory
+        self._on_failure = on_failure
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        try:
+            storage_errors(self._directory).__exit__(kind, error, traceback)
+        except StorageError as translated:
+            self._report(translated)
+            raise
+        if isinstance(error, StorageError):
+            self._report(error)
+
+    def _report(self, error: StorageError) -> None:
+        if self._on_failure is not None:
+            self._on_failure(error)

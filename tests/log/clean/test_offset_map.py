@@ -83,6 +83,23 @@ class TestMemory:
         assert np.flatnonzero(kept).tolist() == list(range(self.KEYS, 2 * self.KEYS))
         assert max(seen) <= 2 * self.MEMORY_BYTES
 
+    def test_small_parts_of_keys_are_written_to_files_together(self, monkeypatch):
+        written = []
+        write = offset_map._Bucket.write  # noqa: SLF001 - how often it writes
+
+        def noted(bucket, rows):
+            written.append(rows.num_rows)
+            write(bucket, rows)
+
+        monkeypatch.setattr(offset_map._Bucket, "write", noted)  # noqa: SLF001
+        keys = [b"%08d" % number for number in range(2_000)]
+        with OffsetMap(2_000, 10 * 2**20, memory_bytes=2**20) as latest:
+            for first in range(0, 2_000, 10):
+                latest.add(pa.array(keys[first : first + 10], pa.binary()))
+            assert latest.is_latest(0, 2_000).all()
+        assert len(written) <= 11
+        assert sum(written) == 2_000
+
 
 def test_any_range_of_rows_can_be_read():
     keys = [[b"%d" % (number % 17) for number in range(100)]]
