@@ -113,16 +113,16 @@ def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatc
 def test_a_file_that_a_version_holds_is_kept_whatever_was_told_of_it(cluster, monkeypatch):
     """A version of its own may look void where the clock of the file system jumped back."""
     table, other = OffsetsTable(cluster), other_process(cluster)
-    append = DeltaLog.append
+    append = DeltaLog.append_staged
 
-    def made_and_denied(log, actions, operation, details=None):
-        version = append(log, actions, operation, details)
+    def made_and_denied(log, staged):
+        version = append(log, staged)
         monkeypatch.undo()
         other.fence("g", 2)
         raise LogEndOffsetMismatchError("void", expected=version.number, actual=version.number + 2)
 
     table.fence("g", 1)
-    monkeypatch.setattr(DeltaLog, "append", made_and_denied)
+    monkeypatch.setattr(DeltaLog, "append_staged", made_and_denied)
     with pytest.raises(IllegalGenerationError):
         table.commit("g", {P0: OffsetAndMetadata(9)}, generation=1)
 
