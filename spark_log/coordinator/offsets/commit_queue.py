@@ -1,8 +1,9 @@
 """Batches the commits of one process: all waiting commits become one version of the table.
 
-A thread puts its request into a queue and waits for the lock. The thread that gets the lock commits
-all waiting requests, and gives each its own outcome. So a commit waits at most for the one before
-it, and the more requests wait, the more share one version.
+A thread puts its request into a queue and waits for its turn. The thread whose turn it is commits
+all waiting requests, and gives each its own outcome; threads whose requests are done return at
+once. So a commit waits at most for the one before it, and the more requests wait, the more share
+one version.
 
 The file of the rows and the version are written before the table's log is read, on an object store
 meanwhile: as they will be if no other process has changed the same groups. Then a version only gets
@@ -16,6 +17,7 @@ takes effect after a newer one (docs/adr/0010).
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +48,7 @@ MAINTENANCE_EVERY = 32
 
 _MAX_BATCH_ROWS = 100_000
 _SMALL_ROWS = 500
-_BACKOFF_S = 0.003
+_BACKOFF_S = 0.001
 
 _RETRIABLE_ERRORS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 
@@ -150,6 +152,8 @@ class CommitQueue:
         """
         self._table = table
         self._waiting: deque[CommitRequest] = deque()
+        self._turns = threading.Condition()
+        self._is_committing = False
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
@@ -173,9 +177,27 @@ class CommitQueue:
     def submit_all(self, requests: Sequence[CommitRequest]) -> None:
         """Commit several requests. Each holds its own outcome; no error is raised."""
         self._waiting.extend(requests)
-        with self._table.lock:
-            while not all(request.is_done for request in requests):
-                self._commit_waiting()
+        while self._take_turn(requests):
+            try:
+                with self._table.lock:
+                    self._commit_waiting()
+            finally:
+                with self._turns:
+                    self._is_committing = False
+                    self._turns.notify_all()
+
+    def _take_turn(self, requests: Sequence[CommitRequest]) -> bool:
+        """Wait until this thread may commit all waiting requests, or its own ones are done.
+
+        Returns:
+            Whether it may commit; then it has to end its turn.
+        """
+        with self._turns:
+            self._turns.wait_for(lambda: _are_done(requests) or not self._is_committing)
+            if _are_done(requests):
+                return False
+            self._is_committing = True
+            return True
 
     def _commit_waiting(self) -> None:
         batch: list[CommitRequest] = []
@@ -334,6 +356,10 @@ class CommitQueue:
             table = self._table.log.directory
             with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
                 self._table.files.delete(staged.file)
+
+
+def _are_done(requests: Sequence[CommitRequest]) -> bool:
+    return all(request.is_done for request in requests)
 
 
 def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
