@@ -207,7 +207,7 @@ def _large(root: str, groups: int) -> None:
     cluster = Cluster(root)
     table = OffsetsTable(cluster)
     topic_id = cluster.topic("t").topic_id
-    rows = [Row(PartitionKey("t", topic_id, at), 0) for at in range(100)]
+    rows = tuple(Row(PartitionKey("t", topic_id, at), 0) for at in range(100))
     with Producer(root) as producer:
         for at in range(100):
             producer.send("t", b"first record after a resume", partition=at)
@@ -215,7 +215,7 @@ def _large(root: str, groups: int) -> None:
     shared = table._shared()
     for first in range(0, groups, 500):
         requests = [
-            CommitRequest(f"group-{at:05}", 1, "m", lambda _: rows, float("inf"))
+            CommitRequest(f"group-{at:05}", 1, "m", lambda _: rows, float("inf"), rows)
             for at in range(first, min(first + 500, groups))
         ]
         shared.commits.submit_all(requests)

@@ -234,7 +234,10 @@ def join(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def commit(root: Root) -> Iterator[Call]:
-    """A member of a group commits its position in one partition."""
+    """A member of a group that is at rest commits its position in a partition that is paused.
+
+    Requests of a reader and of a member that wait are counted by other operations.
+    """
     root.create_topic()
     root.send(2)
     numbers = count()
@@ -243,6 +246,8 @@ def commit(root: Root) -> Iterator[Call]:
     ) as consumer:
         _read(consumer, 1)
         tp = TopicPartition("t", 0)
+        consumer.pause(tp)
+        _poll_for(consumer, IDLE_S)
 
         def run() -> None:
             consumer.seek(tp, next(numbers) % 2)

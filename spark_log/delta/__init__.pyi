@@ -1,6 +1,7 @@
 from .cleanup import DeltaCleanup as DeltaCleanup
 from .cleanup import interval_us as interval_us
 from .delta_log import DeltaLog as DeltaLog
+from .delta_log import StagedVersion as StagedVersion
 from .files import DataFile as DataFile
 from .files import DataFiles as DataFiles
 from .state import TableState as TableState

@@ -27,7 +27,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from spark_log.delta.parse import parse_version
 from spark_log.delta.reader import DeltaLogReader
@@ -38,9 +39,36 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.storage import StagedFile
+from spark_log.storage import StagedFile, storage_errors
 
 _MAX_TRIES = 5
+
+
+@dataclass(slots=True)
+class StagedVersion:
+    """A version that is written and has no number yet; ends as a context manager.
+
+    Attributes:
+        body: its bytes.
+        file: holds them. It lives until the version was put and checked: on a local file system its
+            deletion is a change of the version's file, which then looks as if it had appeared only
+            then.
+        is_put: a put has succeeded, also one that turned out to be void.
+    """
+
+    body: bytes
+    file: StagedFile
+    is_put: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Delete the file. A version that was put stays."""
+        self.file.discard()
 
 
 class DeltaLog(DeltaLogReader):
@@ -69,7 +97,25 @@ class DeltaLog(DeltaLogReader):
             UnknownOutcomeError: the version may have been made, or may yet be made.
             StorageError: nothing was changed.
         """
-        number = self.state.version + 1
+        with self.stage(actions, operation, details) as staged:
+            return self.append_staged(staged)
+
+    def stage(
+        self,
+        actions: Sequence[Mapping[str, object]],
+        operation: str,
+        details: Mapping[str, object] | None = None,
+    ) -> StagedVersion:
+        """Write a version for `append_staged`, which then only gives it a name.
+
+        Args:
+            actions: as `append` takes them.
+            operation: as `append` takes it.
+            details: as `append` takes them.
+
+        Raises:
+            StorageError: it was not written.
+        """
         info = {
             "timestamp": self._clock.time_us() // 1000,  # wall clock: Delta's history, for users
             "operation": operation,
@@ -79,16 +125,41 @@ class DeltaLog(DeltaLogReader):
         }
         lines = [{"commitInfo": info}, *actions]
         body = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
+        staged = StagedVersion(body, self._store.stage(self.log_directory))
+        try:
+            with storage_errors(self.log_directory, "writing"):
+                staged.file.sink.write(body)
+                staged.file.sync()
+        except BaseException:
+            staged.discard()
+            raise
+        return staged
+
+    def append_staged(self, staged: StagedVersion) -> Version:
+        """Commit a staged version after `state`, as `append` does.
+
+        Args:
+            staged: none that was put.
+
+        Raises:
+            LogEndOffsetMismatchError: another version was first; nothing was changed. `refresh`,
+                and append the same one again, unless it was put.
+            UnknownOutcomeError: the version may have been made, or may yet be made.
+            StorageError: nothing was changed.
+        """
+        number, began_ms = self.state.version + 1, self._clock.monotonic_ms()
         assert self._observed_ms is not None
-        # The staged file lives until the check: on a local file system its deletion is a change of
-        # the version's file, which then looks as if it had appeared only then.
-        with self._store.stage(self.log_directory) as staged:
-            staged.sink.write(body)
-            self._put(self._path(number), staged, body, number)
-            if not self._was_certainly_unused(number):
-                self._observed_ms = None  # whatever follows, what was read before is not valid
-                self._check_not_void(number)
-        version = parse_version(self.directory, number, body)
+        assert not staged.is_put
+        self._put(self._path(number), staged.file, staged.body, number)
+        staged.is_put = True
+        if self._was_certainly_unused(number):
+            self._observed_ms = (
+                began_ms  # before this put nobody had a state to put the next one on
+            )
+        else:
+            self._observed_ms = None  # whatever follows, what was read before is not valid
+            self._check_not_void(number)
+        version = parse_version(self.directory, number, staged.body)
         self.state.apply(version)
         return version
 
@@ -127,6 +198,16 @@ class DeltaLog(DeltaLogReader):
         except StorageError:
             raise unknown from None
         return True
+
+    def is_fresh(self) -> bool:
+        """Return whether `state` was the newest a moment ago, by a look or an append.
+
+        Then an append without a `refresh` before it needs no listing after it.
+        """
+        return (
+            self._observed_ms is not None
+            and self._clock.monotonic_ms() - self._observed_ms < self.listing_valid_ms / 2
+        )
 
     # --- void versions ---------------------------------------------------------------------------
 

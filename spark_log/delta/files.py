@@ -26,6 +26,16 @@ ROW_GROUP_ROWS = 16_384
 _MAX_STATISTIC_CHARACTERS = 1000
 _READ_WHOLE_BYTES = 1 << 20
 
+_FORMAT: dict[str, Any] = {"compression": "zstd"}
+_SMALL_FORMAT: dict[str, Any] = {
+    "compression": "none",
+    "use_dictionary": False,
+    "write_statistics": ["group"],
+    "store_schema": False,
+}
+"""Of a file with few rows: compressors and dictionaries take most of the time to write or read it,
+and save nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -118,6 +128,7 @@ class DataFiles:
         parts: Iterable[pa.Table],
         *,
         prefix: str = "part",
+        is_small: bool = False,
         footer: Callable[[], Mapping[str, str]] = dict,
     ) -> DataFile:
         """Write rows into a new file. It is part of the table once a version adds it.
@@ -125,6 +136,7 @@ class DataFiles:
         Args:
             parts: the rows.
             prefix: prefix of the file's name.
+            is_small: the rows are a few hundred at most: write them in little time.
             footer: called after the last row; returns key-value metadata for the footer.
 
         Raises:
@@ -133,8 +145,9 @@ class DataFiles:
         path = f"{prefix}-{uuid.uuid4().hex}.parquet"
         num_rows, smallest, largest = 0, None, None
         with self._store.stage(self._directory) as staged:
+            how = _SMALL_FORMAT if is_small else _FORMAT
             with pq.ParquetWriter(
-                staged.sink, self.schema, compression="zstd", write_page_checksum=True
+                staged.sink, self.schema, write_page_checksum=True, **how
             ) as writer:
                 for part in parts:
                     writer.write_table(part, row_group_size=ROW_GROUP_ROWS)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import ClassVar
 
 import pyarrow as pa
@@ -23,6 +26,7 @@ from spark_log.untrusted_json import parse_json
 
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_MAX_CONCURRENT_REQUESTS = 16
 
 
 class DeltaLogReader:
@@ -165,21 +169,31 @@ class DeltaLogReader:
     def _read_up_to(self, last: int | None) -> list[Version]:
         """Read the versions after `state`, in order, up to ``last`` or to the first missing one."""
         versions = []
-        while last is None or self.state.version < last:
-            version = self._read(self.state.version + 1)
-            if version is None:
+        first = self.state.version + 1
+        for number, body in enumerate(self._bodies(first, last), first):
+            if body is None:
                 break
+            version = parse_version(self.directory, number, body)
+            self.state.apply(version)
             versions.append(version)
         return versions
 
-    def _read(self, number: int) -> Version | None:
+    def _bodies(self, first: int, last: int | None) -> Iterable[bytes | None]:
+        """Return the files of versions; on an object store, read several at the same time."""
+        if last is None:
+            return map(self._body, count(first))
+        numbers = range(first, last + 1)
+        if self._store.is_mapped or len(numbers) < 2:
+            return map(self._body, numbers)
+        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-delta") as pool:
+            return list(pool.map(self._body, numbers))
+
+    def _body(self, number: int) -> bytes | None:
         try:
-            body = self._store.open_buffer(self._path(number)).to_pybytes()
+            body: bytes = self._store.open_buffer(self._path(number)).to_pybytes()
         except NotFoundError:
             return None
-        version = parse_version(self.directory, number, body)
-        self.state.apply(version)
-        return version
+        return body
 
     def _nothing_deleted_since(self, known: int) -> bool:
         """Return whether no name above a version was deleted; only for local stores.
@@ -216,7 +230,7 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
-            self._read_up_to(None)
+            self._read_up_to(None if self._store.is_mapped else listed.newest)
             end = self.state.version
             if end >= listed.newest:
                 if end >= 0 and self.state.metadata is None:

@@ -147,7 +147,6 @@ class CommitOperations(ConsumerAccess):
         from spark_log.coordinator import check_metadata
 
         checked_partitions(offsets)
-        image = self._executor.run_stateless("commit", self._cluster.image)
         for tp, position in offsets.items():
             if not isinstance(position, OffsetAndMetadata):
                 raise TypeError(
@@ -157,7 +156,11 @@ class CommitOperations(ConsumerAccess):
             if position.offset < 0:
                 raise ValueError(f"{tp}: offset {position.offset} is negative")
             check_metadata(tp, position)
-            self._cluster.partition_log(image.topic(tp.topic), tp.partition)
+        # Assigned partitions exist; the commit itself looks whether they still do.
+        if others := offsets.keys() - self._subscription.partitions.keys():
+            image = self._executor.run_stateless("commit", self._cluster.image)
+            for tp in sorted(others):
+                self._cluster.partition_log(image.topic(tp.topic), tp.partition)
 
     def _required_committer(self) -> Committer:
         if self._committer is None:

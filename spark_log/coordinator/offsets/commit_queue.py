@@ -1,11 +1,14 @@
 """Batches the commits of one process: all waiting commits become one version of the table.
 
-A thread puts its request into a queue and waits for the lock. The thread that gets the lock commits
-all waiting requests, and gives each its own outcome. So a commit waits at most for the one before
-it, and the more requests wait, the more share one version.
+A thread puts its request into a queue and waits for its turn. The thread whose turn it is commits
+all waiting requests, and gives each its own outcome; threads whose requests are done return at
+once. So a commit waits at most for the one before it, and the more requests wait, the more share
+one version.
 
-On an object store the file of the rows is written while the table's log is read, as it would be
-without new versions. Rows that turn out different are written again.
+The file of the rows and the version are written before the table's log is read, on an object store
+meanwhile: as they will be if no other process has changed the same groups. Then a version only gets
+its name after the log was read, so that other processes are rarely faster. What turns out different
+is written again.
 
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
@@ -14,19 +17,20 @@ takes effect after a newer one (docs/adr/0010).
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
-from spark_log.coordinator.offsets.rows import GroupPositions, Row, to_table
+from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
-from spark_log.delta import DataFile, Transaction
+from spark_log.delta import DataFile, StagedVersion, Transaction, Version
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -43,11 +47,10 @@ MAINTENANCE_EVERY = 32
 """Number of versions after which the process that made the last one starts maintenance."""
 
 _MAX_BATCH_ROWS = 100_000
-_BACKOFF_S = 0.003
+_SMALL_ROWS = 500
+_BACKOFF_S = 0.001
 
 _RETRIABLE_ERRORS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
-
-StampedRow = tuple[str, Row, int, str, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +64,8 @@ class CommitRequest:
         decide: called with the group's offsets on which the version is made; returns the rows to
             commit. Without rows only the fence is raised.
         deadline_ms: the commit fails if other commits came first until this monotonic time.
-        needs_positions: ``decide`` uses the offsets; if not, it is called with none.
+        expected: what ``decide`` returns, unless the metadata have changed. ``decide`` is called
+            with no offsets then. None: it uses the offsets.
         is_fenced: it is refused if a higher generation has started. Without it the fence stays.
         is_done: it has an outcome.
         error: why it failed; None if it did not.
@@ -72,7 +76,7 @@ class CommitRequest:
     member_id: str
     decide: Callable[[GroupPositions], Iterable[Row]]
     deadline_ms: float
-    needs_positions: bool = False
+    expected: tuple[Row, ...] | None = None
     is_fenced: bool = True
     is_done: bool = False
     error: SparkLogError | None = None
@@ -83,13 +87,58 @@ class CommitRequest:
             self.is_done, self.error = True, error
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """A written file that no version holds yet: its rows, and the monotonic time of its start."""
+@dataclass(slots=True)
+class _Content:
+    """What a version is going to contain.
 
-    rows: list[StampedRow]
-    file: DataFile
+    Attributes:
+        rows: the rows of its file.
+        transactions: by group, the fence and the time of the last commit.
+    """
+
+    rows: list[StampedRow] = field(default_factory=list)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+
+    def add(
+        self, request: CommitRequest, wanted: Sequence[Row], fence: Transaction, now_us: int
+    ) -> None:
+        """Add the rows of a request.
+
+        The timestamps of a group only increase, also if the clocks of processes differ.
+
+        Args:
+            request: of a generation that the fence allows.
+            wanted: its rows; none to raise the fence alone.
+            fence: of the group, before the request.
+            now_us: the present time.
+        """
+        updated_ms = fence.last_updated_ms
+        if wanted:
+            timestamp_us = max(now_us, updated_ms * 1000 + 1)
+            updated_ms = -(-timestamp_us // 1000)
+            self.rows += [
+                StampedRow(request.group, row, request.generation, request.member_id, timestamp_us)
+                for row in wanted
+            ]
+        generation = max(request.generation, fence.version)
+        self.transactions[request.group] = Transaction(fence.app_id, generation, updated_ms)
+
+
+@dataclass(slots=True)
+class _Staged:
+    """What was written for the next version, and no version holds yet.
+
+    Attributes:
+        content: of the version.
+        staged_ms: monotonic time before the file was written.
+        file: of the rows; None without rows.
+        version: the version, without a number.
+    """
+
+    content: _Content
     staged_ms: float
+    file: DataFile | None = None
+    version: StagedVersion | None = None
 
 
 class CommitQueue:
@@ -103,6 +152,8 @@ class CommitQueue:
         """
         self._table = table
         self._waiting: deque[CommitRequest] = deque()
+        self._turns = threading.Condition()
+        self._is_committing = False
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
@@ -126,9 +177,27 @@ class CommitQueue:
     def submit_all(self, requests: Sequence[CommitRequest]) -> None:
         """Commit several requests. Each holds its own outcome; no error is raised."""
         self._waiting.extend(requests)
-        with self._table.lock:
-            while not all(request.is_done for request in requests):
-                self._commit_waiting()
+        while self._take_turn(requests):
+            try:
+                with self._table.lock:
+                    self._commit_waiting()
+            finally:
+                with self._turns:
+                    self._is_committing = False
+                    self._turns.notify_all()
+
+    def _take_turn(self, requests: Sequence[CommitRequest]) -> bool:
+        """Wait until this thread may commit all waiting requests, or its own ones are done.
+
+        Returns:
+            Whether it may commit; then it has to end its turn.
+        """
+        with self._turns:
+            self._turns.wait_for(lambda: _are_done(requests) or not self._is_committing)
+            if _are_done(requests):
+                return False
+            self._is_committing = True
+            return True
 
     def _commit_waiting(self) -> None:
         batch: list[CommitRequest] = []
@@ -144,65 +213,58 @@ class CommitQueue:
             self._take_waiting(batch)
             for attempt in retrying:
                 with attempt:
-                    self._commit(batch)
+                    self._commit(batch, is_retry=attempt.retry_state.attempt_number > 1)
 
     def _take_waiting(self, batch: list[CommitRequest]) -> None:
         while self._waiting and len(batch) < _MAX_BATCH_ROWS:
             batch.append(self._waiting.popleft())
 
-    def _refresh(self, batch: Sequence[CommitRequest]) -> None:
-        """Read new versions; on an object store, write the rows of the batch meanwhile."""
-        table = self._table
-        is_early = not table.store.is_mapped and table.state.version >= 0
-        rows = self._expected_rows(batch) if is_early else []
-        if not rows:
-            table.refresh(create=True)
-            return
-        with ThreadPoolExecutor(1, "spark-log-offsets") as thread:
-            staging = thread.submit(self._stage, rows)
-            table.refresh(create=True)
-            staging.result()
+    def _refresh(self, batch: Sequence[CommitRequest], *, is_retry: bool) -> None:
+        """Write what the batch is expected to commit, and read new versions.
 
-    def _expected_rows(self, batch: Sequence[CommitRequest]) -> list[StampedRow]:
-        """Return the rows of the next version, if no other one was made; empty if not known."""
-        rows: list[StampedRow] = []
-        last_timestamps_us: dict[str, int] = {}
-        for request in batch:
-            fence = self._table.transaction(request.group)
-            if request.needs_positions or request.generation < fence.version:
-                return []
-            if not request.is_done and (wanted := tuple(request.decide(GroupPositions()))):
-                rows += self._stamped(request, wanted, fence, last_timestamps_us)
-        return rows if len(rows) <= _MAX_BATCH_ROWS else []
-
-    def _stamped(
-        self,
-        request: CommitRequest,
-        wanted: Sequence[Row],
-        fence: Transaction,
-        last_timestamps_us: dict[str, int],
-    ) -> list[StampedRow]:
-        """Return rows with their timestamp, and make it the last one of the group.
-
-        The timestamps of a group only increase, also if the clocks of processes differ.
+        On an object store new versions are not looked for right after a commit of this process: the
+        put of the next one tells whether there are any.
         """
-        group = request.group
-        before_us = last_timestamps_us.get(group, fence.last_updated_ms * 1000)
-        timestamp_us = last_timestamps_us[group] = max(self._now_us, before_us + 1)
-        return [(group, row, request.generation, request.member_id, timestamp_us) for row in wanted]
+        table = self._table
+        expected = self._expected(batch)
+        if not expected.transactions:
+            table.refresh(create=True)
+        elif table.store.is_mapped:
+            self._stage(expected)
+            table.refresh(create=True)
+        elif table.is_fresh() and not is_retry:
+            self._stage(expected)
+        else:
+            with ThreadPoolExecutor(1, "spark-log-offsets") as thread:
+                staging = thread.submit(self._stage, expected)
+                table.refresh(create=True)
+                staging.result()
 
-    def _commit(self, batch: list[CommitRequest]) -> None:
-        self._refresh(batch)
-        accepted: list[CommitRequest] = []
-        rows: list[StampedRow] = []
-        transactions: dict[str, Transaction] = {}
-        last_timestamps_us: dict[str, int] = {}
+    def _expected(self, batch: Sequence[CommitRequest]) -> _Content:
+        """Return what the next version contains if no other one is made; empty if not known."""
+        content = _Content()
         for request in batch:
-            group = request.group
-            fence = transactions.get(group) or self._table.transaction(group)
+            fence = self._fence(request, content)
+            wanted = request.expected if self._table.state.version >= 0 else None
+            if wanted is None or request.generation < fence.version:
+                return _Content()
+            if not request.is_done and (wanted or request.generation > max(fence.version, 0)):
+                content.add(request, wanted, fence, self._now_us)
+        return content if len(content.rows) <= _MAX_BATCH_ROWS else _Content()
+
+    def _fence(self, request: CommitRequest, content: _Content) -> Transaction:
+        """Return the fence of a group behind what a version is going to contain."""
+        return content.transactions.get(request.group) or self._table.transaction(request.group)
+
+    def _commit(self, batch: list[CommitRequest], *, is_retry: bool) -> None:
+        self._refresh(batch, is_retry=is_retry)
+        accepted: list[CommitRequest] = []
+        content = _Content()
+        for request in batch:
+            fence = self._fence(request, content)
             if request.is_done or not _is_allowed(request, fence):
                 continue
-            if request.needs_positions and group in transactions:
+            if request.expected is None and request.group in content.transactions:
                 self._waiting.appendleft(request)  # this version changes the offsets it decides on
                 continue
             wanted = self._decide(request)
@@ -211,39 +273,38 @@ class CommitQueue:
             if not wanted and request.generation <= max(fence.version, 0):
                 request.end()
                 continue
-            if len(rows) + len(wanted) > _MAX_BATCH_ROWS and rows:
+            if len(content.rows) + len(wanted) > _MAX_BATCH_ROWS and content.rows:
                 self._waiting.append(request)
                 continue
-            updated_ms = fence.last_updated_ms
-            if wanted:
-                rows += self._stamped(request, wanted, fence, last_timestamps_us)
-                updated_ms = -(-last_timestamps_us[group] // 1000)
-            generation = max(request.generation, fence.version)
-            transactions[group] = Transaction(fence.app_id, generation, updated_ms)
+            content.add(request, wanted, fence, self._now_us)
             accepted.append(request)
         batch[:] = accepted + [each for each in batch if each.is_done]
         if not accepted:
             return
-        actions: list[dict[str, object]] = []
-        if rows:
-            actions.append(self._stage(rows).to_add(self._now_us // 1000))
-        actions += [each.to_action() for each in transactions.values()]
-        staged, self._staged = self._staged, None  # after a lost answer a version may hold it
-        try:
-            version = self._table.log.append(actions, "WRITE", {"mode": "Append"})
-        except LogEndOffsetMismatchError:  # no version holds it: use it for the next try
-            self._staged = staged
-            raise
+        version = self._append(content)
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
-        table = to_table(rows)
-        self._table.on_appended(dict.fromkeys(transactions, table))
+        self._table.on_appended(content.transactions.keys(), content.rows)
         for request in accepted:
             request.end()
+
+    def _append(self, content: _Content) -> Version:
+        """Commit the next version, if it is still the next one."""
+        version = self._stage(content)
+        staged, self._staged = self._staged, None
+        try:
+            return self._table.log.append_staged(version)
+        except LogEndOffsetMismatchError:
+            if not version.is_put:
+                self._staged = staged  # for the next try: no version holds the file
+            raise
+        finally:
+            if self._staged is None:  # the file stays: a version may hold it
+                version.discard()
 
     def _decide(self, request: CommitRequest) -> tuple[Row, ...] | None:
         """Return the rows that a request commits; None if it was refused, with its outcome set."""
         positions = GroupPositions()
-        if request.needs_positions:
+        if request.expected is None:
             positions = self._table.positions(request.group)
         try:
             return tuple(request.decide(positions))
@@ -251,23 +312,34 @@ class CommitQueue:
             request.end(error)
             return None
 
-    def _stage(self, rows: list[StampedRow]) -> DataFile:
-        """Return a file with these rows: the staged one of the last try if it has the same rows."""
-        staged, valid_ms = self._staged, listing_validity_ms(self._table.log.free_delay_ms)
-        if staged is not None and not (
+    def _stage(self, content: _Content) -> StagedVersion:
+        """Return a written version with this content: that of the last try if it is the same."""
+        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        if self._staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
-            staged.rows == rows and is_listing_valid(self._table.clock, staged.staged_ms, valid_ms)
+            self._staged.content == content
+            and is_listing_valid(self._table.clock, self._staged.staged_ms, valid_ms)
         ):
             self._discard()
         if self._staged is None:
-            staged_ms = self._table.clock.monotonic_ms()
-            file = self._table.files.write([to_table(rows)], prefix=COMMIT_PREFIX)
-            self._staged = _Staged(rows, file, staged_ms)
-        return self._staged.file
+            self._staged = _Staged(content, self._table.clock.monotonic_ms())
+        staged = self._staged
+        if staged.file is None and content.rows:
+            staged.file = self._table.files.write(
+                [to_table(content.rows)],
+                prefix=COMMIT_PREFIX,
+                is_small=len(content.rows) <= _SMALL_ROWS,
+            )
+        if staged.version is None:
+            actions = [each.to_action() for each in content.transactions.values()]
+            if staged.file is not None:
+                actions.insert(0, staged.file.to_add(self._now_us // 1000))
+            staged.version = self._table.log.stage(actions, "WRITE", {"mode": "Append"})
+        return staged.version
 
     @contextmanager
     def _staging(self) -> Iterator[None]:
-        """Delete the staged file in the end if no version holds it."""
+        """Delete what was written in the end if no version holds it."""
         try:
             yield
         finally:
@@ -277,12 +349,17 @@ class CommitQueue:
     def _discard(self) -> None:
         assert self._staged is not None
         staged, self._staged = self._staged, None
-        if staged.file.path in self._table.log.state.files:
-            return  # the file times of a clock that jumped made a version of ours look void
-        # After a failure maintenance deletes it later: no version holds it.
-        table = self._table.log.directory
-        with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
-            self._table.files.delete(staged.file)
+        if staged.version is not None:
+            staged.version.discard()
+        if staged.file is not None:
+            # After a failure maintenance deletes it later: no version holds it.
+            table = self._table.log.directory
+            with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
+                self._table.files.delete(staged.file)
+
+
+def _are_done(requests: Sequence[CommitRequest]) -> bool:
+    return all(request.is_done for request in requests)
 
 
 def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:

@@ -328,9 +328,7 @@ class OffsetsMaintenance:
             return [Row(key, TOMBSTONE) for key in found]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return CommitRequest(
-            group, view.group.generation, "", decide, deadline_ms, needs_positions=True
-        )
+        return CommitRequest(group, view.group.generation, "", decide, deadline_ms)
 
 
 class _delta_errors:  # noqa: N801 - a context manager

@@ -68,6 +68,16 @@ class Row:
     leader_epoch: int = -1
 
 
+class StampedRow(NamedTuple):
+    """A row of a commit, with all that the table stores of it."""
+
+    group: str
+    row: Row
+    generation: int
+    member_id: str
+    timestamp_us: int
+
+
 @dataclass(slots=True)
 class GroupPositions:
     """The committed offsets of a group after a version of the table.
@@ -91,6 +101,21 @@ class GroupPositions:
                 self.latest[key] = CommittedOffset(
                     offset, metadata, epoch, topic_id, generation, member, stamp
                 )
+
+    def add(self, stamped: StampedRow) -> None:
+        """Add a row of this group that is newer than the others of its generation."""
+        _, row, generation, member_id, timestamp_us = stamped
+        known = self.latest.get(row.key)
+        if known is None or known.generation <= generation:
+            self.latest[row.key] = CommittedOffset(
+                row.offset,
+                row.metadata,
+                row.leader_epoch,
+                row.key.topic_id,
+                generation,
+                member_id,
+                timestamp_us,
+            )
 
     def positions(self) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets, without deleted ones."""
@@ -127,8 +152,8 @@ def check_metadata(tp: TopicPartition, position: OffsetAndMetadata) -> None:
     check_unicode(f"{tp}: the metadata of an offset", metadata)
 
 
-def to_table(rows: Iterable[tuple[str, Row, int, str, int]]) -> pa.Table:
-    """Return rows of ``(group, row, generation, member_id, commit_timestamp_us)``."""
+def to_table(rows: Iterable[StampedRow]) -> pa.Table:
+    """Return the rows as the table stores them."""
     values: list[tuple[Any, ...]] = [
         (
             group,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakSet
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spark_log.clock import Clock
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
-from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions
+from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.record import text_scalar
 from spark_log.storage import Store
@@ -113,6 +113,10 @@ class OffsetsStore:
             mark(self.store)
             self._is_marked = True
 
+    def is_fresh(self) -> bool:
+        """Return whether a commit may do without a `refresh` for now."""
+        return self._is_marked and self.log.is_fresh()
+
     def watch_changes(self) -> ChangedGroups:
         """Return an object that collects, while it is referenced, the groups that versions change.
 
@@ -185,16 +189,21 @@ class OffsetsStore:
         with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-offsets") as pool:
             return pa.concat_tables(pool.map(read, files))
 
-    def on_appended(self, rows: Mapping[str, pa.Table]) -> None:
+    def on_appended(self, groups: Set[str], rows: Iterable[StampedRow]) -> None:
         """Update the cache from a version of this process.
 
         Args:
-            rows: group → rows of the version, which may include rows of other groups.
+            groups: that the version changes.
+            rows: the rows of the version.
         """
         for changed in self._watchers:
-            changed.groups.update(rows)
-        for group, found in rows.items():
-            self._add_to_cache(group, found)
+            changed.groups.update(groups)
+        for row in rows:
+            cached = self._cache.get(row.group)
+            if cached is not None:
+                before = len(cached.latest)
+                cached.add(row)
+                self._cached_positions += len(cached.latest) - before
 
     def _read_into(self, found: Mapping[str, GroupPositions], file: DataFile) -> None:
         for part in self.files.parts(file, min(found), max(found)):
@@ -216,7 +225,8 @@ class OffsetsStore:
         for changed in self._watchers:
             changed.groups.update(changed_groups)
             changed.is_all |= not changed_groups
-        for group in [each for each in self._cache if each in changed_groups or not changed_groups]:
+        cached = sorted(changed_groups & self._cache.keys()) if changed_groups else [*self._cache]
+        for group in cached:
             for file in version.added:
                 if file.may_hold(group):
                     self._add_to_cache(group, self.files.rows_of(file, group))

@@ -42,8 +42,8 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     check_unicode,
 )
-from spark_log.metadata import Cluster
-from spark_log.storage import is_listing_valid, listing_validity_ms
+from spark_log.metadata import Cluster, MetadataImage
+from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
@@ -136,8 +136,19 @@ class OffsetsTable:
         """
         if not offsets:
             return
-        rows = self._rows(offsets, topic_ids or {})
-        self._submit(group, generation, member_id, lambda _: rows, timeout_s)
+        look = self._begin_look()
+        known = self._cluster.metadata.known_image()
+        try:
+            rows = self._rows(offsets, topic_ids or {}, known)
+        except UnknownTopicOrPartitionError:
+            known = look()
+            rows = self._rows(offsets, topic_ids or {}, known)
+
+        def decide(_: GroupPositions) -> tuple[Row, ...]:
+            image = look()
+            return rows if image is known else self._rows(offsets, topic_ids or {}, image)
+
+        self._submit(group, generation, member_id, decide, timeout_s, expected=rows)
 
     def fence(self, group: str, generation: int) -> None:
         """Refuse all commits of lower generations of this group from now on.
@@ -147,7 +158,7 @@ class OffsetsTable:
             UnknownOutcomeError, StorageError, CommitFailedError: the fence may not have been
                 raised; call again.
         """
-        self._submit(group, generation, "", lambda _: ())
+        self._submit(group, generation, "", lambda _: (), expected=())
 
     def change(
         self,
@@ -176,7 +187,7 @@ class OffsetsTable:
         def rows(positions: GroupPositions) -> Iterable[Row]:
             return decide(positions.positions())
 
-        self._submit(group, generation, "", rows, needs_positions=True)
+        self._submit(group, generation, "", rows)
 
     def roll_forward(
         self,
@@ -224,7 +235,7 @@ class OffsetsTable:
                 if newest is None or not is_superseded(newest):
                     yield row
 
-        self._submit(group, generation, member_id, decide, needs_positions=True, is_fenced=False)
+        self._submit(group, generation, member_id, decide, is_fenced=False)
 
     def last_commit(self, group: str) -> LastCommit:
         """Return the generation and the timestamp of a group's newest commit.
@@ -397,22 +408,29 @@ class OffsetsTable:
         decide: Callable[[GroupPositions], Iterable[Row]],
         timeout_s: float | None = None,
         *,
-        needs_positions: bool = False,
+        expected: tuple[Row, ...] | None = None,
         is_fenced: bool = True,
     ) -> None:
         check_unicode("the group id", group, InvalidGroupIdError)
         timeout_s = _COMMIT_TIMEOUT_S if timeout_s is None else timeout_s
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1000
         self._shared().commits.submit(
-            CommitRequest(
-                group, generation, member_id, decide, deadline_ms, needs_positions, is_fenced
-            )
+            CommitRequest(group, generation, member_id, decide, deadline_ms, expected, is_fenced)
         )
 
-    def _rows(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
-    ) -> tuple[Row, ...]:
+    def _begin_look(self) -> Callable[[], MetadataImage]:
+        """Begin to read the metadata; on an object store, beside what follows."""
+        if not self._cluster.store.is_mapped:
+            return call_beside(self._cluster.image)
         image = self._cluster.image()
+        return lambda: image
+
+    def _rows(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, str],
+        image: MetadataImage,
+    ) -> tuple[Row, ...]:
         for tp, position in offsets.items():
             check_offset(tp, position.offset)
             check_metadata(tp, position)

@@ -98,6 +98,44 @@ def test_commits_that_wait_become_one_version_and_each_has_its_own_outcome(clust
     ]
 
 
+def test_a_commit_that_is_done_does_not_wait_for_the_next_version(cluster, monkeypatch):
+    table = OffsetsTable(cluster)
+    table.commit("g", {P0: OffsetAndMetadata(0)})
+    waiting = table._shared().commits._waiting  # noqa: SLF001 - all of them have to wait
+    put, versions = cluster.store.put_if_absent, count(1)
+    threads = {
+        name: threading.Thread(target=table.commit, args=(name, {P0: OffsetAndMetadata(1)}))
+        for name in "abcd"
+    }
+
+    def start(*names):
+        for name in names:
+            threads[name].start()
+        while len(waiting) < len(names):
+            os.sched_yield()
+
+    def hooked(path, source, **options):
+        version = next(versions) if path.endswith(".json") else 0
+        if version == 1:
+            start("b", "c")  # they share the next version
+        if version == 2:
+            start("d")
+        if version == 3:
+            for name in "bc":
+                threads[name].join(60)
+                assert not threads[name].is_alive()
+        put(path, source, **options)
+
+    monkeypatch.setattr(cluster.store, "put_if_absent", hooked)
+    threads["a"].start()
+    for name in "abcd":
+        while threads[name].ident is None:
+            os.sched_yield()
+        threads[name].join()
+    assert [positions(table, name) for name in "abcd"] == [{P0: 1}] * 4
+    assert next(versions) == 4
+
+
 def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatch):
     table, other = OffsetsTable(cluster), other_process(cluster)
     table.commit("g", {P0: OffsetAndMetadata(5)}, generation=1)
@@ -113,16 +151,16 @@ def test_a_generation_that_begins_during_a_commit_refuses_it(cluster, monkeypatc
 def test_a_file_that_a_version_holds_is_kept_whatever_was_told_of_it(cluster, monkeypatch):
     """A version of its own may look void where the clock of the file system jumped back."""
     table, other = OffsetsTable(cluster), other_process(cluster)
-    append = DeltaLog.append
+    append = DeltaLog.append_staged
 
-    def made_and_denied(log, actions, operation, details=None):
-        version = append(log, actions, operation, details)
+    def made_and_denied(log, staged):
+        version = append(log, staged)
         monkeypatch.undo()
         other.fence("g", 2)
         raise LogEndOffsetMismatchError("void", expected=version.number, actual=version.number + 2)
 
     table.fence("g", 1)
-    monkeypatch.setattr(DeltaLog, "append", made_and_denied)
+    monkeypatch.setattr(DeltaLog, "append_staged", made_and_denied)
     with pytest.raises(IllegalGenerationError):
         table.commit("g", {P0: OffsetAndMetadata(9)}, generation=1)
 

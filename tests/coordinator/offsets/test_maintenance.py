@@ -28,6 +28,7 @@ from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup, interval_us
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFiles
+from spark_log.delta.parse import parse_version
 from spark_log.errors import ClockSkewError
 from spark_log.metadata import Cluster
 
@@ -143,8 +144,8 @@ def test_of_a_large_table_little_is_read_for_one_group(cluster, table, monkeypat
 
 def _request(cluster, number):
     topic_id = cluster.topic("t").topic_id
-    rows = [Row(PartitionKey("t", topic_id, partition), number) for partition in range(4)]
-    return CommitRequest(f"g{number:03}", 0, "", lambda _: rows, float("inf"))
+    rows = tuple(Row(PartitionKey("t", topic_id, partition), number) for partition in range(4))
+    return CommitRequest(f"g{number:03}", 0, "", lambda _: rows, float("inf"), rows)
 
 
 def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, table):
@@ -506,19 +507,19 @@ class TestFreeing:
         """Its writer stood still and lost the race: its file may be deleted already."""
         table.commit("g", {P0: OffsetAndMetadata(0)})
         other = other_process(cluster)
-        append = DeltaLog.append
-        named = []
+        append = DeltaLog.append_staged
+        named: list[str] = []
 
-        def stand_still(log, actions, *given):
-            named.append(actions[0]["add"]["path"])
+        def stand_still(log, staged):
+            named.extend(file.path for file in parse_version("t", 0, staged.body).added)
             if len(named) == 1:
                 clock.advance_ms(31 * 60_000)
-                monkeypatch.setattr(DeltaLog, "append", append)
+                monkeypatch.setattr(DeltaLog, "append_staged", append)
                 other.commit("other", {P0: OffsetAndMetadata(1)})
-                monkeypatch.setattr(DeltaLog, "append", stand_still)
-            return append(log, actions, *given)
+                monkeypatch.setattr(DeltaLog, "append_staged", stand_still)
+            return append(log, staged)
 
-        monkeypatch.setattr(DeltaLog, "append", stand_still)
+        monkeypatch.setattr(DeltaLog, "append_staged", stand_still)
         table.commit("g", {P0: OffsetAndMetadata(1)})
         assert len(set(named)) == 2
         assert positions(other, "g") == {P0: 1}

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.clock import SystemClock
+from spark_log.clock import ManualClock, SystemClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import IllegalGenerationError, StorageError
 from spark_log.metadata import Cluster
@@ -82,8 +82,10 @@ def test_a_store_that_fails_commits_nothing_and_shows_no_address(root, s3_server
 
 
 def test_a_commit_writes_its_rows_while_it_reads_the_log(root, s3_server, monkeypatch):
-    table = offsets_table(root, s3_server.storage_options)
+    clock = ManualClock()
+    table = OffsetsTable(Cluster(root, s3_server.storage_options, clock=clock))
     table.commit("g", {P0: OffsetAndMetadata(1)})
+    clock.advance_ms(1_000)  # right after a commit the log is not read
     calls: list[str] = []
     is_written = threading.Event()
 
@@ -114,6 +116,15 @@ def test_a_commit_writes_its_rows_while_it_reads_the_log(root, s3_server, monkey
     assert sorted(set(calls)) == ["list", "put_if_absent"]
     assert calls.count("put_if_absent") == 2
     assert positions(table, "g") == {P0: 2}
+
+
+def test_another_process_that_commits_right_after_this_one_is_noticed_by_the_put(root, s3_server):
+    table = offsets_table(root, s3_server.storage_options)
+    other = OffsetsTable(Cluster(root, s3_server.storage_options, clock=SystemClock()))
+    for offset in range(3):
+        table.commit("g", {P0: OffsetAndMetadata(offset)})
+        other.commit("g", {P1: OffsetAndMetadata(offset)})
+    assert positions(table, "g") == positions(other, "g") == {P0: 2, P1: 2}
 
 
 def test_rows_that_were_written_for_a_refused_commit_are_deleted(root, s3_server):

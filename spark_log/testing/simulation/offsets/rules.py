@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets.commit_queue import CommitRequest
@@ -10,7 +10,7 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
-from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.delta_log import DeltaLog, StagedVersion
 from spark_log.delta.files import DataFile
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
@@ -43,14 +43,9 @@ class _TakesTheOldestCheckpoint(DeltaLog):
 
 
 class _TakesSilenceForFailure(DeltaLog):
-    def append(
-        self,
-        actions: Sequence[Mapping[str, object]],
-        operation: str,
-        details: Mapping[str, object] | None = None,
-    ) -> Version:
+    def append_staged(self, staged: StagedVersion) -> Version:
         try:
-            return super().append(actions, operation, details)
+            return super().append_staged(staged)
         except UnknownOutcomeError as error:
             raise LogEndOffsetMismatchError("commit again") from error
 

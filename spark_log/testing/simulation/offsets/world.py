@@ -23,6 +23,7 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta import reader as delta_reader
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
@@ -147,7 +148,9 @@ class SimulatedTable:
     def commit(self, group: str, offset: int | None, generation: int) -> None:
         """Commit an offset; None: begin a generation."""
         rows = () if offset is None else (Row(KEY, offset),)
-        self.commits.submit(CommitRequest(group, generation, "", lambda _: rows, float("inf")))
+        self.commits.submit(
+            CommitRequest(group, generation, "", lambda _: rows, float("inf"), rows)
+        )
 
     def read(self, group: str) -> int:
         """Return the committed offset of a group; -1: none."""
@@ -194,5 +197,6 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
         (offset_commits, "ThreadPoolExecutor", SameThread),
         (offsets_store, "ThreadPoolExecutor", SameThread),
+        (delta_reader, "ThreadPoolExecutor", SameThread),
         (uuid, "uuid4", uuid4),
     )
