@@ -115,8 +115,10 @@ def _serve(server_url: str, latency_s: float, pipe: Connection) -> None:
 
 def _operation(request: Request) -> tuple[str, str]:
     parts = urlsplit(request.path)
-    query = parse_qs(parts.query)
+    query = parse_qs(parts.query, keep_blank_values=True)
     if request.method == "GET" and "list-type" in query:
         return "LIST", query.get("prefix", [""])[0]
     path = parts.path.lstrip("/").partition("/")[2]
+    if request.method == "POST" and "delete" in query:
+        return "DELETE", path  # of several objects
     return ("COPY" if "x-amz-copy-source" in request.headers else request.method), path

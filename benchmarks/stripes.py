@@ -22,7 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.log_report import Figure, Report, parser, run
-from benchmarks.requests import PRICES
+from benchmarks.request_prices import PRICES
 from benchmarks.whole_table import print_whole
 from spark_log.testing.simulation.log.profile import Profile, draw_profile
 from spark_log.testing.simulation.patches import patched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from spark_log.admin.cluster_access import limited
+from spark_log.admin.cluster_access import limited, map_requests
 from spark_log.admin.offsets import OffsetOperations, check_by_partition, check_isolation_level
 from spark_log.log import IsolationLevel
 from spark_log.types import OffsetAndMetadata, OffsetSpec, OffsetTimestamp, TopicPartition
@@ -51,7 +51,7 @@ class GroupOperations(OffsetOperations):
             GroupIdNotFoundError: a group has neither members nor committed offsets.
             StorageError: a group cannot be read.
         """
-        return {group_id: self._groups.describe(group_id) for group_id in group_ids}
+        return self._describe_all(group_ids)
 
     def group_lag(
         self, group_id: str, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -92,8 +92,8 @@ class GroupOperations(OffsetOperations):
             StorageError: a group or a partition cannot be read.
         """
         check_isolation_level(isolation_level)
-        described = [self._groups.describe(each) for each in dict.fromkeys(group_ids)]
-        return self._groups.lags(described, isolation_level)
+        described = self._describe_all(group_ids)
+        return self._groups.lags(described.values(), isolation_level)
 
     @limited
     def list_group_offsets(
@@ -250,6 +250,11 @@ class GroupOperations(OffsetOperations):
             StorageError: they may still be members.
         """
         self._groups.remove_members(group_id, member_ids)
+
+    def _describe_all(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        wanted, groups = dict.fromkeys(group_ids), self._groups
+        found = map_requests(self._cluster().store, groups.describe, wanted)
+        return dict(zip(wanted, found, strict=True))
 
     @property
     def _groups(self) -> GroupManager:

@@ -46,7 +46,7 @@ class RecordOperations(ClusterAccess):
 
         Raises:
             UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was deleted.
-            UnknownOutcomeError: whether the last partition's records were deleted is not known.
+            UnknownOutcomeError: whether the records of a partition were deleted is not known.
         """
         wanted = check_by_partition("records_to_delete", records_to_delete)
         for tp, offset in wanted.items():
@@ -57,15 +57,17 @@ class RecordOperations(ClusterAccess):
                 )
         image = self._cluster().image()
         logs = {tp: self._log(image, tp) for tp in wanted}
-        offsets = {}
-        for tp, log in logs.items():
-            with self._cluster().detecting_deletion(image.topic(tp.topic)):
-                offsets[tp] = _check_offset(log.observe(), wanted[tp], tp)
-        deleted = {}
-        for tp, log in logs.items():
-            with self._cluster().detecting_deletion(image.topic(tp.topic)):
-                deleted[tp] = DeletedRecords(log.move_start(offsets[tp]))
-        return deleted
+
+        def check(tp: TopicPartition) -> int:
+            return _check_offset(logs[tp].observe(), wanted[tp], tp)
+
+        offsets = dict(zip(logs, self._map_partitions(check, list(logs), image.topic), strict=True))
+
+        def delete(tp: TopicPartition) -> DeletedRecords:
+            return DeletedRecords(logs[tp].move_start(offsets[tp]))
+
+        deleted = self._map_partitions(delete, list(logs), image.topic)
+        return dict(zip(logs, deleted, strict=True))
 
 
 def _check_offset(view: LogView, offset: int, tp: TopicPartition) -> int:

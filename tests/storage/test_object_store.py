@@ -28,6 +28,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage import open_store
+from spark_log.storage.object import object_store
 from spark_log.storage.object.clients import ObjectClients
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.storage.object.object_store import ObjectStore
@@ -463,14 +464,40 @@ class TestCredentials:
 # --- the rest ------------------------------------------------------------------------------------
 
 
-def test_a_directory_with_many_subdirectories_is_listed_without_reading_them(unsure, store, proxy):
+@pytest.fixture
+def subdirectories(store):
     for topic in ("a", "b", "c"):
         for number in range(5):
             store.put_if_absent(f"{topic}/{number}", b"", sync=False)
+    store.put_if_absent("b-", b"")
     store.put_if_absent("between", b"")
     store.put_if_absent("z", b"")
-    assert names(unsure) == ["between", "z"]
-    assert len(proxy.requests) == 4
+
+
+@pytest.mark.usefixtures("subdirectories")
+def test_a_directory_with_small_subdirectories_is_listed_by_one_request(unsure, proxy):
+    assert names(unsure) == ["b-", "between", "z"]
+    assert len(proxy.requests) == 1
+    assert list(unsure.list_directories("")) == ["a", "b", "c"]
+    assert len(proxy.requests) == 2
+
+
+@pytest.mark.usefixtures("subdirectories")
+@pytest.mark.parametrize("page", range(1, 20))
+def test_a_page_may_end_anywhere(store, monkeypatch, page):
+    monkeypatch.setattr(object_store, "_PAGE", page)
+    assert names(store) == ["b-", "between", "z"]
+    assert list(store.list_directories("")) == ["a", "b", "c"]
+    assert [file.name for file in store.list("", start_after="b-")] == ["between", "z"]
+
+
+def test_what_is_left_of_a_large_subdirectory_is_skipped(unsure, store, proxy):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store.put(f"large/{n:05d}", b""), range(2_100)))
+    store.put_if_absent("a", b"")
+    store.put_if_absent("z", b"")
+    assert names(unsure) == ["a", "z"]
+    assert len(proxy.requests) == 2
 
 
 def test_a_listing_takes_its_pages_as_they_are_needed(unsure, store, proxy, monkeypatch):

@@ -2,13 +2,16 @@
 
 import pytest
 
-from benchmarks.request_operations import OPERATIONS, Root
-from spark_log.testing.servers.faulty_proxy import FaultyProxy
+from benchmarks.latency_proxy import LatencyProxy
+from benchmarks.request_operations import OPERATIONS
+from benchmarks.requests import kept_budget
+
+LATENCY_MS = 20
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def proxy(s3_server):
-    with FaultyProxy(s3_server.endpoint_url) as proxy:
+    with LatencyProxy.running(s3_server.endpoint_url, LATENCY_MS) as proxy:
         yield proxy
 
 
@@ -18,12 +21,6 @@ def proxy(s3_server):
     ids=lambda operation: operation.name.replace(" ", "-"),
 )
 def test_an_operation_keeps_its_budget(s3_server, proxy, operation):
-    direct = s3_server.storage_options
-    root = Root(f"{s3_server.new_bucket()}/root", {**direct, "endpoint_url": proxy.url}, direct)
-    with operation.prepare(root) as call:
-        before = len(proxy.requests)
-        for _ in range(operation.repeats):
-            call()
-        sent = proxy.requests[before:]
-    shown = [f"{each.method} {each.path}" for each in sent]
-    assert len(sent) <= operation.most * operation.repeats, shown
+    counted = kept_budget(operation, s3_server, proxy)
+    assert counted.requests <= operation.most, counted.kinds
+    assert counted.rounds <= operation.most_rounds, counted.kinds

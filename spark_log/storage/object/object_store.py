@@ -10,10 +10,10 @@ upload again. A crash leaves at most the hidden object, which `list` does not sh
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -240,7 +240,10 @@ class ObjectStore(Store):
                 yield info
 
     def list_directories(self, directory: str) -> Iterator[str]:
-        """Yield the names of the directories directly in ``directory``: one request for each."""
+        """Yield the names of the directories directly in ``directory``.
+
+        One request for each 1,000 objects below it, or for each directory, whichever are fewer.
+        """
         for name, info in self._children(directory, ""):
             if info is None and not name.startswith("."):
                 yield name
@@ -307,7 +310,9 @@ class ObjectStore(Store):
     def _children(self, directory: str, start_after: str) -> Iterator[tuple[str, FileInfo | None]]:
         """Yield the files and directories directly in a directory, in order of names.
 
-        A file is yielded with its `FileInfo`, a directory with None.
+        A file is yielded with its `FileInfo`, a directory with None. A page has the objects of
+        subdirectories as well. If it ends in one of them, the rest of this is skipped by another
+        listing.
         """
         prefix = f"{directory}/" if directory else ""
         after = f"{prefix}{start_after}" if start_after else ""
@@ -317,21 +322,26 @@ class ObjectStore(Store):
         is_done = False
         while not is_done:
             is_done = True
-            for info in self._objects(directory, after or None):
-                name, is_deeper, _ = info.path[len(prefix) :].partition("/")
-                if info.path <= after:
-                    continue
-                if not is_deeper:
-                    yield name, info
-                    continue
-                yield name, None
-                after = f"{prefix}{name}/{_AFTER_ALL}"
-                if starts_after:
+            for page in self._pages(directory, after or None):
+                for info in page:
+                    name, is_deeper, _ = info.path[len(prefix) :].partition("/")
+                    if info.path <= after:
+                        continue
+                    if not is_deeper:
+                        yield name, info
+                        continue
+                    yield name, None
+                    after = f"{prefix}{name}/{_AFTER_ALL}"
+                if starts_after and len(page) == _PAGE and page[-1].path <= after:
                     is_done = False
                     break
 
     def _objects(self, directory: str, after: str | None) -> Iterator[FileInfo]:
         """Yield all objects below a directory, however deep."""
+        return chain.from_iterable(self._pages(directory, after))
+
+    def _pages(self, directory: str, after: str | None) -> Iterator[Sequence[FileInfo]]:
+        """Yield all objects below a directory, however deep, by page: one request for each."""
         with request_errors(directory, server=self._location.server):
             pages = call_obstore(
                 obstore.list,
@@ -345,7 +355,7 @@ class ObjectStore(Store):
                 page = call_obstore(next, pages, None)
             if page is None:
                 return
-            yield from map(_file_info, page)
+            yield [_file_info(each) for each in page]
 
 
 def _file_info(meta: obstore.ObjectMeta) -> FileInfo:

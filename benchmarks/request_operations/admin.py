@@ -1,0 +1,245 @@
+"""The root, topics, offsets and groups, by `Admin`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+
+from benchmarks.request_operations.operation import Call, Operation, Root, read
+from spark_log import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    OffsetSpec,
+    TopicPartition,
+)
+
+CHANGES = 104
+"""Changes of metadata in the root that is opened."""
+
+PARTITIONS = 4
+"""Of the topic that is described."""
+
+GROUPS = 3
+"""That are listed."""
+
+_FIRST_MS = 1
+
+
+@contextmanager
+def open_root(root: Root) -> Iterator[Call]:
+    """A root after many changes of metadata is opened, and its topics are listed."""
+    root.create_topic()
+    admin = root.admin()
+    for number in range(CHANGES):
+        admin.alter_configs([_retention(number)])
+    yield lambda: Admin(root.url, storage_options=root.options).list_topics()
+
+
+@contextmanager
+def create_topic(root: Root) -> Iterator[Call]:
+    """A topic of one partition is created."""
+    root.create_topic()
+    admin = root.counted_admin()
+    numbers = count()
+    yield lambda: admin.create_topics([NewTopic(f"made-{next(numbers)}", 1)])
+
+
+@contextmanager
+def delete_topic(root: Root) -> Iterator[Call]:
+    """A topic of one partition with one segment is deleted, with its files."""
+    root.create_topic()
+    root.send(1)
+    admin = root.counted_admin()
+    yield lambda: admin.delete_topics(["t"])
+
+
+@contextmanager
+def create_partitions(root: Root) -> Iterator[Call]:
+    """A topic gets one more partition."""
+    root.create_topic()
+    admin = root.counted_admin()
+    numbers = count(2)
+    yield lambda: admin.create_partitions({"t": next(numbers)})
+
+
+@contextmanager
+def alter_configs(root: Root) -> Iterator[Call]:
+    """A setting of a topic is changed."""
+    root.create_topic()
+    admin = root.counted_admin()
+    numbers = count()
+    yield lambda: admin.alter_configs([_retention(next(numbers))])
+
+
+@contextmanager
+def describe_configs(root: Root) -> Iterator[Call]:
+    """The settings of a topic are described."""
+    root.create_topic()
+    admin = root.counted_admin()
+    yield lambda: admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])
+
+
+@contextmanager
+def _filled(root: Root) -> Iterator[tuple[Admin, list[TopicPartition]]]:
+    """Yield a client, and four partitions with a record each."""
+    tps = root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    yield root.counted_admin(), tps
+
+
+@contextmanager
+def describe(root: Root) -> Iterator[Call]:
+    """Four partitions are described with their offsets."""
+    with _filled(root) as (admin, _):
+        yield admin.describe_topics
+
+
+def list_offsets(spec: int) -> Callable[[Root], AbstractContextManager[Call]]:
+    """Offsets of four partitions are asked for."""
+
+    @contextmanager
+    def prepare(root: Root) -> Iterator[Call]:
+        with _filled(root) as (admin, tps):
+            yield lambda: admin.list_offsets(dict.fromkeys(tps, spec))
+
+    return prepare
+
+
+@contextmanager
+def delete_records(root: Root) -> Iterator[Call]:
+    """The oldest record of each of four partitions is deleted."""
+    tps = root.create_topic(PARTITIONS)
+    root.send(6 * PARTITIONS, partitions=PARTITIONS)
+    admin = root.counted_admin()
+    offsets = count(1)
+    yield lambda: admin.delete_records(dict.fromkeys(tps, next(offsets)))
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _with_groups(root: Root) -> Iterator[Admin]:
+    """Yield a client of a root with some groups, each with a member and a committed offset."""
+    root.create_topic()
+    root.send(1)
+    direct = Root(root.url, root.direct, root.direct)
+    members = [direct.consumer("t", group_id=f"g-{number}") for number in range(GROUPS)]
+    try:
+        for member in members:
+            read(member, 1)
+            member.commit()
+        yield root.counted_admin()
+    finally:
+        for member in members:
+            member.close()
+
+
+@contextmanager
+def list_groups(root: Root) -> Iterator[Call]:
+    """Three groups are listed."""
+    with _with_groups(root) as admin:
+        admin.list_groups()
+        yield admin.list_groups
+
+
+@contextmanager
+def describe_groups(root: Root) -> Iterator[Call]:
+    """Three groups are described."""
+    with _with_groups(root) as admin:
+        group_ids = [each.group_id for each in admin.list_groups()]
+        yield lambda: admin.describe_groups(group_ids)
+
+
+@contextmanager
+def group_offsets(root: Root) -> Iterator[Call]:
+    """The committed offsets of a group are listed."""
+    with _with_groups(root) as admin:
+        admin.list_groups()
+        yield lambda: admin.list_group_offsets("g-0")
+
+
+def _retention(number: int) -> ConfigResource:
+    configs = {"retention.ms": str(86_400_000 + number)}
+    return ConfigResource(ConfigResourceType.TOPIC, "t", configs)
+
+
+_CHANGE = "a look at the metadata log's end, the put of the record, the put of the checkpoint"
+
+OPERATIONS = (
+    Operation(
+        f"opening a root after {CHANGES} changes",
+        open_root,
+        3,
+        2,
+        "the quorum's members and the checkpoint at once, the metadata log's end",
+    ),
+    Operation("creating a topic", create_topic, 3.5, 3, _CHANGE, repeats=5),
+    Operation("create_partitions", create_partitions, 3.5, 3, _CHANGE, repeats=5),
+    Operation("alter_configs", alter_configs, 3.5, 3, _CHANGE, repeats=5),
+    Operation(
+        "deleting a topic of one partition",
+        delete_topic,
+        13,
+        13,
+        f"{_CHANGE}; the topic's mark; of its files, its witnesses and its stray replicas a "
+        "listing each, the deletion, a listing that shows nothing",
+    ),
+    Operation("describe_configs", describe_configs, 1, 1, "a look at the metadata log", repeats=5),
+    Operation(
+        f"describing {PARTITIONS} partitions",
+        describe,
+        2 * PARTITIONS + 1,
+        4,
+        "a look at the metadata; a listing and the last segment of each partition",
+        repeats=5,
+    ),
+    Operation(
+        f"end offsets of {PARTITIONS} partitions",
+        list_offsets(OffsetSpec.LATEST),
+        2 * PARTITIONS + 1,
+        4,
+        "a look at the metadata; a listing and the last segment of each partition",
+        repeats=5,
+    ),
+    Operation(
+        f"offsets by time of {PARTITIONS} partitions",
+        list_offsets(_FIRST_MS),
+        4 * PARTITIONS + 1,
+        7,
+        "a look at the metadata; a listing of each partition, its last segment, the segment of "
+        "the time",
+        repeats=5,
+        wish="two for each partition: a small segment is read again for its batch, and for its "
+        "times, although it was read whole.",
+    ),
+    Operation(
+        f"delete_records of {PARTITIONS} partitions",
+        delete_records,
+        11 * PARTITIONS + 1,
+        14,
+        "a look at the metadata; of each partition the log's end, the segment of the offset, a "
+        "snapshot, a put that marks the log's start, a listing that shows it, a look at the "
+        "metadata",
+        repeats=5,
+        wish="seven for each partition: each step lists the partition for itself.",
+    ),
+    Operation(
+        f"list_groups, {GROUPS} groups",
+        list_groups,
+        20,
+        12,
+        "a listing of the groups; the log of each; the offsets table, with what was committed "
+        "since it was read last",
+    ),
+    Operation(
+        f"describe_groups, {GROUPS} groups",
+        describe_groups,
+        5 * GROUPS,
+        7,
+        "the log of each: its listing, its newest record",
+        wish="two for each group: the log is listed twice, and its last segment read twice.",
+    ),
+    Operation("list_group_offsets", group_offsets, 3, 3, "the offsets table's newest state"),
+)

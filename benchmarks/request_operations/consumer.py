@@ -1,0 +1,220 @@
+"""Consumers without a group: reads, positions, waiting."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from benchmarks.request_operations.operation import (
+    IDLE_S,
+    Call,
+    Operation,
+    Root,
+    close_all,
+    poll_for,
+    read,
+)
+from spark_log import Consumer
+
+SEGMENTS = 59
+"""Small segments that are read."""
+
+PARTITIONS = 4
+"""Whose positions are looked up."""
+
+
+@contextmanager
+def first_record(root: Root) -> Iterator[Call]:
+    """A new consumer without a group reads its first record."""
+    (tp,) = root.create_topic()
+    root.send(1)
+    opened: list[Consumer] = []
+
+    def run() -> None:
+        consumer = root.consumer()
+        opened.append(consumer)
+        consumer.assign([tp])
+        consumer.seek_to_beginning()
+        read(consumer, 1)
+
+    yield run
+    close_all(opened)
+
+
+@contextmanager
+def small_segments(root: Root) -> Iterator[Call]:
+    """A consumer that knows the root reads small segments from their beginning."""
+    (tp,) = root.create_topic()
+    root.send(SEGMENTS)
+    with root.consumer() as consumer:
+        consumer.assign([tp])
+        consumer.seek_to_beginning()
+        read(consumer, SEGMENTS)
+        consumer.seek(tp, 0)
+        yield lambda: read(consumer, SEGMENTS)
+
+
+@contextmanager
+def end_to_end(root: Root) -> Iterator[Call]:
+    """A record is sent, and a consumer that waits for it has it."""
+    (tp,) = root.create_topic()
+    with root.producer() as producer, root.consumer() as consumer:
+        consumer.assign([tp])
+        consumer.seek_to_beginning()
+
+        def run() -> None:
+            producer.send("t", b"value")
+            read(consumer, 1)
+
+        for _ in range(3):
+            run()
+        yield run
+
+
+def idle(partitions: int) -> Callable[[Root], AbstractContextManager[Call]]:
+    """A consumer that has read everything waits for records."""
+
+    @contextmanager
+    def prepare(root: Root) -> Iterator[Call]:
+        tps = root.create_topic(partitions)
+        root.send(partitions, partitions=partitions)
+        with root.consumer() as consumer:
+            consumer.assign(tps)
+            consumer.seek_to_beginning()
+            read(consumer, partitions)
+            poll_for(consumer, IDLE_S)
+            yield lambda: poll_for(consumer, IDLE_S)
+
+    return prepare
+
+
+@contextmanager
+def _paused(root: Root) -> Iterator[Consumer]:
+    """Yield a consumer of four partitions with a record each, which has opened the root."""
+    tps = root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    with root.consumer() as consumer:
+        consumer.assign(tps)
+        consumer.pause(*tps)
+        consumer.topics()
+        yield consumer
+
+
+@contextmanager
+def end_position(root: Root) -> Iterator[Call]:
+    """A consumer moves to the end of four partitions, and asks for its positions."""
+    with _paused(root) as consumer:
+
+        def run() -> None:
+            consumer.seek_to_end()
+            for tp in sorted(consumer.assignment()):
+                consumer.position(tp)
+
+        yield run
+
+
+@contextmanager
+def end_offsets(root: Root) -> Iterator[Call]:
+    """A consumer asks for the end offsets of four partitions."""
+    with _paused(root) as consumer:
+        yield lambda: consumer.end_offsets(consumer.assignment())
+
+
+@contextmanager
+def offsets_for_times(root: Root) -> Iterator[Call]:
+    """A consumer asks for the first records after a time, of four partitions."""
+    with _paused(root) as consumer:
+        times = dict.fromkeys(consumer.assignment(), 1)
+        yield lambda: consumer.offsets_for_times(times)
+
+
+@contextmanager
+def close(root: Root) -> Iterator[Call]:
+    """A consumer that has read is closed."""
+    (tp,) = root.create_topic()
+    root.send(1)
+    consumer = root.consumer()
+    consumer.assign([tp])
+    consumer.seek_to_beginning()
+    read(consumer, 1)
+    consumer.pause(tp)
+    yield consumer.close
+
+
+_IDLE = "tests/consumer/fetch/test_idle_consumer.py"
+
+OPERATIONS = (
+    Operation(
+        "first record of a consumer",
+        first_record,
+        11,
+        10,
+        "opening the root, as a first send; the partition's listing, its segment, its end",
+        wish="seven: the thread that finds the position and the one that fetches list the "
+        "partition each for itself, and `meta.properties` is looked at before and after.",
+    ),
+    Operation(
+        f"{SEGMENTS} small segments",
+        small_segments,
+        SEGMENTS + 2,
+        24,
+        "a listing, a GET for each segment, 16 at once; a look behind the last one",
+    ),
+    Operation(
+        "one record, end to end",
+        end_to_end,
+        3,
+        3,
+        "the put, the GET that finds it, and one that came too early",
+        repeats=40,
+        waits=True,
+    ),
+    Operation(
+        "an idle consumer of 4 partitions, a second",
+        idle(4),
+        4,
+        5,
+        "a GET of the next segment's name for each partition",
+        lasts_s=IDLE_S,
+        waits=True,
+        counted_by=_IDLE,
+    ),
+    Operation(
+        "an idle consumer of 40 partitions, a second",
+        idle(40),
+        10,
+        11,
+        "a GET of the next segment's name for ten of the partitions in turn",
+        lasts_s=IDLE_S,
+        waits=True,
+        counted_by=_IDLE,
+    ),
+    Operation(
+        f"seek_to_end and position, {PARTITIONS} partitions",
+        end_position,
+        7,
+        7,
+        "a listing and the last segment of each partition; a segment that is known is not read "
+        "again",
+        repeats=5,
+        wish="two rounds: partitions are looked up one after the other.",
+    ),
+    Operation(
+        f"end_offsets of {PARTITIONS} partitions",
+        end_offsets,
+        6,
+        6,
+        "a listing and the last segment of each partition; a segment that is known is not read "
+        "again",
+        repeats=5,
+        wish="two rounds: partitions are looked up one after the other.",
+    ),
+    Operation(
+        f"offsets_for_times, {PARTITIONS} partitions",
+        offsets_for_times,
+        11,
+        10,
+        "a listing of each partition, its last segment, the segment of the time",
+        repeats=5,
+        wish="three rounds: partitions are looked up one after the other.",
+    ),
+    Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),
+)

@@ -1,0 +1,196 @@
+"""Consumer groups: joins, commits, members that wait."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from benchmarks.request_operations.operation import (
+    IDLE_S,
+    Call,
+    Operation,
+    Root,
+    close_all,
+    poll_for,
+    read,
+)
+from spark_log import Consumer, TopicPartition
+
+PARTITIONS = 4
+"""Of the topic that a member at rest reads."""
+
+_POLL_MS = 50
+
+
+def _member(root: Root, **settings: Any) -> Consumer:
+    return root.consumer("t", group_id="g", enable_auto_commit=False, **settings)
+
+
+@contextmanager
+def join(root: Root) -> Iterator[Call]:
+    """The only member of a group joins and reads its first record."""
+    root.create_topic()
+    root.send(1)
+    opened: list[Consumer] = []
+
+    def run() -> None:
+        consumer = root.consumer("t", group_id="g")
+        opened.append(consumer)
+        read(consumer, 1)
+
+    yield run
+    close_all(opened)
+
+
+@contextmanager
+def second_join(root: Root) -> Iterator[Call]:
+    """A second member joins, until both have one of two partitions."""
+    root.create_topic(2)
+    root.send(2, partitions=2)
+    with _member(root) as first:
+        read(first, 2)
+        opened: list[Consumer] = []
+
+        def run() -> None:
+            second = _member(root)
+            opened.append(second)
+            while not (len(first.assignment()) == len(second.assignment()) == 1):
+                second.poll(_POLL_MS)
+                first.poll(_POLL_MS)
+
+        yield run
+        close_all(opened)
+
+
+@contextmanager
+def commit(root: Root) -> Iterator[Call]:
+    """A member of a group commits its position in a partition that is paused.
+
+    Requests of a reader and of a member that wait are counted by other operations.
+    """
+    root.create_topic()
+    root.send(2)
+    numbers = count()
+    with _member(root, heartbeat_interval_ms=10_000) as consumer:
+        read(consumer, 2)
+        tp = TopicPartition("t", 0)
+        consumer.pause(tp)
+
+        def run() -> None:
+            consumer.seek(tp, next(numbers) % 2)
+            consumer.commit()
+
+        run()
+        yield run
+
+
+@contextmanager
+def committed(root: Root) -> Iterator[Call]:
+    """A member asks for the committed offset of a partition that it does not read."""
+    tps = root.create_topic(2)
+    root.send(2, partitions=2)
+    with _member(root) as consumer:
+        read(consumer, 2)
+        consumer.commit()
+    with root.consumer(group_id="g", enable_auto_commit=False) as other:
+        other.committed(tps[0])
+        yield lambda: other.committed(tps[1])
+
+
+@contextmanager
+def idle_member(root: Root) -> Iterator[Call]:
+    """The only member of a group has read everything, and waits for records."""
+    root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    with _member(root) as consumer:
+        read(consumer, PARTITIONS)
+        consumer.commit()
+        poll_for(consumer, IDLE_S)
+        yield lambda: poll_for(consumer, IDLE_S)
+
+
+@contextmanager
+def heartbeat(root: Root) -> Iterator[Call]:
+    """A member whose partitions are paused: what the group alone costs."""
+    root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    with _member(root) as consumer:
+        read(consumer, PARTITIONS)
+        consumer.commit()
+        consumer.pause(*consumer.assignment())
+        poll_for(consumer, IDLE_S)
+        yield lambda: poll_for(consumer, IDLE_S)
+
+
+@contextmanager
+def leave(root: Root) -> Iterator[Call]:
+    """The only member of a group, which has committed its position, leaves."""
+    root.create_topic()
+    root.send(1)
+    consumer = _member(root, heartbeat_interval_ms=10_000)
+    read(consumer, 1)
+    consumer.commit()
+    consumer.pause(*consumer.assignment())
+    yield consumer.close
+
+
+OPERATIONS = (
+    Operation(
+        "a group's join to its first record",
+        join,
+        25,
+        10,
+        "opening the root; the group's log is created and joined; the committed offsets; the "
+        "first record, as a consumer without a group reads it",
+    ),
+    Operation(
+        "a second member's join",
+        second_join,
+        70,
+        35,
+        "opening the root; the group's log, the request to join and the new assignment, which the "
+        "first member has to see and to release",
+        waits=True,
+    ),
+    Operation(
+        "one commit",
+        commit,
+        4,
+        3,
+        "the group's log and the offsets table",
+        repeats=10,
+    ),
+    Operation(
+        "committed offset of one partition",
+        committed,
+        3,
+        3,
+        "the offsets table's newest state",
+    ),
+    Operation(
+        f"an idle member of a group, {PARTITIONS} partitions, a second",
+        idle_member,
+        7,
+        7,
+        "as an idle consumer, and as a member without partitions",
+        lasts_s=IDLE_S,
+        waits=True,
+    ),
+    Operation(
+        "a member whose partitions are paused, a second",
+        heartbeat,
+        2.5,
+        2.5,
+        "a heartbeat each `heartbeat.interval.ms`; a look for the group's next record",
+        lasts_s=IDLE_S,
+        waits=True,
+    ),
+    Operation(
+        "a member leaves",
+        leave,
+        5,
+        5,
+        "looks at the group's log and the metadata, a record in the group's log; its "
+        "heartbeat is deleted",
+    ),
+)

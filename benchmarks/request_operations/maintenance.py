@@ -1,0 +1,125 @@
+"""What runs beside the clients: the cleaner, the controller, a mirror."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.request_operations.operation import Call, Operation, Root
+from spark_log.metadata import Cluster, ClusterCleaner
+from spark_log.mirror.replication_policy import TopicFilter
+from spark_log.mirror.root_mirror import RootMirror
+from spark_log.replication import Controller
+
+PARTITIONS = 10
+"""That a cleaner finds with nothing to do, and a controller with all replicas in sync."""
+
+COMPACTED = 20
+"""Segments of a log that is compacted."""
+
+MIRRORED = 4
+"""Partitions that are mirrored."""
+
+
+@contextmanager
+def idle_cleaning(root: Root) -> Iterator[Call]:
+    """A cleaner finds nothing to do in ten partitions with one segment each."""
+    root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    list(ClusterCleaner(Cluster(root.url, root.direct), ["t"]).clean())
+    cluster = root.cluster()
+    yield lambda: _clean(cluster)
+
+
+@contextmanager
+def compaction(root: Root) -> Iterator[Call]:
+    """A partition of small segments with one key is compacted."""
+    root.create_topic(cleanup_policy="compact", min_cleanable_dirty_ratio=0.01)
+    root.send(COMPACTED, key=b"key")
+    cluster = root.cluster()
+    yield lambda: _clean(cluster)
+
+
+def _clean(cluster: Cluster) -> None:
+    for each in ClusterCleaner(cluster, ["t"]).clean():
+        assert each.error is None, each.error
+
+
+@contextmanager
+def control(root: Root) -> Iterator[Call]:
+    """A controller finds all replicas of ten partitions on three brokers in sync."""
+    root.create_topic(PARTITIONS, replicas=3)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    controller = Controller(root.cluster())
+    controller.register()
+    while controller.do_round():
+        pass
+    yield controller.do_round
+
+
+@contextmanager
+def idle_mirror(root: Root) -> Iterator[Call]:
+    """A mirror of four partitions of another root finds nothing new."""
+    mirror = _mirror(root)
+    mirror.copy()
+    yield mirror.copy
+
+
+@contextmanager
+def mirrored_segments(root: Root) -> Iterator[Call]:
+    """A mirror copies one segment of each of four partitions of another root."""
+    mirror = _mirror(root)
+    mirror.copy()
+    root.send(MIRRORED, partitions=MIRRORED)
+    yield mirror.copy
+
+
+def _mirror(root: Root) -> RootMirror:
+    root.create_topic(MIRRORED)
+    root.send(MIRRORED, partitions=MIRRORED)
+    target = root.beside("target")
+    target.create_topic(name="other")
+    return RootMirror(root.cluster(), target.cluster(), TopicFilter.parse(["t"]))
+
+
+OPERATIONS = (
+    Operation(
+        f"cleaning {PARTITIONS} idle partitions",
+        idle_cleaning,
+        13 * PARTITIONS + 1,
+        13 * PARTITIONS + 1,
+        "a look at the metadata; of each partition its files, the log's end and its snapshot, and "
+        "a put, a HEAD and a deletion that ask for the storage's clock",
+        wish="partitions at the same time, the clock once for all, one listing of each.",
+    ),
+    Operation(
+        f"compacting {COMPACTED} small segments",
+        compaction,
+        84,
+        84,
+        "each segment for its keys, its records and what is kept of it, the rewritten segment",
+        wish="half of it, and many at once: a small segment is read three times, and one after the "
+        "other.",
+    ),
+    Operation(
+        f"a controller's round, {PARTITIONS} partitions",
+        control,
+        7,
+        6,
+        "looks at the metadata, a probe of each other broker",
+        wish="three: each step of a round looks at the metadata for itself.",
+    ),
+    Operation(
+        f"a mirror's step without records, {MIRRORED} partitions",
+        idle_mirror,
+        60,
+        22,
+        "a look at both roots' metadata, at the source's and the target's end of each partition",
+        wish="three for each partition: each step lists the partition for itself, in both roots.",
+    ),
+    Operation(
+        f"a mirror's step, a segment of {MIRRORED} partitions",
+        mirrored_segments,
+        84,
+        28,
+        "as without records; a read and a put for each segment",
+    ),
+)

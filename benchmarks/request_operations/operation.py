@@ -1,0 +1,142 @@
+"""`Operation`: something whose requests are counted, and how many it may send."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.metadata import Cluster
+
+IDLE_S = 5.0
+"""How long an idle client rests before its requests are counted, and how long they are."""
+
+_POLL_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root on the S3 server.
+
+    Attributes:
+        url: ``s3://…``.
+        options: storage options whose requests are delayed and counted.
+        direct: storage options without the delay.
+    """
+
+    url: str
+    options: Mapping[str, Any]
+    direct: Mapping[str, Any]
+
+    def admin(self) -> Admin:
+        """Return an `Admin` whose requests are not counted."""
+        return Admin(self.url, storage_options=self.direct)
+
+    def counted_admin(self) -> Admin:
+        """Return an `Admin` that has opened the root, and whose requests are counted."""
+        admin = Admin(self.url, storage_options=self.options)
+        admin.list_topics()
+        return admin
+
+    def cluster(self) -> Cluster:
+        """Return the opened root, whose requests are counted."""
+        cluster = Cluster(self.url, self.options)
+        cluster.image()
+        return cluster
+
+    def beside(self, name: str) -> "Root":
+        """Return another root in the same bucket."""
+        return Root(f"{self.url}-{name}", self.options, self.direct)
+
+    def create_topic(
+        self, partitions: int = 1, name: str = "t", replicas: int | None = None, **configs: object
+    ) -> list[TopicPartition]:
+        """Create a topic, and return its partitions.
+
+        Args:
+            partitions: how many.
+            name: of the topic.
+            replicas: of each partition; the brokers that they need are registered.
+            configs: of the topic, with ``_`` for ``.``.
+        """
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        admin = self.admin()
+        for broker_id in range(1, replicas or 1):
+            admin.register_broker(broker_id, f"{self.url}-broker-{broker_id}")
+        admin.create_topics([NewTopic(name, partitions, replicas, dotted)])
+        return [TopicPartition(name, each) for each in range(partitions)]
+
+    def send(
+        self, records: int, topic: str = "t", partitions: int = 1, key: bytes | None = None
+    ) -> None:
+        """Append records, each as a segment of its own."""
+        with Producer(self.url, storage_options=self.direct) as producer:
+            for number in range(records):
+                sent = producer.send(topic, b"value", key, partition=number % partitions)
+                sent.result()
+
+    def producer(self, **settings: Any) -> Producer:
+        """Return a producer."""
+        return Producer(self.url, storage_options=self.options, **settings)
+
+    def consumer(self, *topics: str, **settings: Any) -> Consumer:
+        """Return a consumer."""
+        given = {"auto_offset_reset": "earliest", **settings}
+        return Consumer(*topics, root=self.url, storage_options=self.options, **given)
+
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation, and how many requests it may send.
+
+    Attributes:
+        name: what it does.
+        prepare: yields the operation. What it sends before and after is not counted.
+        most: requests that it may send each time.
+        most_rounds: requests of these that may wait for each other.
+        why: what the requests are for.
+        repeats: how often it is measured.
+        lasts_s: for an operation that goes on: seconds in which it is counted, and `most` is for
+            each second; else 0.
+        waits: whether it sends requests while it waits, so that their number depends on time.
+        counted_by: the test that counts an operation that waits, on a clock of its own.
+        wish: where the budget is not what one would wish, and why; empty if it is.
+    """
+
+    name: str
+    prepare: Callable[[Root], AbstractContextManager[Call]]
+    most: float
+    most_rounds: float
+    why: str
+    repeats: int = 1
+    lasts_s: float = 0.0
+    waits: bool = False
+    counted_by: str = ""
+    wish: str = ""
+
+
+def read(consumer: Consumer, records: int) -> None:
+    """Poll until a number of records have come."""
+    found = 0
+    while found < records:
+        found += sum(map(len, consumer.poll(_POLL_MS).values()))
+
+
+def poll_for(consumer: Consumer, seconds: float) -> None:
+    """Poll a consumer that gets no record."""
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        table: pa.Table = consumer.poll_table(left_s * 1000)
+        assert not table.num_rows
+
+
+def close_all(clients: Iterable[Producer | Consumer]) -> None:
+    """Close clients that the operation has opened."""
+    for each in clients:
+        each.close()

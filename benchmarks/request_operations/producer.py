@@ -1,0 +1,226 @@
+"""Producers: sends, appends to replicas, transactions."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.request_operations.operation import Call, Operation, Root, close_all
+from spark_log import OffsetAndMetadata, Producer, TopicPartition
+
+PARTITIONS = 10
+"""To which a producer sends at once."""
+
+
+@contextmanager
+def first_send(root: Root) -> Iterator[Call]:
+    """A new producer sends its first record."""
+    root.create_topic()
+    root.send(1)
+    opened: list[Producer] = []
+
+    def send() -> None:
+        producer = root.producer()
+        opened.append(producer)
+        producer.send("t", b"value").result()
+
+    yield send
+    close_all(opened)
+
+
+@contextmanager
+def append(root: Root) -> Iterator[Call]:
+    """A producer that has sent before sends a record, and waits until it is in the log."""
+    root.create_topic()
+    with root.producer() as producer:
+        producer.send("t", b"value").result()
+        yield lambda: producer.send("t", b"value").result()
+
+
+@contextmanager
+def append_to_many(root: Root) -> Iterator[Call]:
+    """A producer sends a record to each of ten partitions, and flushes."""
+    root.create_topic(PARTITIONS)
+    with root.producer() as producer:
+
+        def send() -> None:
+            for number in range(PARTITIONS):
+                producer.send("t", b"value", partition=number)
+            producer.flush()
+
+        send()
+        yield send
+
+
+@contextmanager
+def append_to_replicas(root: Root) -> Iterator[Call]:
+    """A producer sends a record to a partition with three replicas, and waits for all of them."""
+    root.create_topic(replicas=3)
+    with root.producer(acks="all") as producer:
+        producer.send("t", b"value").result()
+        producer.send("t", b"value").result()
+        yield lambda: producer.send("t", b"value").result()
+
+
+@contextmanager
+def close(root: Root) -> Iterator[Call]:
+    """A producer without records that wait is closed."""
+    root.create_topic()
+    producer = root.producer()
+    producer.send("t", b"value").result()
+    yield producer.close
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+@contextmanager
+def init_transactions(root: Root) -> Iterator[Call]:
+    """A new process begins with a transactional id whose last transaction was committed."""
+    root.create_topic()
+    with root.producer(transactional_id="id") as before:
+        before.init_transactions()
+        with before.transaction():
+            before.send("t", b"value")
+    opened: list[Producer] = []
+
+    def init() -> None:
+        opened.append(root.producer(transactional_id="id"))
+        opened[0].init_transactions()
+
+    yield init
+    close_all(opened)
+
+
+@contextmanager
+def transaction(root: Root) -> Iterator[Call]:
+    """A transaction of one record in one partition."""
+    root.create_topic()
+    with root.producer(transactional_id="id") as producer:
+        producer.init_transactions()
+
+        def run() -> None:
+            with producer.transaction():
+                producer.send("t", b"value")
+
+        run()
+        yield run
+
+
+@contextmanager
+def abort(root: Root) -> Iterator[Call]:
+    """A transaction of one record, which is in the log, is aborted."""
+    root.create_topic()
+    with root.producer(transactional_id="id") as producer:
+        producer.init_transactions()
+
+        def run() -> None:
+            producer.begin_transaction()
+            producer.send("t", b"value").result()
+            producer.abort_transaction()
+
+        run()
+        yield run
+
+
+@contextmanager
+def transaction_with_offsets(root: Root) -> Iterator[Call]:
+    """A transaction of one record and one committed offset."""
+    root.create_topic()
+    root.create_topic(name="source")
+    root.send(2, "source")
+    with (
+        root.producer(transactional_id="id") as producer,
+        root.consumer("source", group_id="g", enable_auto_commit=False) as consumer,
+    ):
+        producer.init_transactions()
+        while not consumer.poll(100):
+            pass
+        member = consumer.group_metadata()
+        consumer.pause(*consumer.assignment())
+        offset = 0
+
+        def run() -> None:
+            nonlocal offset
+            offset = 1 - offset
+            with producer.transaction():
+                producer.send("t", b"value")
+                producer.send_offsets_to_transaction(
+                    {TopicPartition("source", 0): OffsetAndMetadata(offset)}, member
+                )
+
+        run()
+        yield run
+
+
+OPERATIONS = (
+    Operation(
+        "first send of a process",
+        first_send,
+        6,
+        5,
+        "the quorum's members and the checkpoint at once, the metadata log's end; the partition's "
+        "listing and its last segment; the put",
+    ),
+    Operation(
+        "one acknowledged append",
+        append,
+        1.1,
+        1,
+        "the put; a look at the metadata each 5 s",
+        repeats=40,
+    ),
+    Operation(
+        f"one record to each of {PARTITIONS} partitions",
+        append_to_many,
+        PARTITIONS + 0.5,
+        3,
+        "a put for each partition",
+        repeats=10,
+        wish="one round: the puts of a producer that has many partitions go out in turns.",
+    ),
+    Operation(
+        "one append to 3 replicas",
+        append_to_replicas,
+        3.2,
+        3,
+        "a put for each replica; a look at the metadata each 5 s",
+        repeats=20,
+        wish="two rounds: the replicas of a chain get a batch one after the other "
+        "([ADR 24](adr/0024-every-topic-partition-is-a-chain.md)).",
+    ),
+    Operation("closing a producer", close, 0, 0, "nothing waits"),
+    Operation(
+        "init_transactions of a new process",
+        init_transactions,
+        7,
+        6,
+        "opening the root; a listing of the id's state log, its last record, a listing before the "
+        "put that makes the next epoch",
+    ),
+    Operation(
+        "a transaction of one record",
+        transaction,
+        4.2,
+        4,
+        "puts: the transaction with its partition, the record, the decision, the marker; a look at "
+        "the metadata each 5 s",
+        repeats=10,
+    ),
+    Operation(
+        "an aborted transaction of one record",
+        abort,
+        4.2,
+        4,
+        "as a transaction that is committed",
+        repeats=10,
+    ),
+    Operation(
+        "a transaction of one record and one offset",
+        transaction_with_offsets,
+        22,
+        13,
+        "as a transaction of one record; the group is added to it; the offset is put into the "
+        "group's log, and when the transaction is decided into the offsets table",
+        repeats=5,
+        wish="half of it: the end of the group's log is asked for again before each step.",
+    ),
+)

@@ -1,0 +1,167 @@
+"""Spark: planning, tasks, micro-batches. They need a running session; the rest does not import it.
+
+Batches and writes run in the session, so that what its Python processes open is counted. Of a
+stream the calls are made that Spark makes in the query's own Python process.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from benchmarks.request_operations.operation import IDLE_S, Call, Operation, Root
+from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.read import read_schema
+from spark_log.datasource.stream import LogStreamReader
+
+PARTITIONS = 4
+"""That a batch or a stream reads."""
+
+_TRIGGER_S = 0.01
+"""How often Spark asks a stream without records (``spark.sql.streaming.pollingDelay``)."""
+
+
+def _options(root: Root) -> dict[str, Any]:
+    return {f"storage.{key}": value for key, value in root.options.items()}
+
+
+def _read(root: Root) -> DataFrame:
+    reader = SparkSession.active().read.format("spark_log").option("subscribe", "t")
+    return reader.options(**_options(root)).load(root.url)
+
+
+@contextmanager
+def planning(root: Root) -> Iterator[Call]:
+    """A batch read of four partitions is planned, up to its tasks."""
+    root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+
+    def plan() -> None:
+        tasks = _read(root)._jdf.queryExecution().toRdd().getNumPartitions()
+        assert tasks == PARTITIONS
+
+    yield plan
+
+
+@contextmanager
+def task(root: Root) -> Iterator[Call]:
+    """A task reads one partition with one segment; its read is planned already."""
+    root.create_topic()
+    root.send(1)
+    rows = _read(root)._jdf.queryExecution().toRdd()
+    assert rows.getNumPartitions() == 1
+    yield rows.count
+
+
+@contextmanager
+def write(root: Root) -> Iterator[Call]:
+    """A batch of one task is written to one partition."""
+    root.create_topic()
+    root.send(1)
+    rows = SparkSession.active().range(10).selectExpr("CAST(id AS STRING) AS value").coalesce(1)
+
+    def run() -> None:
+        writer = rows.write.format("spark_log").mode("append").option("topic", "t")
+        writer.options(**_options(root)).save(root.url)
+
+    yield run
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stream(root: Root) -> Iterator[LogStreamReader]:
+    """Yield the reader of a query that has read a record of each of four partitions."""
+    root.create_topic(PARTITIONS)
+    root.send(PARTITIONS, partitions=PARTITIONS)
+    given = {"path": root.url, "subscribe": "t", "startingOffsets": "earliest", **_options(root)}
+    yield LogStreamReader(
+        read_schema(include_headers=False), parse_read_options(given, is_stream=True)
+    )
+
+
+@contextmanager
+def micro_batch(root: Root) -> Iterator[Call]:
+    """A micro-batch with a record in each of four partitions is planned."""
+    with _stream(root) as reader:
+        end = reader.initialOffset()
+
+        def plan() -> None:
+            nonlocal end
+            root.send(PARTITIONS, partitions=PARTITIONS)
+            start, end = end, reader.latestOffset(end, ReadAllAvailable())
+            assert len(reader.partitions(start, end)) == PARTITIONS
+            reader.reportLatestOffset()
+
+        plan()
+        yield plan
+
+
+@contextmanager
+def idle_stream(root: Root) -> Iterator[Call]:
+    """A stream that has read everything waits for records."""
+    with _stream(root) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        reader.partitions(start, end)
+
+        def wait() -> None:
+            until_s = time.monotonic() + IDLE_S
+            while time.monotonic() < until_s:
+                assert reader.latestOffset(end, ReadAllAvailable()) == end
+                time.sleep(_TRIGGER_S)
+
+        yield wait
+
+
+OPERATIONS = (
+    Operation(
+        f"planning a batch read of {PARTITIONS} partitions",
+        planning,
+        12,
+        6,
+        "opening the root; a listing and the last segment of each partition",
+        repeats=3,
+    ),
+    Operation(
+        "a task that reads one partition of one segment",
+        task,
+        3,
+        3,
+        "the partition's listing, the segment",
+        repeats=3,
+        wish="two: the segment is read twice.",
+    ),
+    Operation(
+        "a write of one task to one partition",
+        write,
+        12,
+        10,
+        "opening the root on the driver and in the task; the partition's listing and its last "
+        "segment, the put, a look at what was put; less in processes that have written before",
+        repeats=3,
+    ),
+    Operation(
+        f"planning a micro-batch of {PARTITIONS} partitions",
+        micro_batch,
+        9,
+        4,
+        "a look at the metadata; of each partition the next segment, and the name behind it",
+        repeats=5,
+    ),
+    Operation(
+        f"an idle stream of {PARTITIONS} partitions, a second",
+        idle_stream,
+        8 * (PARTITIONS + 1),
+        16,
+        "eight times a second a look at the metadata, and a GET of the next segment's name for "
+        "each partition",
+        lasts_s=IDLE_S,
+        waits=True,
+        wish=f"{PARTITIONS}, as a consumer: a stream without records never rests.",
+    ),
+)
