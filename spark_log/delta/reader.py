@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import ClassVar
 
 import pyarrow as pa
@@ -20,6 +23,8 @@ from spark_log.errors import NotFoundError
 from spark_log.storage import Store, is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 from spark_log.untrusted_json import parse_json
+
+_MAX_CONCURRENT_REQUESTS = 16
 
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -165,21 +170,34 @@ class DeltaLogReader:
     def _read_up_to(self, last: int | None) -> list[Version]:
         """Read the versions after `state`, in order, up to ``last`` or to the first missing one."""
         versions = []
-        while last is None or self.state.version < last:
-            version = self._read(self.state.version + 1)
-            if version is None:
+        for body in self._bodies(last):
+            if body is None:
                 break
+            version = parse_version(self.directory, self.state.version + 1, body)
+            self.state.apply(version)
             versions.append(version)
         return versions
 
-    def _read(self, number: int) -> Version | None:
+    def _bodies(self, last: int | None) -> Iterator[bytes | None]:
+        """Yield what the files of the versions after `state` contain; None for a missing one.
+
+        On a remote store several files are read at once, if it is known how many there are.
+        """
+        first = self.state.version + 1
+        if last is None or last <= first or self._store.is_mapped:
+            numbers: Iterable[int] = count(first) if last is None else range(first, last + 1)
+            yield from map(self._body, numbers)
+            return
+        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
+            for begin in range(first, last + 1, _MAX_CONCURRENT_REQUESTS):
+                end = min(begin + _MAX_CONCURRENT_REQUESTS, last + 1)
+                yield from pool.map(self._body, range(begin, end))
+
+    def _body(self, number: int) -> bytes | None:
         try:
-            body = self._store.open_buffer(self._path(number)).to_pybytes()
+            return bytes(self._store.open_buffer(self._path(number)).to_pybytes())
         except NotFoundError:
             return None
-        version = parse_version(self.directory, number, body)
-        self.state.apply(version)
-        return version
 
     def _nothing_deleted_since(self, known: int) -> bool:
         """Return whether no name above a version was deleted; only for local stores.
@@ -216,7 +234,8 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
-            self._read_up_to(None)
+            # One by one the versions are found that a listing omits because they appear during it.
+            self._read_up_to(None if self._store.is_mapped else listed.newest)
             end = self.state.version
             if end >= listed.newest:
                 if end >= 0 and self.state.metadata is None:

@@ -23,6 +23,7 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta import reader as delta_reader
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
@@ -31,7 +32,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.small_numbers import SameThread
+from spark_log.testing.simulation.log.small_numbers import SameThread, call_at_once
 from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
 from spark_log.testing.simulation.patches import Patch
@@ -194,5 +195,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
         (offset_commits, "ThreadPoolExecutor", SameThread),
         (offsets_store, "ThreadPoolExecutor", SameThread),
+        (delta_reader, "ThreadPoolExecutor", SameThread),
+        (offsets_store, "call_beside", call_at_once),
         (uuid, "uuid4", uuid4),
     )
