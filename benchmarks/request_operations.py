@@ -233,6 +233,46 @@ def join(root: Root) -> Iterator[Call]:
 
 
 @contextmanager
+def second_join(root: Root) -> Iterator[Call]:
+    """A second member joins, gets a partition that the first one releases, and reads a record.
+
+    The requests of the first member are not counted.
+    """
+    root.create_topic(2)
+    root.send(2, partitions=2)
+    with Consumer(
+        "t",
+        root=root.url,
+        storage_options=root.direct,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,  # so that the second one reads the same records
+    ) as first:
+        _read(first, 2)
+        opened: list[Consumer] = []
+
+        def read() -> None:
+            consumer = root.consumer("t", group_id="g")
+            opened.append(consumer)
+            while not consumer.poll(_POLL_MS):
+                first.poll(0)
+
+        yield read
+        opened[0].close()
+
+
+@contextmanager
+def member_at_rest(root: Root) -> Iterator[Call]:
+    """The only member of a group, which has read its only partition, waits for records."""
+    root.create_topic()
+    root.send(1)
+    with root.consumer("t", group_id="g") as consumer:
+        _read(consumer, 1)
+        _poll_for(consumer, IDLE_S)
+        yield lambda: _poll_for(consumer, IDLE_S)
+
+
+@contextmanager
 def commit(root: Root) -> Iterator[Call]:
     """A member of a group commits its position in one partition."""
     root.create_topic()
@@ -308,6 +348,8 @@ OPERATIONS = (
         "an idle consumer of 40 partitions, a second", idle(40), 10, lasts_s=IDLE_S, waits=True
     ),
     Operation("a group's join to its first record", join, 25, 10),
+    Operation("a second member's join to its first record", second_join, 40, waits=True),
+    Operation("a group's member at rest, a second", member_at_rest, 4, lasts_s=IDLE_S, waits=True),
     Operation("one commit", commit, 4, 3, repeats=10),
     Operation(f"opening a root after {CHANGES} changes", open_root, 4, 3),
     Operation("creating a topic", create_topic, 6, repeats=5),

@@ -77,7 +77,7 @@ class DeltaLogReader:
             StorageError: the log cannot be read, or is damaged.
         """
         observed_ms = self._clock.monotonic_ms()
-        if self.state.version >= 0 and self._is_known():
+        if self.state.version >= 0 and self.is_known():
             self._observed_ms = None  # after a failure below, the whole state is read again
             versions = self._read_on()
             if versions is not None:
@@ -148,7 +148,7 @@ class DeltaLogReader:
 
     # --- new versions ----------------------------------------------------------------------------
 
-    def _is_known(self) -> bool:
+    def is_known(self) -> bool:
         """Return whether what was read of the log's names is still valid."""
         return self._observed_ms is not None and is_listing_valid(
             self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)

@@ -46,9 +46,9 @@ def create_table(log: DeltaLog, clock: Clock) -> None:
         StorageError: it was not created.
     """
     time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for users
-    try:
+    with suppress(LogEndOffsetMismatchError):
         log.append(definition(time_ms), "CREATE TABLE")
-    except LogEndOffsetMismatchError:  # others have created it
+    if log.state.version < 0 or not log.is_known():  # others have created it, or it took long
         log.refresh()
 
 

@@ -127,9 +127,10 @@ class OffsetsStore:
 
     def _was_absent(self) -> bool:
         """Return whether there was no table a moment ago: then it is created without a look."""
-        if self._absent_ms is None or self.state.version >= 0:
+        absent_ms, self._absent_ms = self._absent_ms, None
+        if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
             return False
-        return self.clock.monotonic_ms() - self._absent_ms < self.log.listing_valid_ms
+        return self.clock.monotonic_ms() - absent_ms < self.log.listing_valid_ms
 
     def _mark(self, *, is_new: bool) -> None:
         if is_new:
