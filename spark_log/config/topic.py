@@ -158,8 +158,9 @@ class TopicConfig(ReplicationConfig):
 
 
 INTERNAL_LOG_CONFIG: Final = TopicConfig(
-    merge_tail_segments=0, message_timestamp_after_max_ms=LONG_MAX
+    merge_tail_segments=0, message_timestamp_after_max_ms=LONG_MAX, max_message_bytes=INT_MAX
 )
 """Settings of a log that spark-log itself keeps: the cluster's metadata, a group, or the state of a
 transactional id. Its owner moves its start, so that it is not merged. A clock that jumps back
-between stamping a record and appending it may not refuse the append."""
+between stamping a record and appending it may not refuse the append, nor may the size of a record
+that holds a group with thousands of members."""

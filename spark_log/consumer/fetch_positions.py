@@ -91,7 +91,8 @@ class FetchPositions:
         if is_fetched:
             self._fetcher.seek(tp, offset)
             return
-        self._fetcher.add(tp, self._cluster.partition_log(state.topic, tp.partition), offset)
+        log = self._offset_fetcher.take_log(state.topic, tp.partition)
+        self._fetcher.add(tp, log, offset)
         if state.is_paused:
             self._fetcher.pause(tp)
 
@@ -207,17 +208,24 @@ class FetchPositions:
             UnstableOffsetCommitError: a transaction that commits one of them is not decided.
             StorageError: the storage cannot be read; no position is changed.
         """
-        # Before and after the reads: an unmounted root looks like one without records.
-        self._offset_fetcher.check_root()
+        # An unmounted root looks like one without records.
+        check_root = self._offset_fetcher.check_root_beside()
         partitions = self._subscription.partitions
+        topics = {tp: partitions[tp].topic for tp in self._unresolved}
         asked = {tp for tp in self._unresolved if partitions[tp].reset is None}
-        committed = self._committed(asked) if asked else {}
+        listed = self._offset_fetcher.views_beside(topics)
+        try:
+            committed = self._committed(asked) if asked else {}
+        finally:
+            views = listed()
         found = {tp: offset for tp, offset in committed.items() if offset is not None}
         for tp in self._unresolved - found.keys() - (asked - committed.keys()):
             state = partitions[tp]
             policy = state.reset if state.reset is not None else self._policy
-            found[tp] = self._offset_fetcher.reset_offset(state.topic, tp.partition, policy)
-        self._offset_fetcher.check_root()
+            found[tp] = self._offset_fetcher.reset_offset(
+                state.topic, tp.partition, policy, views.get(tp)
+            )
+        check_root()
         for tp, offset in found.items():
             self.seek(tp, offset)
             self._subscription.state(tp).is_sought = False

@@ -25,6 +25,7 @@ def start_offset(
     now_us: int,
     *,
     isolation_level: IsolationLevel = "read_uncommitted",
+    view: LogView | None = None,
 ) -> int:
     """Return the committed offset if the log has it, or else the current offset of a policy.
 
@@ -35,6 +36,7 @@ def start_offset(
         policy: a duration gives the first record that is not older, or the log's end (KIP-1106).
         now_us: wall clock time, microseconds since the epoch.
         isolation_level: with ``read_committed`` the log's end is its last stable offset.
+        view: of the log, listed just now; None lists it.
 
     Raises:
         NoOffsetForPartitionError: no offset is committed, and the policy is ``none``.
@@ -49,7 +51,7 @@ def start_offset(
             topic=tp.topic,
             partition=tp.partition,
         )
-    view = log.observe()
+    view = view or log.observe()
     if committed is not None:
         if view.log_start_offset <= committed <= view.log_end_offset:
             return committed

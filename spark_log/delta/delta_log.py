@@ -213,7 +213,7 @@ class DeltaLog(DeltaLogReader):
 
     def _was_certainly_unused(self, number: int) -> bool:
         """Return whether the name of a version that was just put certainly had never been used."""
-        if not self._is_known():
+        if not self.is_known():
             return False
         assert self._observed_ms is not None
         if not self._store.is_mapped:

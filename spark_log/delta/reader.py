@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import ClassVar
@@ -24,9 +24,10 @@ from spark_log.storage import Store, is_listing_valid, listing_validity_ms
 from spark_log.suppressed import IN_PROCESS
 from spark_log.untrusted_json import parse_json
 
+_MAX_CONCURRENT_REQUESTS = 16
+
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_MAX_CONCURRENT_REQUESTS = 16
 
 
 class DeltaLogReader:
@@ -76,7 +77,7 @@ class DeltaLogReader:
             StorageError: the log cannot be read, or is damaged.
         """
         observed_ms = self._clock.monotonic_ms()
-        if self.state.version >= 0 and self._is_known():
+        if self.state.version >= 0 and self.is_known():
             self._observed_ms = None  # after a failure below, the whole state is read again
             versions = self._read_on()
             if versions is not None:
@@ -147,7 +148,7 @@ class DeltaLogReader:
 
     # --- new versions ----------------------------------------------------------------------------
 
-    def _is_known(self) -> bool:
+    def is_known(self) -> bool:
         """Return whether what was read of the log's names is still valid."""
         return self._observed_ms is not None and is_listing_valid(
             self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
@@ -169,31 +170,34 @@ class DeltaLogReader:
     def _read_up_to(self, last: int | None) -> list[Version]:
         """Read the versions after `state`, in order, up to ``last`` or to the first missing one."""
         versions = []
-        first = self.state.version + 1
-        for number, body in enumerate(self._bodies(first, last), first):
+        for body in self._bodies(last):
             if body is None:
                 break
-            version = parse_version(self.directory, number, body)
+            version = parse_version(self.directory, self.state.version + 1, body)
             self.state.apply(version)
             versions.append(version)
         return versions
 
-    def _bodies(self, first: int, last: int | None) -> Iterable[bytes | None]:
-        """Return the files of versions; on an object store, read several at the same time."""
-        if last is None:
-            return map(self._body, count(first))
-        numbers = range(first, last + 1)
-        if self._store.is_mapped or len(numbers) < 2:
-            return map(self._body, numbers)
-        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-delta") as pool:
-            return list(pool.map(self._body, numbers))
+    def _bodies(self, last: int | None) -> Iterator[bytes | None]:
+        """Yield what the files of the versions after `state` contain; None for a missing one.
+
+        On a remote store several files are read at once, if it is known how many there are.
+        """
+        first = self.state.version + 1
+        if last is None or last <= first or self._store.is_mapped:
+            numbers: Iterable[int] = count(first) if last is None else range(first, last + 1)
+            yield from map(self._body, numbers)
+            return
+        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
+            for begin in range(first, last + 1, _MAX_CONCURRENT_REQUESTS):
+                end = min(begin + _MAX_CONCURRENT_REQUESTS, last + 1)
+                yield from pool.map(self._body, range(begin, end))
 
     def _body(self, number: int) -> bytes | None:
         try:
-            body: bytes = self._store.open_buffer(self._path(number)).to_pybytes()
+            return bytes(self._store.open_buffer(self._path(number)).to_pybytes())
         except NotFoundError:
             return None
-        return body
 
     def _nothing_deleted_since(self, known: int) -> bool:
         """Return whether no name above a version was deleted; only for local stores.
@@ -230,6 +234,7 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
+            # One by one the versions are found that a listing omits because they appear during it.
             self._read_up_to(None if self._store.is_mapped else listed.newest)
             end = self.state.version
             if end >= listed.newest:

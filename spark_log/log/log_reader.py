@@ -109,8 +109,8 @@ class LogReader:
         self._directory.on_log_end(end_offset)
         return view.live.base_after_gap is None
 
-    def read_last(self) -> tuple[list[LogBatch], int]:
-        """Return the batches of the log's last segment, and the log end offset.
+    def read_last(self) -> tuple[list[LogBatch], LogView]:
+        """Return the batches of the log's last segment, and the listing that showed it.
 
         This costs one listing, and one request for the segment if it is small.
 
@@ -121,13 +121,23 @@ class LogReader:
             view, opened = self._directory.observe_and_open()
             self._tail = TailView(self._directory, view)
             if not view.live.segments:
-                return [], view.log_end_offset
+                return [], view
             last = view.live.segments[-1]
             with suppress(NotFoundError):
                 reader = opened or self._directory.open_listed(last, view.observed_ms)
                 batches = list(reader.read(last.start_offset))
                 self._directory.check_unchanged(reader, view.observed_ms)
-                return batches, view.log_end_offset
+                return batches, view
+
+    def observe(self) -> LogView:
+        """Return the log as it is now: the next read begins with this listing.
+
+        Raises:
+            SparkLogError: as of `PartitionDirectory.observe`.
+        """
+        view, last = self._directory.observe_and_open()
+        self._tail = TailView(self._directory, view, last)
+        return view
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not look for it."""

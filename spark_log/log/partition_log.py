@@ -229,15 +229,19 @@ class PartitionLog:
 
     # --- state of the log ------------------------------------------------------------------------
 
-    def observe(self) -> LogView:
+    def observe(self, *, reads_on: bool = False) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.
+
+        Args:
+            reads_on: whether the next read begins with this listing, and with what was read of the
+                last segment, which is kept until then.
 
         Raises:
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        return self._replica.files.observe()
+        return self._replica.reader.observe() if reads_on else self._replica.files.observe()
 
     def log_start_offset(self) -> int:
         """Return the first offset that can be read."""
@@ -409,7 +413,9 @@ class PartitionLog:
             CorruptRecordError: the segment is damaged, or one before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
         """
-        return self._replica.reader.read_last()
+        batches, view = self._replica.reader.read_last()
+        self._replica.appender.on_listed(view)
+        return batches, view.log_end_offset
 
     def ends_at(self, offset: int) -> bool:
         """Whether the log still ends at the offset to which a read without transactions has come.

@@ -31,6 +31,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import (
+    Beside,
     PartitionLog,
     StartMarker,
     move_log_start,
@@ -103,6 +104,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         key: str,
         topic_id: str,
         config: TopicConfig | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """Return the log of a state; nothing is read yet.
 
@@ -114,6 +116,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             key: of the records.
             topic_id: of the log's segments; no topic has it.
             config: topic config of the log.
+            beside: runs what need not be done before a change is acknowledged; None: it waits.
         """
         self.directory = directory
         self.state = state
@@ -127,6 +130,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
             has_witness=True,
+            beside=beside,
         )
         self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self._offset: int | None = None
@@ -206,13 +210,17 @@ class StateLog(ABC, Generic[_State, _Record]):
             if not batches or offset is None:
                 return found
 
-    def commit(self, decide: Callable[[_State], _Record | None]) -> _State:
+    def commit(
+        self, decide: Callable[[_State], _Record | None], *, is_recent: bool = False
+    ) -> _State:
         """Append the record that ``decide`` returns, at the end of the log that it was decided on.
 
         Args:
             decide: called with the present state, and again after each append that came first. It
                 must have no effects; it raises to refuse the change. If it returns None, nothing is
                 appended.
+            is_recent: whether `state` was read just now: then the change is first tried on it, also
+                if `replays_first`.
 
         Returns:
             The state after the change, and possibly after later changes.
@@ -223,7 +231,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
-        may_be_old = self._offset is not None and not self.replays_first
+        may_be_old = self._offset is not None and (is_recent or not self.replays_first)
         while True:
             change_id = os.urandom(9).hex()
             try:

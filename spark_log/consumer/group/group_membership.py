@@ -14,10 +14,11 @@ from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.latency import seconds_since
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
 from spark_log.metadata import Cluster, MetadataImage
+from spark_log.storage import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import GroupMember, GroupStatus
+    from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
 
 _POLLS_PER_INTERVAL = 3
 
@@ -54,6 +55,7 @@ class GroupMembership:
         self._metrics = metrics or CoordinatorMetrics(cluster.clock.monotonic_ms)
         self._past_heartbeats = 0
         self._member: GroupMember | None = None
+        self._table: OffsetsTable
         self._topics: frozenset[str] = frozenset()
         self._known_status: GroupStatus | None = None
         self._fenced: FencedInstanceIdError | None = None
@@ -104,6 +106,8 @@ class GroupMembership:
             member = self._open_member()
             if self._known_status is None or self._topics != topics:
                 with self._metrics.joins.measure():
+                    if self._known_status is None and not self._cluster.store.is_mapped:
+                        call_beside(self._table.refresh)  # it is read after the join
                     member.join(topics)
                 self._topics = frozenset(topics)
             status = self._known_status = member.poll()
@@ -211,7 +215,7 @@ class GroupMembership:
             # A late import: deltalake takes long to import, and many consumers have no group.
             from spark_log.coordinator import GroupMember, OffsetsTable, TransactionalOffsets
 
-            table = OffsetsTable(self._cluster)
+            table = self._table = OffsetsTable(self._cluster)
             self._member = GroupMember(
                 self._cluster,
                 self._group_id,

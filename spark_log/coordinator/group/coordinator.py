@@ -28,6 +28,7 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import GroupStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
+from spark_log.storage import call_beside
 from spark_log.types import TopicPartition, random_id
 
 _RACE_MS = 10.0
@@ -90,6 +91,7 @@ class GroupCoordinator:
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
+        self._joined_group: Group | None = None
         self._member: Member | None = None
         self._is_joining = False
         self.heartbeats = self._own.counts
@@ -136,6 +138,7 @@ class GroupCoordinator:
         """
         for name in assignors:
             assignor(name)
+        self._joined_group = None
         is_new = self._member is None
         member = Member(
             self._new_member_id(instance_id, client_id)
@@ -158,6 +161,7 @@ class GroupCoordinator:
                     member = replace(member, member_id=self._new_member_id(instance_id, client_id))
             finally:
                 self._is_joining = False
+            self._watch.begin(self._clock.monotonic_ms())
         else:
             self._commit(lambda group: self._decide_join(group, member))
         self._member = member
@@ -251,7 +255,10 @@ class GroupCoordinator:
             )
             self._heartbeats.forget(dead)
         if member.member_id in watchers:
-            self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
+            # Mostly they have not changed, and then the log is not read for it.
+            topics = self._read_topics()
+            if group_changes.update_topics(self._log.group, topics) is not None:
+                self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
 
     def remove(self, member_ids: Collection[str]) -> None:
         """Remove members from the group; ids of others are ignored.
@@ -309,10 +316,16 @@ class GroupCoordinator:
             return self._decide_join(group, member, self._requests.members(group) if waits else ())
 
         try:
+            # The metadata are read after the group, and at once with the heartbeat's request.
+            image = self._cluster.image
+            if not self._cluster.store.is_mapped:
+                image = call_beside(image)
             # Before others check its heartbeats.
             self._own.begin(member.member_id, join_request(member, generation))
+            self._update_topics(image())
+            self._joined_group = self._log.group
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
-            self._log.commit(decide)
+            self._log.commit(decide, is_recent=not is_crowded)
         except _RequestExpiredError:
             self._heartbeats.forget([member.member_id])
             return False
@@ -324,9 +337,16 @@ class GroupCoordinator:
     def _decide_join(
         self, group: Group, member: Member, waiting: Collection[Member] = ()
     ) -> GroupRecord | None:
-        topics = self._read_topics()
+        topics = self._read_joined_topics(group)
         assert self._image is not None
         return group_changes.join(group, member, topics, self._image.cluster_config(), waiting)
+
+    def _read_joined_topics(self, group: Group) -> dict[str, GroupTopic]:
+        """Return the topics as `_read_topics`, once for each state of the group that is joined."""
+        if self._joined_group is not group:
+            self._read_topics()
+            self._joined_group = group
+        return self._topics
 
     def _await_first_members(self, member_id: str, session_timeout_ms: int) -> bool:
         """Wait ``group.initial.rebalance.delay.ms`` for others, if the group has no members.
@@ -339,7 +359,6 @@ class GroupCoordinator:
         """
         if self._log.group.members:
             return False
-        self._read_topics()
         assert self._image is not None
         delay_ms = self._image.cluster_config().group_initial_rebalance_delay_ms
         if not delay_ms:
@@ -391,7 +410,10 @@ class GroupCoordinator:
         So they are not older than the topics in the last record of the log, and no change of a
         topic is undone.
         """
-        image = self._cluster.image()
+        self._update_topics(self._cluster.image())
+        return self._topics
+
+    def _update_topics(self, image: MetadataImage) -> None:
         if image is not self._image:
             self._image = image
             self._log.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
@@ -399,7 +421,6 @@ class GroupCoordinator:
                 topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
                 for topic in image.topics()
             }
-        return self._topics
 
 
 class _RequestExpiredError(Exception):

@@ -52,6 +52,10 @@ class GroupWatch:
             else heartbeat_interval_ms
         )
 
+    def begin(self, now_ms: float) -> None:
+        """Make the first check due after an interval: a join has just read the group."""
+        self.due_ms = now_ms + self._interval_ms
+
     def begin_check(self, now_ms: float) -> bool:
         """Return whether a check is due at a monotonic time; if so, make the next one due."""
         if now_ms < self.due_ms:

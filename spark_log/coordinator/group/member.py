@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from spark_log.config import ConsumerConfig
@@ -234,8 +235,17 @@ class GroupMember:
 
     def _run(self) -> None:
         probes = ProbeInterval.of(self._cluster.store)
-        quiet_since_ms = self._clock.monotonic_ms()
+        if not self._cluster.store.is_mapped:
+            probes = replace(probes, min_ms=probes.max_ms)  # a change of a group takes longer
+        quiet_since_ms = now_ms = self._clock.monotonic_ms()
+        due_ms = self._coordinator.next_duty_ms()
         while not self._is_closed:
+            pause_ms = (
+                _HINTED_READ_INTERVAL_MS
+                if self._watch.gives_hints
+                else probes.pause_ms(now_ms - quiet_since_ms)
+            )
+            self._watch.wait(min(due_ms, pause_ms))
             with self._lock:
                 before = self._status, self._failure
                 due_ms = self._do_duties()
@@ -244,12 +254,6 @@ class GroupMember:
             if has_changed:
                 quiet_since_ms = now_ms
                 self._on_change()
-            pause_ms = (
-                _HINTED_READ_INTERVAL_MS
-                if self._watch.gives_hints
-                else probes.pause_ms(now_ms - quiet_since_ms)
-            )
-            self._watch.wait(min(due_ms, pause_ms))
 
     def _do_duties(self) -> float:
         """Run `GroupCoordinator.heartbeat`; return the milliseconds until it is due again."""

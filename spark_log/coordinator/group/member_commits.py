@@ -46,6 +46,16 @@ class FencedOffsets(Protocol[_Position_co]):
     def fetch(self, group: str) -> Mapping[TopicPartition, _Position_co]:
         """Return the group's committed offsets, after all commits so far."""
 
+    def fetch_fenced(
+        self, group: str, topic_ids: Mapping[str, str]
+    ) -> Mapping[TopicPartition, _Position_co]:
+        """Return the committed offsets of some topics as of the fence, or of later commits.
+
+        Args:
+            group: the group's id. The caller has just raised its fence.
+            topic_ids: by name, the ids of the topics.
+        """
+
     def commit(
         self,
         group: str,
@@ -119,7 +129,10 @@ class MemberCommits(Generic[_Position]):
             ]
             if pending and self._settle is not None:
                 self._settle(self._group_id, pending)
-            found = self._table.fetch(self._group_id)
+                found = self._table.fetch(self._group_id)  # others may have settled them
+            else:
+                topic_ids = {name: topic.topic_id for name, topic in status.topics.items()}
+                found = self._table.fetch_fenced(self._group_id, topic_ids)
             return {tp: found.get(tp) for tp in wanted}
         raise CommitFailedError(
             f"group {self._group_id!r} changes too fast: it had {_MAX_GENERATIONS} new generations "

@@ -48,7 +48,8 @@ def create_table(log: DeltaLog, clock: Clock) -> None:
     time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for users
     with suppress(LogEndOffsetMismatchError):
         log.append(definition(time_ms), "CREATE TABLE")
-    log.refresh()
+    if log.state.version < 0 or not log.is_known():  # others have created it, or it took long
+        log.refresh()
 
 
 def definition(time_ms: int) -> list[dict[str, object]]:
@@ -71,12 +72,17 @@ def definition(time_ms: int) -> list[dict[str, object]]:
 
 
 def mark(store: Store) -> None:
-    """Create the marker that says that the table exists; without effect if it exists."""
+    """Create the marker that says that the table exists, unless a look shows that it exists."""
     try:
         store.head(MARKER)
     except NotFoundError:
-        with suppress(AlreadyExistsError):
-            store.put_if_absent(MARKER, b"# __consumer_offsets was made\nversion=1\n")
+        mark_new(store)
+
+
+def mark_new(store: Store) -> None:
+    """Create the marker of a table that was just created; without effect if it exists."""
+    with suppress(AlreadyExistsError):
+        store.put_if_absent(MARKER, b"# __consumer_offsets was made\nversion=1\n")
 
 
 def check_not_lost(store: Store, directory: str) -> None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.clock import Clock
-from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
+from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark, mark_new
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.record import text_scalar
-from spark_log.storage import Store
+from spark_log.storage import Store, call_beside
 
 DIRECTORY = "__consumer_offsets"
 
@@ -78,6 +78,7 @@ class OffsetsStore:
         self._cache: OrderedDict[str, GroupPositions] = OrderedDict()
         self._cached_positions = 0
         self._is_marked = False
+        self._absent_ms: float | None = None
         self._watchers: WeakSet[ChangedGroups] = WeakSet()
 
     @property
@@ -94,6 +95,23 @@ class OffsetsStore:
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
         """
+        is_new = create and self._was_absent()
+        if not is_new:
+            self._read_versions()
+            is_new = self.state.version < 0
+        if not create:
+            return
+        if is_new:
+            create_table(self.log, self.clock)
+            self._forget()  # others may have created it meanwhile, and committed
+        if not self._is_marked:
+            if self.store.is_mapped:
+                self._mark(is_new=is_new)
+            else:  # a crash leaves the marker to the next process in any case
+                call_beside(lambda: self._mark(is_new=is_new))
+
+    def _read_versions(self) -> None:
+        began_ms, self._absent_ms = self.clock.monotonic_ms(), None
         versions = self.log.refresh()
         if versions is None:
             self._forget()
@@ -105,13 +123,21 @@ class OffsetsStore:
             raise
         if self.state.version < 0:
             check_not_lost(self.store, DIRECTORY)
-            if not create:
-                return
-            create_table(self.log, self.clock)
-            self._forget()  # others may have created it meanwhile, and committed
-        if create and not self._is_marked:
+            self._absent_ms = began_ms
+
+    def _was_absent(self) -> bool:
+        """Return whether there was no table a moment ago: then it is created without a look."""
+        absent_ms, self._absent_ms = self._absent_ms, None
+        if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
+            return False
+        return self.clock.monotonic_ms() - absent_ms < self.log.listing_valid_ms
+
+    def _mark(self, *, is_new: bool) -> None:
+        if is_new:
+            mark_new(self.store)
+        else:
             mark(self.store)
-            self._is_marked = True
+        self._is_marked = True
 
     def is_fresh(self) -> bool:
         """Return whether a commit may do without a `refresh` for now."""

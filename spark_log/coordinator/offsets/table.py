@@ -265,6 +265,40 @@ class OffsetsTable:
                 found[TopicPartition(key.topic, key.partition)] = committed
         return found
 
+    def fetch_fenced(
+        self, group: str, topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group whose fence this process has just raised.
+
+        No request is sent, except for rows that this process has not read yet: it has read the
+        version that raised the fence, or made it. All commits of older generations come before it.
+
+        Args:
+            group: the group's id.
+            topic_ids: by name, the ids of the topics whose offsets are returned.
+
+        Raises:
+            StorageError: the table cannot be read, or is damaged.
+        """
+        table = self._shared().table
+        with table.lock:
+            found = table.positions(group).positions()
+        return {
+            TopicPartition(key.topic, key.partition): committed
+            for key, committed in found.items()
+            if topic_ids.get(key.topic) == key.topic_id
+        }
+
+    def refresh(self) -> None:
+        """Read what is new in the table, so that the next call finds less to read.
+
+        Raises:
+            StorageError: the table cannot be read, is damaged, or was lost.
+        """
+        table = self._shared().table
+        with table.lock:
+            table.refresh()
+
     def positions(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets of a group, including those in deleted topics.
 

@@ -8,7 +8,7 @@ docs/protocol.md, "Appending".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from spark_log.config import TopicConfig
@@ -19,7 +19,6 @@ from spark_log.errors import (
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     OutOfOrderSequenceError,
-    SparkLogError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
@@ -30,7 +29,7 @@ from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 from spark_log.log.append.log_tail import LogTail, PutResult, is_last_gone
 from spark_log.log.append.lost_append import check_may_retry, find_in_log
 from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshots
 
@@ -111,6 +110,11 @@ class Appender:
         if tail.leader_epoch is not None and tail.leader_epoch > leader_epoch:
             raise self._fenced(leader_epoch, tail.leader_epoch)
         return tail.log_end_offset
+
+    def on_listed(self, view: LogView) -> None:
+        """Update the log's end from a listing, unless it is known already."""
+        if self._state.tail is None:
+            self._state.update_tail(view)
 
     def observe_end_offset_in(self, leader_epoch: int) -> int:
         """List the log, and return its end offset.
@@ -450,9 +454,8 @@ class Appender:
     def _acknowledge(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that was just put, after writing its derived files."""
         self._directory.on_log_end(base_offset + segment.record_count)
-        if not base_offset and self._directory.witness is not None:
-            with suppress(SparkLogError):  # then the log has none, as a log of an older version
-                self._directory.witness.create(self._directory.store)
+        if not base_offset:
+            self._derived.create_witness()
         self._derived.write(segment, base_offset)
         self._forget_missing_files()
         return _append_info(segment, base_offset)

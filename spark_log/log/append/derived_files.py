@@ -56,6 +56,19 @@ class DerivedFiles:
         self._segments_until_snapshot = 0
         self.misses_files = False
 
+    def create_witness(self) -> None:
+        """Create the witness of a log that has just got its first records."""
+        witness, directory = self._directory.witness, self._directory
+        if witness is None:
+            return
+
+        def create() -> None:
+            with suppress(SparkLogError):  # then the log has none, as a log of an older version
+                witness.create(directory.store)
+
+        if self._beside is None or not self._beside(create):
+            create()
+
     def on_listed(self, view: LogView) -> None:
         """Update the state from a listing of the log."""
         self.misses_files = False

@@ -257,8 +257,11 @@ class ReplicatedLog(PartitionLog):
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def observe(self) -> LogView:
+    def observe(self, *, reads_on: bool = False) -> LogView:
         """Return the log as it is now, up to the high watermark.
+
+        Args:
+            reads_on: whether the next read begins with this listing.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
@@ -269,7 +272,7 @@ class ReplicatedLog(PartitionLog):
         self._selection.look(is_fresh=True)
         while True:
             try:
-                view = super().observe()
+                view = super().observe(reads_on=reads_on)
                 if not view.log_end_offset:
                     self._check_is_there()
                 if not self._selection.is_newer(view):

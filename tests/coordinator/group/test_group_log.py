@@ -2,8 +2,9 @@
 
 import pytest
 
-from spark_log.config import TopicConfig
+from spark_log.config import ClusterConfig, TopicConfig
 from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group.group import Member
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import (
     CorruptRecordError,
@@ -58,6 +59,20 @@ class TestCommit:
     def test_a_clock_that_jumps_back_before_the_append_does_not_refuse_it(self, store):
         log = GroupLog(store, "g", JumpingBackClock())
         assert log.commit(rise).generation == 1
+
+    def test_of_a_group_that_takes_megabytes_is_accepted(self, store, log, clock):
+        member = Member("m", topics=("t" * 2_000_000,))
+        config = ClusterConfig()
+        log.commit(lambda group: group_changes.join(group, member, {}, config))
+        other = GroupLog(store, "g", clock)
+        other.replay()
+        assert other.group.members == {"m": member}
+
+    def test_on_a_state_that_was_just_read_does_not_look_again(self, store, log):
+        log.replay()
+        store.on("open_buffer", failing(StorageError("down")))
+        store.on("list", failing(StorageError("down")))
+        assert log.commit(rise, is_recent=True).generation == 1
 
     def test_without_a_record_appends_nothing(self, store, log):
         log.commit(lambda group: None)

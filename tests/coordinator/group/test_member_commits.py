@@ -29,6 +29,9 @@ class Table:
     def fetch(self, group):
         return dict(self.positions)
 
+    def fetch_fenced(self, group, topic_ids):
+        return {tp: at for tp, at in self.positions.items() if tp.topic in topic_ids}
+
     def commit(self, group, offsets, *, generation, member_id, topic_ids):
         hook, self.before_commit = self.before_commit, lambda: None
         hook()

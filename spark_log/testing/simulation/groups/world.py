@@ -19,7 +19,7 @@ from spark_log.suppressed import SuppressedErrors
 from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile
 from spark_log.testing.simulation.groups.true_group import GROUP_ID, Place, TrueGroup
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.scheduler import Crash, Scheduler, SimulatedClock
+from spark_log.testing.simulation.scheduler import Actor, Crash, Scheduler, SimulatedClock
 from spark_log.testing.simulation.store import SimulatedStore
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -144,6 +144,7 @@ class SimulatedOffsets:
         self.version = 0
         self.fences = [0]
         self._newest: dict[Place, CommittedOffset] = {}
+        self._read: dict[Actor | None, dict[Place, int]] = {}
 
     def fence(self, group: str, generation: int) -> None:
         """Begin a generation: commits of older ones fail from then on."""
@@ -161,6 +162,16 @@ class SimulatedOffsets:
         }
         self._pass_time()
         return found
+
+    def fetch_fenced(
+        self, group: str, topic_ids: Mapping[str, str]
+    ) -> Mapping[TopicPartition, int]:
+        """Return the offsets as this process read them when it raised the fence."""
+        return {
+            partition: offset
+            for (topic_id, partition), offset in self._read[self.scheduler.current].items()
+            if topic_ids.get(partition.topic) == topic_id
+        }
 
     def commit(
         self,
@@ -234,6 +245,7 @@ class SimulatedOffsets:
             self._pass_time()
             self._fail("commit")
             version, fence = self.version, self.fences[-1]
+            self._read[self.scheduler.current] = dict(self.truth.positions)
             if is_fenced and self._is_fenced(generation, fence):
                 raise IllegalGenerationError(
                     f"generation {fence} has begun", generation=generation, current=fence

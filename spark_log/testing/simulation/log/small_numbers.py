@@ -68,3 +68,9 @@ class SameThread(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def call_at_once(call: Callable[[], _Result]) -> Callable[[], _Result]:
+    """Run the call that `spark_log.storage.call_beside` would run on another thread."""
+    future = SameThread().submit(call)
+    return future.result

@@ -32,7 +32,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
 from spark_log.storage import Store
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
-from spark_log.testing.simulation.log.small_numbers import SameThread
+from spark_log.testing.simulation.log.small_numbers import SameThread, call_at_once
 from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from spark_log.testing.simulation.offsets.true_offsets import LOG, TrueOffsets
 from spark_log.testing.simulation.patches import Patch
@@ -198,5 +198,6 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (offset_commits, "ThreadPoolExecutor", SameThread),
         (offsets_store, "ThreadPoolExecutor", SameThread),
         (delta_reader, "ThreadPoolExecutor", SameThread),
+        (offsets_store, "call_beside", call_at_once),
         (uuid, "uuid4", uuid4),
     )
