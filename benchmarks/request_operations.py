@@ -266,7 +266,7 @@ def member_at_rest(root: Root) -> Iterator[Call]:
     """The only member of a group, which has read its only partition, waits for records."""
     root.create_topic()
     root.send(1)
-    with root.consumer("t", group_id="g") as consumer:
+    with root.consumer("t", group_id="g", enable_auto_commit=False) as consumer:
         _read(consumer, 1)
         _poll_for(consumer, IDLE_S)
         yield lambda: _poll_for(consumer, IDLE_S)
