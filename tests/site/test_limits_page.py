@@ -78,7 +78,7 @@ def test_a_producer_that_sends_nothing(root, options, proxy):
     ("client", "dollars"),
     [
         ("a consumer without a group that waits", 4),
-        ("a member of a group that waits", 13),
+        ("a member of a group that waits", 11),
     ],
 )
 def test_the_dollars_are_those_of_the_requests(client, dollars):
