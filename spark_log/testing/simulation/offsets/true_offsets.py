@@ -84,6 +84,7 @@ class TrueOffsets:
             self._files.discard(path)
             if path not in self._late:
                 self._removed_us[path] = now_us
+        begun_us = now_us
         for path in added:
             written_us = self._modified_us(f"{DIRECTORY}/{path}")
             if written_us is None:
@@ -91,6 +92,7 @@ class TrueOffsets:
             self._files.add(path)
             if now_us - written_us > DELETE_DELAY_MS * 500:
                 self._late.add(path)  # its writer was paused: see `DeltaCleanup.free_data_files`
+                begun_us = written_us
         for kind, action in actions:
             if kind == "txn":
                 self._check_fence(number, action)
@@ -102,7 +104,7 @@ class TrueOffsets:
             for group, offset in zip(
                 rows["group"].to_pylist(), rows["offset"].to_pylist(), strict=True
             ):
-                self._commit(number, group, offset, now_us)
+                self._commit(number, group, offset, now_us, begun_us)
 
     def _check_fence(self, number: int, action: Mapping[str, Any]) -> None:
         group = action["appId"].removeprefix(APP_PREFIX)
@@ -113,7 +115,8 @@ class TrueOffsets:
             )
         self._fences[group] = action["version"]
 
-    def _commit(self, number: int, group: str, offset: int, now_us: int) -> None:
+    def _commit(self, number: int, group: str, offset: int, now_us: int, begun_us: int) -> None:
+        """Check a row. The age of a commit counts from its file, if its writer was paused then."""
         known = self.history.setdefault(group, [-1])
         if offset < 0:
             age_ms = (now_us - self._committed_us[group]) / 1000
@@ -122,7 +125,7 @@ class TrueOffsets:
                     f"version {number} expires {group} {age_ms:.1f} ms after its commit"
                 )
         else:
-            self._committed_us[group] = now_us
+            self._committed_us[group] = begun_us
         known.append(offset)
 
     def _check_rewrite(self, number: int) -> None:
