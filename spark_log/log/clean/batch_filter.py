@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_log.log.clean.merger import REWRITE_POOL
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import RetainedMarkers
 from spark_log.record import (
@@ -111,7 +113,7 @@ class BatchFilter:
                 self.tombstones_removed += int(gone.sum())
                 kept[start:end] &= ~gone
         if not kept.all():
-            records = records.filter(bool_array(kept))
+            records = pc.filter(records, bool_array(kept), memory_pool=REWRITE_POOL)
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         result = []
         for header, is_removable, start, end in zip(headers, removable, starts, ends, strict=True):

@@ -31,14 +31,13 @@ from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_ba
 KEEP_COMPRESSION: Final = "producer"
 """Compression of a merged segment: that of the segments it is made of."""
 
-_SMALL_RECORDS: Final = 8_192
-_SMALL_BYTES: Final = 1_048_576
-"""An Arrow batch with fewer records and fewer bytes is small, and is joined with its neighbours:
-reading it is mostly overhead. A larger one is written as it is, since joining copies it."""
-
 _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
-"""Small Arrow batches are joined up to this size."""
+"""Small Arrow batches are joined up to this size: reading a smaller one is mostly overhead."""
+
+REWRITE_POOL: Final = pa.system_memory_pool()
+"""For joined and filtered batches, which take up to 16 MB again and again. The C library keeps such
+a block for the next one. Arrow's default pool returns it, and the system has to clear its pages."""
 
 _MAPPED_BYTES: Final = 33_554_432
 """How much of a mapped file stays in memory while the file is read."""
@@ -268,25 +267,18 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
 
 
 def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
-    """Join small Arrow batches that follow each other. None is split."""
+    """Join small Arrow batches. None is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []
     joined_records = joined_bytes = 0
     for more_headers, records in batches:
-        count, size_bytes = records.num_rows, records.nbytes
-        is_small = count < _SMALL_RECORDS and size_bytes < _SMALL_BYTES
-        is_full = (
-            joined_records + count > _JOINED_RECORDS or joined_bytes + size_bytes > _JOINED_BYTES
-        )
-        if pieces and (is_full or not is_small):
-            yield tuple(headers), pa.concat_batches(pieces)
-            headers, pieces, joined_records, joined_bytes = [], [], 0, 0
-        if not is_small:
-            yield more_headers, records
-            continue
+        joined_records += records.num_rows
+        joined_bytes += records.nbytes
+        if pieces and (joined_records > _JOINED_RECORDS or joined_bytes > _JOINED_BYTES):
+            yield tuple(headers), pa.concat_batches(pieces, memory_pool=REWRITE_POOL)
+            headers, pieces = [], []
+            joined_records, joined_bytes = records.num_rows, records.nbytes
         headers += more_headers
         pieces.append(records)
-        joined_records += count
-        joined_bytes += size_bytes
     if pieces:
-        yield tuple(headers), pa.concat_batches(pieces)
+        yield tuple(headers), pa.concat_batches(pieces, memory_pool=REWRITE_POOL)

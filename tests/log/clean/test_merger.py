@@ -224,14 +224,6 @@ class TestArrowBatches:
         found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
         assert found == rows
 
-    def test_only_small_arrow_batches_are_joined(self, store, log, directory, monkeypatch):
-        monkeypatch.setattr(merger, "_SMALL_RECORDS", 4)
-        before = values(log)
-        reader = segment_reader(store, merge(directory, log.observe(), 0, 4).name)
-        found = [reader.read_batch(ordinal)[1].num_rows for ordinal in range(reader.batch_count)]
-        assert found == [6, 4, 2]
-        assert values(open_log(store)) == before
-
     def test_arrow_batches_are_found_by_the_indexes_of_the_segment(
         self, store, log, directory, monkeypatch
     ):
