@@ -139,6 +139,16 @@ class LogReader:
         self._tail = TailView(self._directory, view, last)
         return view
 
+    def forget(self) -> None:
+        """List the log again before the next read.
+
+        A replica that was left out may have got a rewritten segment since it was listed. Names that
+        this one covers are free, and a writer of an earlier leader epoch may put its segment there:
+        by an old listing it would be read.
+        """
+        self._tail = None
+        self._committed.forget()
+
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not look for it."""
         tail = self._tail

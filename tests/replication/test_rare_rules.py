@@ -209,6 +209,27 @@ def emptied_before_a_merge(_):
     return False
 
 
+def old_listing_of_a_replica_that_has_come_back(_):
+    """A reader knows where a replica ended. It got a merged segment since, and a late record."""
+    cluster = Cluster(1)
+    late, other, reader = cluster.process(), cluster.process(), cluster.process()
+    other.log.append(numbered(0, 1))
+    _, position = reader.log.fetch_from(0)
+    ReplicaFetcher(other.replica(1), other.replica(2)).fetch(0, 1)
+    cluster.metadata.change(isr=(1, 2))
+    late.states.refresh()
+    late.log.append(numbered(1, 1))
+    cluster.metadata.change(isr=(2,))
+    other.log.append(numbered(2, 1))
+    merge_all(other, 2)
+    give_back(cluster, other, 2, 1)
+    with suppress(UnknownOutcomeError):
+        late.log.append(numbered(3, 1))  # where replica 1 ended, and on this one alone
+    cluster.clock.advance_ms(1000)
+    batches, _ = reader.log.fetch_from(position)
+    return values_of(batches) == values(cluster.process().log, position)
+
+
 def joining_replica_that_lacks_a_record(_):
     """A record is on the in-sync replica alone. Then the joining one is in sync, and leads."""
     cluster = Cluster(1)
@@ -312,6 +333,9 @@ SITUATIONS = {
     "records are deleted without a replica that was emptied": emptied_before_records_are_deleted,
     "a writer whose merge misses files lists the log": emptied_before_a_merge,
     "a reader reads the last replica, also a joining one": joining_replica_that_lacks_a_record,
+    "a replica is listed again before it is read in a new state": (
+        old_listing_of_a_replica_that_has_come_back
+    ),
     "a replica outside of the chain gets what all have": copy_that_a_reader_of_an_old_state_reads,
     "joining is completed in the epoch of its barrier": joining_that_was_given_up_and_began_again,
 }

@@ -20,6 +20,7 @@ RARE = {
     "a reader reads the last replica, also a joining one",
     "a replica outside of the chain gets what all have",
     "a replica that ends before the log start was emptied",
+    "a replica is listed again before it is read in a new state",
     "a replica that is alone has the segment before the one that was put",
     "a writer whose merge misses files lists the log",
     "an append is looked for again in a new leader epoch",

@@ -170,8 +170,7 @@ class ReplicaSelection:
         self.hidden_from = hidden_from
         self.state = state
         self.near = self._find_near(state)
-        # In later epochs the chain may not end with this replica.
-        replica.reader.max_leader_epoch = state.leader_epoch
+        self._begin_epoch(replica, state)
         return True
 
     def _find_near(self, state: PartitionState) -> Replica | None:
@@ -181,9 +180,17 @@ class ReplicaSelection:
         for broker_id in filter(self._is_near, reversed(state.isr)):
             with self._suppressed.suppress("near replica", self._name, *REPLICA_ERRORS):
                 replica = self._chain.replica(state, broker_id)
-                replica.reader.max_leader_epoch = state.leader_epoch
+                self._begin_epoch(replica, state)
                 return replica
         return None
+
+    @staticmethod
+    def _begin_epoch(replica: Replica, state: PartitionState) -> None:
+        """Read a replica by another state than before."""
+        # In later epochs the chain may not end with this replica.
+        replica.reader.max_leader_epoch = state.leader_epoch
+        # In earlier ones it may have been outside of the chain.
+        replica.reader.forget()
 
     @staticmethod
     def _has_barrier(state: PartitionState, replica: Replica) -> bool:

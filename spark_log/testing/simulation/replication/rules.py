@@ -233,6 +233,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
         ((Appender, "_forget_earlier_epochs", _does_nothing),)
     ),
+    "a replica is listed again before it is read in a new state": PatchVariant(
+        ((LogReader, "forget", _does_nothing),)
+    ),
     "an append is looked for again in a new leader epoch": PatchVariant(
         ((ChainAppender, "_find_again", _believes_the_first_answer),)
     ),

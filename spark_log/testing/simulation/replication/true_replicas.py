@@ -336,6 +336,9 @@ class TrueReplicas:
         if len(given) != len(rows) or any(not begin <= at < end for at in given):
             raise ViolationError(f"between {begin} and {end} a reader got {list(rows)}")
         held = min((each.end for each in self._eligible()), default=end)
+        if self.state.eligible_leader_replicas:
+            # One of those that were eligible when it was read may have been elected since.
+            held = min((held, *(each.end for _, each in self.in_sync())))
         self._fix(((at, given.get(at)) for at in range(begin, min(end, held))), "were read")
         hidden_from = self.state.hidden_from_epoch
         for at in range(max(begin, held), end):
