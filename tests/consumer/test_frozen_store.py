@@ -256,12 +256,15 @@ class TestOtherCalls:
             consumer.commit()
         with server.frozen(), takes_at_most(100), pytest.raises(UnknownOutcomeError, match="100"):
             consumer.commit(timeout_ms=100)
-
-    def test_a_commit_of_given_offsets_is_not_begun(self, server, open_consumer):
-        consumer = open_consumer("t", group_id="g")
-        read(consumer, 10)
-        with server.frozen(), takes_at_most(300), pytest.raises(KafkaTimeoutError):
+        with server.frozen(), takes_at_most(300), pytest.raises(UnknownOutcomeError, match="300"):
             consumer.commit({T0: OffsetAndMetadata(1)})
+
+    def test_a_commit_for_a_partition_that_may_not_exist_is_not_begun(self, server, open_consumer):
+        consumer = open_consumer(group_id="g")
+        consumer.assign([T0])
+        read(consumer, 5)
+        with server.frozen(), takes_at_most(300), pytest.raises(KafkaTimeoutError):
+            consumer.commit({TopicPartition("t", 1): OffsetAndMetadata(1)})
 
     def test_the_next_call_finds_the_consumer_in_order(self, server, open_consumer):
         consumer = open_consumer(group_id="g")
