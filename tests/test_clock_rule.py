@@ -30,7 +30,7 @@ ALLOWED = {
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/console/views/groups.py": {"_ages_ms": _SHOWS},
     "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offset": _STARTS},
-    "spark_log/delta/delta_log.py": {"DeltaLog.append": _STAMPS},
+    "spark_log/delta/delta_log.py": {"DeltaLog.stage": _STAMPS},
     "spark_log/admin/group_manager.py": {"GroupManager.lags": _SHOWS},
     "spark_log/admin/offsets_sampler.py": {"OffsetsSampler._group_offset": _SHOWS},
     "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},

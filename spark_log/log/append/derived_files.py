@@ -57,17 +57,15 @@ class DerivedFiles:
         self.misses_files = False
 
     def create_witness(self) -> None:
-        """Create the witness of a log that has just got its first records."""
-        witness, directory = self._directory.witness, self._directory
-        if witness is None:
-            return
+        """Create the witness of a log that has just got its first records.
 
-        def create() -> None:
-            with suppress(SparkLogError):  # then the log has none, as a log of an older version
-                witness.create(directory.store)
-
-        if self._beside is None or not self._beside(create):
-            create()
+        Before the records are acknowledged: the witness tells if all files of the log are lost.
+        """
+        directory = self._directory
+        if directory.witness is not None:
+            # Without it the log has none, as a log of an older version.
+            with directory.suppressed.suppress("witness", directory.path, SparkLogError):
+                directory.witness.create(directory.store)
 
     def on_listed(self, view: LogView) -> None:
         """Update the state from a listing of the log."""
