@@ -31,7 +31,6 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import (
-    Beside,
     PartitionLog,
     StartMarker,
     move_log_start,
@@ -104,7 +103,6 @@ class StateLog(ABC, Generic[_State, _Record]):
         key: str,
         topic_id: str,
         config: TopicConfig | None = None,
-        beside: Beside | None = None,
     ) -> None:
         """Return the log of a state; nothing is read yet.
 
@@ -116,7 +114,6 @@ class StateLog(ABC, Generic[_State, _Record]):
             key: of the records.
             topic_id: of the log's segments; no topic has it.
             config: topic config of the log.
-            beside: runs what need not be done before a change is acknowledged; None: it waits.
         """
         self.directory = directory
         self.state = state
@@ -130,7 +127,6 @@ class StateLog(ABC, Generic[_State, _Record]):
             config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
             has_witness=True,
-            beside=beside,
         )
         self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self._offset: int | None = None

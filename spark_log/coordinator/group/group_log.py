@@ -13,7 +13,7 @@ from spark_log.config import TopicConfig
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.metadata import StateLog
-from spark_log.storage import Store, call_beside, file_name
+from spark_log.storage import Store, file_name
 
 GROUPS_DIRECTORY = "__consumer_groups"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -50,7 +50,6 @@ class GroupLog(StateLog[Group, GroupRecord]):
             key=group_id,
             topic_id=TOPIC_ID,
             config=config,
-            beside=None if store.is_mapped else _run_beside,
         )
 
     @property
@@ -66,11 +65,6 @@ class GroupLog(StateLog[Group, GroupRecord]):
 
     def _after(self, record: GroupRecord) -> Group:
         return self.state.replay(record)
-
-
-def _run_beside(call: Callable[[], None]) -> bool:
-    call_beside(call)
-    return True
 
 
 def group_directory(group_id: str) -> str:
