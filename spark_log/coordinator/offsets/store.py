@@ -19,8 +19,10 @@ from spark_log.clock import Clock
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark, mark_new
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
+from spark_log.errors import StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import Store, call_beside
+from spark_log.suppressed import IN_PROCESS
 
 DIRECTORY = "__consumer_offsets"
 
@@ -108,7 +110,7 @@ class OffsetsStore:
             if self.store.is_mapped:
                 self._mark(is_new=is_new)
             else:  # a crash leaves the marker to the next process in any case
-                call_beside(lambda: self._mark(is_new=is_new))
+                call_beside(lambda: self._mark_or_count(is_new=is_new))
 
     def _read_versions(self) -> None:
         began_ms, self._absent_ms = self.clock.monotonic_ms(), None
@@ -138,6 +140,11 @@ class OffsetsStore:
         else:
             mark(self.store)
         self._is_marked = True
+
+    def _mark_or_count(self, *, is_new: bool) -> None:
+        """Create the marker where nobody waits for it; the next refresh tries again."""
+        with IN_PROCESS.suppress("marker of the offsets table", DIRECTORY, StorageError):
+            self._mark(is_new=is_new)
 
     def is_fresh(self) -> bool:
         """Return whether a commit may do without a `refresh` for now."""

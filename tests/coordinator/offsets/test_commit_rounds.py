@@ -5,8 +5,14 @@ import pytest
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.coordinator import OffsetsTable
+from spark_log.coordinator.offsets import store as offsets_store
+from spark_log.coordinator.offsets.creation import MARKER
+from spark_log.errors import StorageError
 from spark_log.metadata import Cluster, cluster
 from spark_log.storage import open_store
+from spark_log.suppressed import IN_PROCESS
+from spark_log.testing.simulation.log.small_numbers import call_at_once
+from tests.log.support import HookedStore
 from tests.slow_store import SlowStore, rounds
 
 P0 = TopicPartition("t", 0)
@@ -71,3 +77,24 @@ def test_versions_of_others_are_read_at_the_same_time(root, monkeypatch):
             other.commit("h", {P0: OffsetAndMetadata(offset)})
         found.append(process.commit("g", len(found)))
     assert min(found) == (12, 3), found
+
+
+def test_a_marker_that_cannot_be_put_is_counted_and_put_later(tmp_path, monkeypatch):
+    """Nobody waits for it on an object store."""
+    monkeypatch.setattr(offsets_store, "call_beside", call_at_once)
+    before = IN_PROCESS.counts().get("marker of the offsets table", 0)
+    store = HookedStore(open_store(tmp_path), is_mapped=False)
+    table = offsets_store.OffsetsStore(store, SYSTEM_CLOCK)
+
+    def fail_marker(path, call):
+        if path == MARKER:
+            raise StorageError("down")
+        call()
+
+    store.on("put_if_absent", fail_marker)
+    table.refresh(create=True)
+    assert IN_PROCESS.counts()["marker of the offsets table"] == before + 1
+    assert not table.is_fresh()
+    store.on("put_if_absent", lambda path, call: call())
+    table.refresh(create=True)
+    assert store.head(MARKER)
