@@ -14,7 +14,7 @@ from spark_log.testing.simulation.compaction.rules import COMPACTION_RULES
 from spark_log.testing.simulation.compaction.simulation import simulate_compaction
 from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
-SEEDS = 40
+SEEDS = 16
 SEEDS_PER_RULE = 300
 RARE = {
     "the highest generation counts, not the widest": (

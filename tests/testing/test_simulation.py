@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from spark_log.testing.simulation import RULES, SimulationFailedError, simulate, simulate_many
 from spark_log.testing.simulation.__main__ import app
 
-SEEDS = 400
+SEEDS = 150
 FAILING = "look before putting again"
 
 
