@@ -13,7 +13,7 @@ import pytest
 from spark_log.testing.simulation import SimulationFailedError
 from spark_log.testing.simulation.runner import SUBJECTS
 
-SEEDS = range(2)
+SEEDS = range(1)
 TRACES = """
 import json, sys
 from spark_log.testing.simulation.runner import SUBJECTS
