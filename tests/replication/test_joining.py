@@ -21,7 +21,8 @@ from tests.sleeping_clock import SleepingClock
 def cluster(monkeypatch):
     monkeypatch.setattr(MemoryStore, "is_mapped", False)
     root = f"memory://{uuid4()}"
-    cluster = Cluster(f"{root}-0", clock=SleepingClock(), create=True)
+    clock = SleepingClock()
+    cluster = Cluster(f"{root}-0", clock=clock, create=True)
     for broker_id in (1, 2):
         register_broker(cluster, broker_id, f"{root}-{broker_id}")
     assignment = {partition: [1, 2] for partition in range(3)}
@@ -30,7 +31,7 @@ def cluster(monkeypatch):
     for partition in range(3):
         states = cluster.partition_log(cluster.topic("t"), partition).states
         states.leave(states.refresh(), (2,))
-    cluster.clock.slept_ms = 0
+    clock.slept_ms = 0
     return cluster
 
 
@@ -61,7 +62,7 @@ def test_its_time_begins_anew_when_the_replicas_change(cluster):
 def test_replicas_join_at_the_same_time(cluster):
     replicas = out_of_sync_replicas(cluster.image())
     done = list(ClusterReplicator(cluster).catch_up(replicas))
-    assert [each.report.is_in_sync for each in done] == [True] * 3
+    assert [each.document()["in_sync"] for each in done] == [True] * 3
     assert cluster.clock.slept_ms == METADATA_LEASE_MS
 
 
