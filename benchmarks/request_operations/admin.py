@@ -206,13 +206,11 @@ OPERATIONS = (
     Operation(
         f"offsets by time of {PARTITIONS} partitions",
         list_offsets(_FIRST_MS),
-        4 * PARTITIONS + 1,
-        7,
+        2 * PARTITIONS + 1,
+        6,
         "a look at the metadata; a listing of each partition, its last segment, the segment of "
-        "the time",
+        "the time if that is another one",
         repeats=5,
-        wish="two for each partition: a small segment is read again for its batch, and for its "
-        "times, although it was read whole.",
     ),
     Operation(
         f"delete_records of {PARTITIONS} partitions",

@@ -207,10 +207,10 @@ OPERATIONS = (
     Operation(
         f"offsets_for_times, {PARTITIONS} partitions",
         offsets_for_times,
-        11,
+        2 * PARTITIONS + 1,
         5,
         "a look at the metadata; a listing of each partition, its last segment, the segment of the "
-        "time",
+        "time if that is another one",
         repeats=5,
     ),
     Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),

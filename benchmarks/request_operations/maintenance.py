@@ -84,17 +84,17 @@ OPERATIONS = (
     Operation(
         f"cleaning {PARTITIONS} idle partitions",
         idle_cleaning,
-        13 * PARTITIONS + 1,
-        13 * PARTITIONS + 1,
-        "a look at the metadata; of each partition its files, the log's end and its snapshot, and "
-        "a put, a HEAD and a deletion that ask for the storage's clock",
-        wish="partitions at the same time, the clock once for all, one listing of each.",
+        9 * PARTITIONS + 5,
+        20,
+        "looks at the metadata; of each partition five listings and its last segment; a put, a "
+        "HEAD and a deletion that ask for the storage's clock",
+        wish="one listing of each partition: each step lists it for itself.",
     ),
     Operation(
         f"compacting {COMPACTED} small segments",
         compaction,
-        84,
-        84,
+        83,
+        83,
         "each segment for its keys, its records and what is kept of it, the rewritten segment",
         wish="half of it, and many at once: a small segment is read three times, and one after the "
         "other.",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
-from spark_log.log.append import OpenTransaction, TransactionIndex
+from spark_log.log.append import LogTail, OpenTransaction, TransactionIndex
 from spark_log.log.committed_tail import CommittedTail
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
@@ -83,6 +83,15 @@ class LogReader:
         """Whether the log ends at ``offset``, where a read has ended. For any thread."""
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
+
+    def end_behind(self, offset: int) -> tuple[LogTail, int] | None:
+        """Return the log's end as it was read, and the number of segments between an offset and it.
+
+        Returns:
+            None if it is not known any more.
+        """
+        tail = self._tail
+        return tail.end_behind(offset) if tail is not None and tail.is_valid else None
 
     def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
         """Begin to read behind a known segment of a log that is never rewritten.
@@ -315,19 +324,24 @@ class LogReader:
         if isolation_level == "read_committed":
             index, view = self._committed.load(view)
             stable = index.last_stable_offset
+        last = self._tail.take_last(view) if self._tail is not None else None
         while True:
             try:
-                found = self._offset_for_time(timestamp_us, view)
+                found = self._offset_for_time(timestamp_us, view, last)
                 is_stable = found is None or stable is None or found[0] < stable
                 return found if is_stable else None
             except NotFoundError:  # a segment was rewritten, or deleted at the log's start
                 _, view = self._snapshots.segments(self._directory.observe())
+                last = None
 
-    def _offset_for_time(self, timestamp_us: int, view: LogView) -> tuple[int, int] | None:
+    def _offset_for_time(
+        self, timestamp_us: int, view: LogView, last: SegmentReader | None
+    ) -> tuple[int, int] | None:
         if self._times is None or self._times.view is not view:
             self._times = SegmentTimes(self._snapshots, view)
-        for segment in self._times.segments_reaching(timestamp_us):
-            reader = self._directory.open_listed(segment, view.observed_ms)
+        for segment in self._times.segments_reaching(timestamp_us, last):
+            opened = last if segment is view.live.segments[-1] else None
+            reader = self._directory.open_listed(segment, view.observed_ms, opened)
             found = reader.offset_for_time(timestamp_us, segment.start_offset)
             self._directory.check_unchanged(reader, view.observed_ms)
             if found is not None:

@@ -332,18 +332,25 @@ class PartitionDirectory:
             suppressed=self.suppressed,
         )
 
-    def open_listed(self, segment: LiveSegment, observed_ms: float) -> SegmentReader:
+    def open_listed(
+        self, segment: LiveSegment, observed_ms: float, opened: SegmentReader | None = None
+    ) -> SegmentReader:
         """Open a segment that a listing shows.
 
         Args:
             segment: of the listing.
             observed_ms: monotonic time before the listing began.
+            opened: its reader if it was opened for this listing already: it is checked again, since
+                more append ids may be known.
 
         Raises:
             NotFoundError: the file does not exist; or the listing is so old that the file may have
                 been deleted, and its name used by a put that was delivered late.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
+        if opened is not None:
+            self.identities.check(opened.path, segment.name, opened.append_id)
+            return opened
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
             reader.end_offset  # noqa: B018 - on an object store this may read the last batch

@@ -306,6 +306,14 @@ class PartitionLog:
         """
         self._replica.snapshots.load_segment_ids(view)
 
+    def observe_segments(self) -> tuple[list[SegmentSummary], LogView]:
+        """Return the summaries of the live segments as they are now, and the view of the log.
+
+        Raises:
+            SparkLogError: as of `observe`.
+        """
+        return self._replica.snapshots.segments(*self._replica.files.observe_and_open())
+
     def on_rewritten(self, summary: SegmentSummary) -> None:
         """Record the summary of a merged segment, so that the segment need not be opened."""
         self._replica.snapshots.summaries.on_rewritten(summary)
@@ -416,6 +424,30 @@ class PartitionLog:
         batches, view = self._replica.reader.read_last()
         self._replica.appender.on_listed(view)
         return batches, view.log_end_offset
+
+    def fetch_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
+        """Return all batches from ``offset`` on, and the log end offset, in a log without merges.
+
+        At the log's end this costs one request, for the next segment. An append behind it does not
+        list the log.
+
+        Args:
+            offset: of the first record.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
+            LogTruncatedError: the log ends before an offset that it had reached.
+        """
+        batches: list[LogBatch] = []
+        for batch, next_offset in self.read_on(offset):
+            if batch is not None and not batch.is_control:
+                batches.append(batch)
+            offset = next_offset
+        appender = self._replica.appender
+        if batches and (found := self._replica.reader.end_behind(appender.log_end_offset)):
+            appender.on_read(*found)
+        return batches, offset
 
     def ends_at(self, offset: int) -> bool:
         """Whether the log still ends at the offset to which a read without transactions has come.

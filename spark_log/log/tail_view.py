@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from spark_log.errors import NotFoundError
+from spark_log.log.append import LogTail
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentOpener, SegmentReader
@@ -103,6 +104,10 @@ class TailView:
             self._directory.identities.check(reader.path, name, reader.append_id)
         return reader
 
+    def take_last(self, view: LogView) -> SegmentReader | None:
+        """Return the last segment of the listing, if this is its view and it is open; forget it."""
+        return self._opener.take_last() if view is self._view else None
+
     def release(self) -> None:
         """Release the memory of the segment that was opened last, since it was read to its end."""
         if not self._directory.store.is_mapped:
@@ -123,6 +128,12 @@ class TailView:
         except NotFoundError:
             return self.is_valid  # still
         return False
+
+    def end_behind(self, offset: int) -> tuple[LogTail, int]:
+        """Return the log's end, and the number of segments between an offset and it."""
+        last = self._names[-1] if self._names else None
+        count = len(self._starts) - bisect_left(self._starts, offset)
+        return LogTail(self.log_end_offset, self.observed_ms, last), count
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Add a segment that this process appended, if it is the next one."""

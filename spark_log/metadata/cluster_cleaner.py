@@ -10,8 +10,12 @@ log moves its own start, and the offsets table has its own maintenance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from typing import Final, NamedTuple
 
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -39,10 +43,13 @@ from spark_log.metadata.topics import (
     finish_deletions,
     remove_stray_replicas,
 )
-from spark_log.storage import check_clock_skew, storage_time_us
+from spark_log.storage import StorageClock, call_beside, check_clock_skew, storage_time_us
 from spark_log.types import TopicPartition
 
 _FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)
+
+_MAX_AT_ONCE: Final = 16
+"""Partitions of an object store that are looked at at once."""
 
 
 def check_clock(cluster: Cluster) -> None:
@@ -82,6 +89,8 @@ def clean_replicas(
     max_clock_skew_ms: int,
     on_progress: OnProgress,
     dedupe_buffer_bytes: int,
+    storage_clock: StorageClock | None = None,
+    rewriting: AbstractContextManager[object] | None = None,
 ) -> Iterator[CleanedPartition]:
     """Clean the replicas of a partition one after the other; a failure of one stops no other.
 
@@ -93,6 +102,8 @@ def clean_replicas(
         max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         on_progress: called with the number of bytes just processed; it may sleep to throttle.
         dedupe_buffer_bytes: memory for the offset map of compaction.
+        storage_clock: tells the storages' time, for several partitions; None asks for it.
+        rewriting: entered to merge or compact: a lock, where several partitions are cleaned.
 
     Raises:
         UnknownTopicOrPartitionError: the topic was deleted.
@@ -109,6 +120,8 @@ def clean_replicas(
             max_clock_skew_ms=max_clock_skew_ms,
             start_offset=start_offset,
             limit_offset=limit_offset,
+            storage_clock=storage_clock,
+            rewriting=rewriting,
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
@@ -144,7 +157,11 @@ def clean_replicas(
 
 
 class ClusterCleaner:
-    """Cleans partitions one after the other; a failure of one does not stop the others."""
+    """Cleans partitions; a failure of one does not stop the others.
+
+    On an object store several partitions are looked at at once. One of them at a time is merged or
+    compacted, so that memory and throttling are as for one.
+    """
 
     def __init__(
         self,
@@ -188,46 +205,63 @@ class ClusterCleaner:
         self._dry_run = dry_run
         self._on_progress = on_progress
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self._storage_clock = StorageClock(cluster.clock)
+        self._rewriting = threading.Lock()
 
     def __len__(self) -> int:
         """Return the number of partitions to clean."""
         return len(self._topics)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean one partition after the other; skip those of topics that were deleted meanwhile.
+        """Clean the partitions; skip those of topics that were deleted meanwhile.
 
         Yields:
-            The result for each replica.
+            The result for each replica, in the order of the partitions.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; the remaining
                 partitions are not cleaned.
         """
-        for partition, opened in self._topics.items():
-            topic = opened
-            # Use the present configs, if they can be read.
-            with self._cluster.suppressed.suppress(
-                "reading of settings", str(partition), StorageError, CorruptRecordError
-            ):
-                image = self._cluster.image()
-                self._max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
-                topic = image.find_by_id(opened.topic_id) or opened
-            try:
-                for cleaned in clean_replicas(
-                    self._cluster,
-                    topic,
-                    partition.partition,
-                    dry_run=self._dry_run,
-                    max_clock_skew_ms=self._max_clock_skew_ms,
-                    on_progress=self._on_progress,
-                    dedupe_buffer_bytes=self._dedupe_buffer_bytes,
-                ):
-                    if cleaned.error is None or not self._is_deleted(topic):
-                        yield cleaned
-            except UnknownTopicOrPartitionError:  # deleted
-                continue
+        if self._cluster.store.is_mapped:
+            for partition, topic in self._topics.items():
+                yield from self._clean(partition, topic)
+        else:
+            yield from self._clean_at_once()
         if not self._dry_run:
             self._cluster.keep_reserve()
+
+    def _clean_at_once(self) -> Iterator[CleanedPartition]:
+        begun: deque[Callable[[], list[CleanedPartition]]] = deque()
+        for partition, topic in self._topics.items():
+            begun.append(call_beside(partial(list, self._clean(partition, topic))))
+            if len(begun) == _MAX_AT_ONCE:
+                yield from begun.popleft()()
+        while begun:
+            yield from begun.popleft()()
+
+    def _clean(self, partition: TopicPartition, opened: TopicImage) -> Iterator[CleanedPartition]:
+        topic, max_clock_skew_ms = opened, self._max_clock_skew_ms
+        # Use the present configs, if they can be read.
+        with self._cluster.suppressed.suppress(
+            "reading of settings", str(partition), StorageError, CorruptRecordError
+        ):
+            image = self._cluster.image()
+            max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
+            topic = image.find_by_id(opened.topic_id) or opened
+        with suppress(UnknownTopicOrPartitionError):  # deleted
+            for cleaned in clean_replicas(
+                self._cluster,
+                topic,
+                partition.partition,
+                dry_run=self._dry_run,
+                max_clock_skew_ms=max_clock_skew_ms,
+                on_progress=self._on_progress,
+                dedupe_buffer_bytes=self._dedupe_buffer_bytes,
+                storage_clock=self._storage_clock,
+                rewriting=self._rewriting,
+            ):
+                if cleaned.error is None or not self._is_deleted(topic):
+                    yield cleaned
 
     def _is_deleted(self, topic: TopicImage) -> bool:
         """Return whether the topic was deleted since this cleaner was created."""

@@ -179,7 +179,7 @@ class StateLog(ABC, Generic[_State, _Record]):
                 if offset is None:
                     batches, self._offset = self._log.fetch_last()
                 else:
-                    batches, self._offset = self._log.fetch_from(offset)
+                    batches, self._offset = self._log.fetch_to_end(offset)
             except OffsetOutOfRangeError as error:
                 if offset is not None and offset > error.log_end_offset:
                     raise StorageError(
@@ -203,8 +203,7 @@ class StateLog(ABC, Generic[_State, _Record]):
                 found += batch.records.column("value").to_pylist()
             if batches:
                 self.state = self._after(self._parse(found[-1]))
-            if not batches or offset is None:
-                return found
+            return found
 
     def commit(
         self, decide: Callable[[_State], _Record | None], *, is_recent: bool = False

@@ -21,6 +21,7 @@ from .quorum import describe_voters as describe_voters
 from .quorum import found_from_root as found_from_root
 from .quorum import remove_voter as remove_voter
 from .reserve import with_reserve as with_reserve
+from .storage_time import StorageClock as StorageClock
 from .storage_time import check_clock_skew as check_clock_skew
 from .storage_time import newest_modified_us as newest_modified_us
 from .storage_time import storage_time_us as storage_time_us

@@ -9,13 +9,19 @@ of the two is wrong, and a person has to find out which.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.errors import ClockSkewError
 from spark_log.storage.store import FileInfo, Store
+
+_MAX_AGE_MS: Final = 60_000.0
+"""Time for which a storage that is asked by requests is not asked again (`StorageClock`)."""
 
 
 def newest_modified_us(files: Iterable[FileInfo]) -> int:
@@ -47,6 +53,61 @@ def storage_time_us(store: Store, directory: str) -> int:
         return store.head(probe).modified_us
     finally:
         store.delete(probe)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTime:
+    """The time that a storage has shown.
+
+    Attributes:
+        shown_us: microseconds since the epoch: the storage's time then, which is not later than its
+            present time. So a file that is old by it is really old.
+        asked_ms: monotonic time before it was asked for.
+    """
+
+    shown_us: int
+    asked_ms: float
+
+    def present_us(self, clock: Clock) -> int:
+        """Return the storage's present time, to be compared with a clock; nothing goes by it."""
+        return self.shown_us + int((clock.monotonic_ms() - self.asked_ms) * 1000)
+
+
+class StorageClock:
+    """Asks for the storage's time once a minute, for many directories. Thread-safe.
+
+    All directories of an object store have one clock. On a file system each may be another mount,
+    and asking sends no paid request, so there each directory is asked.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Ask nothing yet.
+
+        Args:
+            clock: its monotonic time tells how old an answer is.
+        """
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[Store, StorageTime]] = {}
+
+    def read(self, store: Store, directory: str) -> StorageTime:
+        """Return the time that a storage has shown, a minute ago at most.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        if store.is_mapped:
+            return self._ask(store, directory)
+        with self._lock:
+            _, known = self._known.get(id(store), (store, None))
+            if known is None or self._clock.monotonic_ms() - known.asked_ms >= _MAX_AGE_MS:
+                known = self._ask(store, directory)
+                self._known[id(store)] = store, known
+            return known
+
+    def _ask(self, store: Store, directory: str) -> StorageTime:
+        asked_ms = self._clock.monotonic_ms()
+        return StorageTime(storage_time_us(store, directory), asked_ms)
 
 
 def check_clock_skew(clock: Clock, storage_us: int, max_skew_ms: int) -> None:

@@ -70,6 +70,20 @@ class TestEachSegmentCostsOneRequest:
         assert listings == 1
         assert opened - once_each(COUNT) == Counter()
 
+    def test_of_a_lookup_of_a_time_in_the_last_one(self, store, others):
+        log = open_log(store)
+        view = log.observe(reads_on=True)
+        latest_us = others.segments(others.observe())[0][-1].max_timestamp_us
+        assert log.offset_for_time(latest_us, view) is not None
+        opened, listings = requests(store)
+        assert listings == 1
+        assert opened == Counter(range(COUNT))
+
+    def test_of_a_cleaner(self, store, others):
+        segments, _ = open_log(store).observe_segments()
+        assert len(segments) == COUNT
+        assert requests(store) == (Counter(range(COUNT)), 1)
+
     def test_that_is_larger_than_a_footer(self, inner, store, log, monkeypatch):
         others = open_log(inner)
         for at in range(3):

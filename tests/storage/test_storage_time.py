@@ -6,11 +6,13 @@ from spark_log.clock import ManualClock
 from spark_log.errors import ClockSkewError
 from spark_log.storage import (
     FileInfo,
+    StorageClock,
     check_clock_skew,
     newest_modified_us,
     storage_time_us,
 )
 from spark_log.storage.memory import MemoryStore
+from tests.log.support import HookedStore
 
 MINUTE_US = 60_000_000
 
@@ -56,3 +58,41 @@ def test_clocks_further_apart_are_refused_and_the_error_says_what_to_do(skew_us,
     assert "Set the clock of this machine" in str(caught.value)
     assert caught.value.clock_us - caught.value.storage_us == skew_us
     assert not caught.value.retriable
+
+
+class TestAClockForManyDirectories:
+    @pytest.fixture
+    def clock(self):
+        return ManualClock()
+
+    @pytest.fixture
+    def store(self, clock):
+        return HookedStore(MemoryStore("storage-clock", clock), is_mapped=False)
+
+    def test_asks_an_object_store_once_a_minute(self, store, clock):
+        shared = StorageClock(clock)
+        shown = []
+        for number in range(121):
+            shown.append(shared.read(store, f"topic/topic-{number}").shown_us)
+            clock.advance_ms(1_000)
+        assert len(store.called("put")) == 3
+        assert shown[0] == shown[59] < shown[60] == shown[119] < shown[120]
+
+    def test_never_shows_a_time_that_the_storage_has_not_reached(self, store, clock):
+        shared = StorageClock(clock)
+        for number in range(200):
+            assert shared.read(store, f"topic/topic-{number}").shown_us <= clock.time_us()
+            clock.advance_ms(700)
+
+    def test_tells_the_present_time_for_a_comparison(self, store, clock):
+        shared = StorageClock(clock)
+        shared.read(store, "topic/topic-0")
+        clock.advance_ms(30_000)
+        assert shared.read(store, "topic/topic-1").present_us(clock) == clock.time_us()
+
+    def test_asks_each_directory_of_a_file_system(self, clock):
+        store = HookedStore(MemoryStore("storage-clock", clock), is_mapped=True)
+        shared = StorageClock(clock)
+        for number in range(5):
+            shared.read(store, f"topic/topic-{number}")
+        assert len(store.called("put")) == 5

@@ -71,6 +71,42 @@ def test_start_up_costs_a_listing_and_the_newest_segment(memory_store, clock, be
     assert [name for name, _ in store.calls] == ["read_tail"], "the next name"
 
 
+def test_a_record_of_another_process_is_read_once_and_appended_behind_without_a_listing(
+    memory_store, clock
+):
+    log = TransactionStateLog(memory_store, "orders", clock)
+    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    store = HookedStore(memory_store, is_mapped=False)
+    other = TransactionStateLog(store, "orders", clock)
+    other.replay()
+    log.commit(begin)
+    store.calls.clear()
+    assert (other.replay(), other.state) == (1, log.state)
+    assert [name for name, _ in store.calls] == ["read_tail", "read_tail"], "it, and the next name"
+    store.calls.clear()
+    other.commit(commit)
+    assert store.called("list") == []
+    assert [path.rpartition("/")[2] for path in store.called("put_if_absent")] == [
+        "00000000000000000002.log"
+    ]
+    log.replay()
+    assert log.state == other.state
+
+
+def test_an_append_long_after_a_read_lists_the_log(memory_store, clock):
+    log = TransactionStateLog(memory_store, "orders", clock)
+    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    store = HookedStore(memory_store, is_mapped=False)
+    other = TransactionStateLog(store, "orders", clock)
+    other.replay()
+    log.commit(begin)
+    other.replay()
+    clock.advance_ms(60_000)  # file.delete.delay.ms
+    store.calls.clear()
+    other.commit(commit)
+    assert store.called("list")
+
+
 @pytest.mark.parametrize(("first", "second"), [(commit, abort), (abort, commit)])
 def test_of_two_deciders_one_wins_and_the_other_decides_again(store, log, clock, first, second):
     log.commit(begin)

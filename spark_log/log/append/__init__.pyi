@@ -10,6 +10,7 @@ from .leader_change import LEADER_CHANGE_KEY as LEADER_CHANGE_KEY
 from .leader_change import LeaderChange as LeaderChange
 from .leader_change import leader_change_records as leader_change_records
 from .leader_change import parse_leader_change as parse_leader_change
+from .log_tail import LogTail as LogTail
 from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerAppend as ProducerAppend

@@ -112,6 +112,15 @@ class Appender:
         if self._state.tail is None:
             self._state.update_tail(view)
 
+    def on_read(self, end: LogTail, segments: int) -> None:
+        """Update the log's end from a read of a log that is never merged.
+
+        Args:
+            end: of the log; the listing by which it was read is valid.
+            segments: number of segments that were read behind the end as it was known.
+        """
+        self._state.on_read(end, segments)
+
     def observe_end_offset_in(self, leader_epoch: int) -> int:
         """List the log, and return its end offset.
 

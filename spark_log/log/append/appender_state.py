@@ -94,6 +94,20 @@ class AppenderState:
         self.tail = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
         return self.tail
 
+    def on_read(self, end: LogTail, segments: int) -> None:
+        """Move the tail behind segments of other appenders that were read, if it is valid.
+
+        Args:
+            end: of the log; the listing by which it was read is valid.
+            segments: number of segments between the tail and this end.
+        """
+        tail = self.tail
+        is_ahead = tail is not None and tail.log_end_offset < end.log_end_offset
+        if tail is None or not is_ahead or self._producers is not None or not self.is_recent(tail):
+            return
+        self._derived.count_segments_of_others(segments)
+        self.tail = end
+
     def advance_past(
         self, segment: StagedSegment, winner: SegmentReader, tail: LogTail, race: int
     ) -> LogTail:

@@ -331,7 +331,7 @@ class ReplicatedLog(PartitionLog):
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one."""
-        view = self.observe() if view is None else self._here(view)
+        view = self.observe(reads_on=True) if view is None else self._here(view)
         found = super().offset_for_time(timestamp_us, view, isolation_level=isolation_level)
         return None if found is None or found[0] >= self._selection.hidden_from else found
 

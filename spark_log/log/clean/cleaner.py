@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,7 +44,7 @@ from spark_log.log.log_start import follow_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
-from spark_log.storage import check_clock_skew, storage_time_us, with_reserve
+from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
 FAN_IN: Final = 8
 """How many segments a merge needs, at least. A smaller number rewrites bytes more often; a larger
@@ -123,6 +123,8 @@ class PartitionCleaner:
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
         start_offset: int = 0,
         limit_offset: float = math.inf,
+        storage_clock: StorageClock | None = None,
+        rewriting: AbstractContextManager[object] | None = None,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -136,7 +138,11 @@ class PartitionCleaner:
             start_offset: of the partition; the log of a replica is moved up to it.
             limit_offset: segments that end behind it are neither rewritten nor removed. For a
                 replica: the high watermark.
+            storage_clock: tells the storage's time, for several cleaners; None asks for it.
+            rewriting: entered to merge or compact: a lock, where several cleaners run at once.
         """
+        self._storage_clock = storage_clock or StorageClock(log.clock)
+        self._rewriting = rewriting or nullcontext()
         self._is_compacted = "compact" in log.config.cleanup_policy
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
@@ -212,7 +218,7 @@ class PartitionCleaner:
             StorageError: the storage does not answer.
         """
         self._now_us = self._storage_time_us()
-        segments, view = self._log.segments(self._log.observe())
+        segments, view = self._log.observe_segments()
         breach = self._breach(segments)
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
@@ -236,13 +242,14 @@ class PartitionCleaner:
         Raises:
             ClockSkewError: the clock of this process differs too much from it.
         """
-        now_us = storage_time_us(self._log.files.store, self._log.files.path)
-        check_clock_skew(self._log.clock, now_us, self._max_clock_skew_ms)
-        return now_us
+        files, clock = self._log.files, self._log.clock
+        found = self._storage_clock.read(files.store, files.path)
+        check_clock_skew(clock, found.present_us(clock), self._max_clock_skew_ms)
+        return found.shown_us
 
     def _retain(self) -> None:
         """Move the log start offset past the segments that retention deletes."""
-        segments, view = self._log.segments(self._log.observe())
+        segments, view = self._log.observe_segments()
         breach = self._breach(segments)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
         if start_offset > view.log_start_offset:
@@ -261,7 +268,7 @@ class PartitionCleaner:
         log, now_us = self._log, self._now_us
         found, view = self._log_to_clean(log.observe())
         if self._is_filthy(found):
-            with suppress(NotFoundError, OffsetOutOfRangeError):
+            with self._rewriting, suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
                     log,
                     now_us=now_us,
@@ -291,8 +298,18 @@ class PartitionCleaner:
 
     def _merge(self) -> None:
         """Merge level by level, until the merge policy finds no more merges."""
+        segments, view = self._log.observe_segments()
+        if self._runs(segments):
+            with self._rewriting:
+                segments, view = self._merge_levels(segments, view)
+        if self.report.merged_into:
+            self._log.write_snapshot()
+        self._count_segments(segments, view)
+
+    def _merge_levels(
+        self, segments: list[SegmentSummary], view: LogView
+    ) -> tuple[list[SegmentSummary], LogView]:
         log = self._log
-        segments, view = log.segments(log.observe())
         for _ in range(_MAX_ROUNDS):
             runs = self._runs(segments)
             if not runs:
@@ -303,10 +320,8 @@ class PartitionCleaner:
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])
-            segments, view = log.segments(log.observe())
-        if self.report.merged_into:
-            log.write_snapshot()
-        self._count_segments(segments, view)
+            segments, view = log.observe_segments()
+        return segments, view
 
     def _runs(self, segments: Sequence[SegmentSummary]) -> list[range]:
         """Return the runs of segments to merge next."""

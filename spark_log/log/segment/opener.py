@@ -55,6 +55,11 @@ class SegmentOpener:
         self._ahead = {}
         self._last = None
 
+    def take_last(self) -> SegmentReader | None:
+        """Return the last segment of the first view, if it is open and was not read; forget it."""
+        last, self._last = self._last, None
+        return last
+
     def open(self, view: LogView, index: int) -> SegmentReader:
         """Open a segment of a view, or return it if it was opened ahead.
 
@@ -83,12 +88,8 @@ class SegmentOpener:
             self._ahead = {}  # the reader is elsewhere
         if future is not None:
             return future.result()
-        if self._last is not None and index == len(view.live.segments) - 1:
-            reader, self._last = self._last, None
-            # More ids may be known than when it was opened.
-            self._directory.identities.check(reader.path, segment.name, reader.append_id)
-            return reader
-        return self._directory.open_listed(segment, view.observed_ms)
+        opened = self.take_last() if index == len(view.live.segments) - 1 else None
+        return self._directory.open_listed(segment, view.observed_ms, opened)
 
     def _open_ahead(self, view: LogView, first: int) -> None:
         wanted: list[LiveSegment] = []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from spark_log.errors import NotFoundError
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView
+from spark_log.log.segment.reader import SegmentReader
 from spark_log.log.snapshot import SegmentSummary, Snapshots
 
 
@@ -36,11 +37,14 @@ class SegmentTimes:
         ):
             self._add(segment, summary)
 
-    def segments_reaching(self, timestamp_us: int) -> Iterator[LiveSegment]:
+    def segments_reaching(
+        self, timestamp_us: int, last: SegmentReader | None = None
+    ) -> Iterator[LiveSegment]:
         """Yield, in offset order, the segments that have a record at or after a time.
 
         Args:
             timestamp_us: microseconds since the epoch.
+            last: the last segment of the view if it is open: it is not opened again.
 
         Raises:
             NotFoundError: the view lacks a segment, or is outdated.
@@ -52,7 +56,9 @@ class SegmentTimes:
         segments = self.view.live.segments
         for segment in segments[at:]:
             if at == len(self._largest_us):
-                self._add(segment, self._snapshots.summaries.get(segment, self.view.observed_ms))
+                reader = last if segment is segments[-1] else None
+                summaries, observed_ms = self._snapshots.summaries, self.view.observed_ms
+                self._add(segment, summaries.get(segment, observed_ms, reader))
             if self._largest_us[at] >= timestamp_us:
                 yield segment
             at += 1

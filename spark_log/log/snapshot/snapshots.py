@@ -17,6 +17,7 @@ from spark_log.log.append import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 
@@ -84,10 +85,16 @@ class Snapshots:
             with directory.suppressed.suppress("snapshot", directory.path, StorageError):
                 self.newest(view)
 
-    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+    def segments(
+        self, view: LogView, last: SegmentReader | None = None
+    ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
         This is a newer view than the given one if the log was rewritten meanwhile.
+
+        Args:
+            view: of the log.
+            last: the last segment of the view if it is open: it is not opened again.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -97,8 +104,9 @@ class Snapshots:
             self._load_summaries(view)
             found: dict[SegmentName, SegmentSummary] = {}
             for segment in view.live.segments:
+                reader = last if segment is view.live.segments[-1] else None
                 try:
-                    summary = self.summaries.get(segment, view.observed_ms)
+                    summary = self.summaries.get(segment, view.observed_ms, reader)
                 except NotFoundError:
                     break
                 if segment.end_offset not in (None, summary.end_offset):
@@ -110,7 +118,7 @@ class Snapshots:
             else:
                 self.summaries.replace(found)
                 return list(found.values()), view
-            view = self._directory.observe()
+            view, last = self._directory.observe_and_open()
 
     def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
         """Yield the summaries of the first segments of a view, up to the first that is not known.

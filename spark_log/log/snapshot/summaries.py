@@ -32,23 +32,26 @@ class SegmentSummaries:
         known = self._by_name.get(segment.name)
         return known if known and known.size_bytes == segment.file.size_bytes else None
 
-    def get(self, segment: LiveSegment, observed_ms: float) -> SegmentSummary:
+    def get(
+        self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
+    ) -> SegmentSummary:
         """Return the summary of a listed segment. Opens the segment if it is not known.
 
         Args:
             segment: of the listing.
             observed_ms: monotonic time before the listing began.
+            reader: of the segment if it is open.
 
         Raises:
             NotFoundError: the segment was deleted, or may have been.
             CorruptRecordError: the segment is damaged.
         """
         if self.known(segment) is None:
-            self.headers(segment, observed_ms)
+            self.headers(segment, observed_ms, reader)
         return self._by_name[segment.name]
 
     def headers(
-        self, segment: LiveSegment, observed_ms: float
+        self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
     ) -> tuple[int, Sequence[BatchHeader]]:
         """Return end offset and batch headers of a listed segment; keep its summary.
 
@@ -57,6 +60,7 @@ class SegmentSummaries:
         Args:
             segment: of the listing.
             observed_ms: monotonic time before the listing began.
+            reader: of the segment if it is open.
 
         Raises:
             NotFoundError: the segment was deleted, or may have been.
@@ -65,7 +69,7 @@ class SegmentSummaries:
         known, recent = self.known(segment), self._recent_headers.get(segment.name)
         if known is not None and recent is not None:
             return known.end_offset, recent
-        reader = self._directory.open_listed(segment, observed_ms)
+        reader = self._directory.open_listed(segment, observed_ms, reader)
         headers = [header for _, found in reader.all_headers() for header in found]
         self._directory.check_unchanged(reader, observed_ms)
         if known is None:

@@ -41,6 +41,7 @@ from spark_log.testing.simulation.log.simulation import (
     report_failures,
     run_to_end,
 )
+from spark_log.testing.simulation.log.small_numbers import call_at_once
 from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.patches import Patch, PatchVariant, patched
 from spark_log.testing.simulation.scheduler import START_US, Scheduler, SimulatedClock
@@ -118,6 +119,7 @@ def _replaced(scheduler: Scheduler, store: RootStore, clock: WallClocks) -> tupl
         (cluster_module, "random_id", new_id),
         (admin_module, "random_id", new_id),
         (cluster_cleaner, "PartitionCleaner", partial(cleaner.PartitionCleaner, fan_in=2)),
+        (cluster_cleaner, "call_beside", call_at_once),
         (MetadataImage, "cluster_config", lambda image: limits),
     )
 
