@@ -209,7 +209,7 @@ def _catching_up(directory: Path, records: int) -> Iterator[Figure]:
         admin.unfence_broker(3)
     cluster = Cluster(root)
     began_s = time.process_time()
-    done = ClusterReplicator(cluster).catch_up_one(TopicPartitionReplica("t", 0, 3))
+    (done,) = ClusterReplicator(cluster).catch_up([TopicPartitionReplica("t", 0, 3)])
     took_s = time.process_time() - began_s
     assert done is not None
     assert done.report is not None

@@ -20,7 +20,7 @@ What each operation asks of an object store. This page is written by
 `python -m benchmarks.requests --page docs/requests.md`, with a real S3 server behind a proxy that
 delays each request by {latency}. *Requests* are counted each time, or each second where the name
 says so. *Rounds* are requests that wait for each other: an operation takes at least as many times
-the latency of the store. *At most* are the budgets; `tests/stores/test_request_budget.py` and
+the latency of the store. *At most* are the budgets; `tests/requests/test_request_budget.py` and
 `tests/datasource/test_request_budget.py` count that they are kept. An operation that waits sends
 requests until something happens, so that their number depends on time: the budget is that of this
 benchmark, and if the page names a test, the test counts on a clock of its own.

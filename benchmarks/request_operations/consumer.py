@@ -190,31 +190,28 @@ OPERATIONS = (
     Operation(
         f"seek_to_end and position, {PARTITIONS} partitions",
         end_position,
-        7,
-        7,
-        "a listing and the last segment of each partition; a segment that is known is not read "
-        "again",
+        9,
+        3,
+        "the root, a listing and the last segment of each partition, all at once",
         repeats=5,
-        wish="two rounds: partitions are looked up one after the other.",
     ),
     Operation(
         f"end_offsets of {PARTITIONS} partitions",
         end_offsets,
         6,
-        6,
-        "a listing and the last segment of each partition; a segment that is known is not read "
-        "again",
+        3,
+        "a look at the metadata; a listing and the last segment of each partition; a segment that "
+        "is known is not read again",
         repeats=5,
-        wish="two rounds: partitions are looked up one after the other.",
     ),
     Operation(
         f"offsets_for_times, {PARTITIONS} partitions",
         offsets_for_times,
         11,
-        10,
-        "a listing of each partition, its last segment, the segment of the time",
+        5,
+        "a look at the metadata; a listing of each partition, its last segment, the segment of the "
+        "time",
         repeats=5,
-        wish="three rounds: partitions are looked up one after the other.",
     ),
     Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),
 )

@@ -110,16 +110,16 @@ OPERATIONS = (
     Operation(
         f"a mirror's step without records, {MIRRORED} partitions",
         idle_mirror,
-        60,
-        22,
-        "a look at both roots' metadata, at the source's and the target's end of each partition",
-        wish="three for each partition: each step lists the partition for itself, in both roots.",
+        12,
+        6,
+        "a look at both roots' metadata, and for the next segment of each partition in both roots",
     ),
     Operation(
         f"a mirror's step, a segment of {MIRRORED} partitions",
         mirrored_segments,
-        84,
-        28,
-        "as without records; a read and a put for each segment",
+        40,
+        14,
+        "as without records; of each partition two listings of the source, the segment for the "
+        "transactions in it and to copy it, the put",
     ),
 )

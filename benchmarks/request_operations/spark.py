@@ -115,6 +115,7 @@ def idle_stream(root: Root) -> Iterator[Call]:
                 assert reader.latestOffset(end, ReadAllAvailable()) == end
                 time.sleep(_TRIGGER_S)
 
+        wait()
         yield wait
 
 
@@ -130,11 +131,10 @@ OPERATIONS = (
     Operation(
         "a task that reads one partition of one segment",
         task,
-        3,
-        3,
+        2,
+        2,
         "the partition's listing, the segment",
         repeats=3,
-        wish="two: the segment is read twice.",
     ),
     Operation(
         "a write of one task to one partition",
@@ -156,12 +156,12 @@ OPERATIONS = (
     Operation(
         f"an idle stream of {PARTITIONS} partitions, a second",
         idle_stream,
-        8 * (PARTITIONS + 1),
-        16,
-        "eight times a second a look at the metadata, and a GET of the next segment's name for "
-        "each partition",
+        PARTITIONS + 2,
+        3,
+        "once a second a look at the metadata, and a GET of the next segment's name for each "
+        "partition",
         lasts_s=IDLE_S,
         waits=True,
-        wish=f"{PARTITIONS}, as a consumer: a stream without records never rests.",
+        counted_by="tests/datasource/test_stream_batches.py",
     ),
 )

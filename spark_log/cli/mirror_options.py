@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from re import Pattern
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spark_log.cli.metrics_port import MetricsPort
 from spark_log.cli.properties import load_pairs, parse_pairs, warn_of_secrets
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
@@ -124,6 +126,60 @@ class TopicPatterns:
         from spark_log.mirror import DEFAULT_EXCLUDED, TopicFilter
 
         return TopicFilter.parse(self.include, (*DEFAULT_EXCLUDED, *self.exclude))
+
+
+UntilEnd = Annotated[
+    bool,
+    typer.Option(
+        "--until-end", help="End when everything is mirrored, instead of waiting for more."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long a mirror runs, and what it does beside mirroring."""
+
+    sync_groups: tuple[str, ...]
+    refresh_interval_s: float
+    until_end: bool
+    metrics_port: int | None
+
+    @classmethod
+    def from_options(
+        cls,
+        sync_groups: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--sync-groups",
+                metavar="REGEX",
+                help="Translate committed offsets of these groups of the source, at each refresh "
+                "and at the end. Repeatable.",
+            ),
+        ] = None,
+        refresh_interval_s: Annotated[
+            float,
+            typer.Option(
+                "--refresh-interval-seconds",
+                min=0.1,
+                help="How often to look for new topics, partitions and settings.",
+            ),
+        ] = 30.0,
+        until_end: UntilEnd = False,
+        metrics_port: MetricsPort = None,
+    ) -> RunOptions:
+        """Return the options, of which `groups` checks the groups."""
+        return cls(tuple(sync_groups or ()), refresh_interval_s, until_end, metrics_port)
+
+    def groups(self) -> tuple[Pattern[str], ...]:
+        """Return the regular expressions of `sync_groups`.
+
+        Raises:
+            InvalidConfigurationError: one of them is none.
+        """
+        from spark_log.mirror import patterns
+
+        return patterns(self.sync_groups, "sync-groups")
 
 
 @dataclass(frozen=True, slots=True)

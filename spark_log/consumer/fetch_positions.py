@@ -219,12 +219,12 @@ class FetchPositions:
         finally:
             views = listed()
         found = {tp: offset for tp, offset in committed.items() if offset is not None}
+        policies: dict[TopicPartition, ResetPolicy] = {}
         for tp in self._unresolved - found.keys() - (asked - committed.keys()):
-            state = partitions[tp]
-            policy = state.reset if state.reset is not None else self._policy
-            found[tp] = self._offset_fetcher.reset_offset(
-                state.topic, tp.partition, policy, views.get(tp)
-            )
+            reset = partitions[tp].reset
+            policies[tp] = self._policy if reset is None else reset
+        missing = {tp: topics[tp] for tp in policies}
+        found |= self._offset_fetcher.reset_offsets(missing, policies, views)
         check_root()
         for tp, offset in found.items():
             self.seek(tp, offset)

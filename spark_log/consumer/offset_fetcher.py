@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
@@ -14,7 +14,9 @@ from spark_log.storage import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 _MAX_AT_ONCE: Final = 16
-"""Partitions that are listed at once."""
+"""Partitions that are read at once."""
+
+_Answer = TypeVar("_Answer")
 
 Views = dict[TopicPartition, LogView | SparkLogError]
 
@@ -39,8 +41,7 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        image = self._cluster.image()
-        return {tp: self.view(image.topic(tp.topic), tp.partition) for tp in partitions}
+        return self._read_each(self._topics(partitions), lambda _, log: log.observe())
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset before which this consumer may read each partition.
@@ -48,14 +49,10 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        image = self._cluster.image()
-        ends: dict[TopicPartition, int] = {}
-        for tp in partitions:
-            topic = image.topic(tp.topic)
-            with self._cluster.detecting_deletion(topic):
-                log = self._log(topic, tp.partition)
-                ends[tp] = log.end_offset(isolation_level=self._isolation_level)
-        return ends
+        level = self._isolation_level
+        return self._read_each(
+            self._topics(partitions), lambda _, log: log.end_offset(isolation_level=level)
+        )
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return the current log start and end offset of one partition.
@@ -77,21 +74,22 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        image = self._cluster.image()
-        answer: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-        for tp, time_us in times_us.items():
-            topic = image.topic(tp.topic)
-            log = self._log(topic, tp.partition)
-            with self._cluster.detecting_deletion(topic):
-                found = log.offset_for_time(time_us, isolation_level=self._isolation_level)
-            epoch = topic.partitions[tp.partition].leader_epoch
-            answer[tp] = found and OffsetAndTimestamp(found[0], found[1] // 1000, epoch)
-        return answer
+        topics, level = self._topics(times_us), self._isolation_level
+        found = self._read_each(
+            topics, lambda tp, log: log.offset_for_time(times_us[tp], isolation_level=level)
+        )
+        return {
+            tp: each
+            and OffsetAndTimestamp(
+                each[0], each[1] // 1000, topics[tp].partitions[tp.partition].leader_epoch
+            )
+            for tp, each in found.items()
+        }
 
     def views_beside(self, topics: Mapping[TopicPartition, TopicImage]) -> Callable[[], Views]:
         """Start to list partitions of a remote store, many at once.
 
-        What is listed is read again neither by `reset_offset` nor by who takes the log.
+        What is listed is read again neither by `reset_offsets` nor by who takes the log.
 
         Args:
             topics: by partition, its topic.
@@ -100,15 +98,12 @@ class OffsetFetcher:
             A function that waits, and returns the views, or errors, by partition; none of a local
             store. Until then none of these partitions may be looked up.
         """
-        waits: list[Callable[[], Views]] = []
-        if not self._cluster.store.is_mapped:
-            logs = [(tp, self._log(topic, tp.partition)) for tp, topic in topics.items()]
-            # Of many partitions the last segments are not kept until they are read.
-            reads_on = len(logs) <= _MAX_AT_ONCE
-            for number in range(min(len(logs), _MAX_AT_ONCE)):
-                part = logs[number::_MAX_AT_ONCE]
-                waits.append(call_beside(partial(_views, part, reads_on=reads_on)))
-        return lambda: {tp: view for wait in waits for tp, view in wait().items()}
+        if self._cluster.store.is_mapped:
+            return dict
+        logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
+        # Of many partitions the last segments are not kept until they are read.
+        reads_on = len(logs) <= _MAX_AT_ONCE
+        return _begin(logs, lambda _, log: log.observe(reads_on=reads_on))
 
     def take_log(self, topic: TopicImage, partition: int) -> PartitionLog:
         """Return the log handle of a partition, for another thread; it is not used here again."""
@@ -116,39 +111,35 @@ class OffsetFetcher:
         self.forget(topic, partition)
         return log
 
-    def reset_offset(
+    def reset_offsets(
         self,
-        topic: TopicImage,
-        partition: int,
-        policy: ResetPolicy,
-        view: LogView | SparkLogError | None = None,
-    ) -> int:
-        """Return the current offset of a reset policy in a partition.
+        topics: Mapping[TopicPartition, TopicImage],
+        policies: Mapping[TopicPartition, ResetPolicy],
+        views: Views,
+    ) -> dict[TopicPartition, int]:
+        """Return the current offsets of reset policies.
 
         Args:
-            topic: that the partition is of.
-            partition: its number.
-            policy: the reset policy.
-            view: what `views_beside` found; None lists the log.
+            topics: by partition, its topic.
+            policies: the reset policy of each of these partitions.
+            views: what `views_beside` found; a partition without a view is listed.
 
         Raises:
-            NoOffsetForPartitionError: the policy is ``none``.
-            UnknownTopicOrPartitionError: the topic was deleted.
+            NoOffsetForPartitionError: a policy is ``none``.
+            UnknownTopicOrPartitionError: a topic was deleted.
         """
-        tp = TopicPartition(topic.name, partition)
-        log = self._log(topic, partition)
-        with self._cluster.detecting_deletion(topic):
+        now_us = self._cluster.clock.time_us()
+
+        def read(tp: TopicPartition, log: PartitionLog) -> int:
+            view = views.get(tp)
             if isinstance(view, SparkLogError):
                 raise view
+            level = self._isolation_level
             return start_offset(
-                tp,
-                log,
-                None,
-                policy,
-                self._cluster.clock.time_us(),
-                isolation_level=self._isolation_level,
-                view=view,
+                tp, log, None, policies[tp], now_us, isolation_level=level, view=view
             )
+
+        return self._read_each(topics, read)
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Drop the log handle of a partition."""
@@ -182,6 +173,37 @@ class OffsetFetcher:
                 path=self._cluster.root,
             ) from error
 
+    def _topics(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicImage]:
+        image = self._cluster.image()
+        return {tp: image.topic(tp.topic) for tp in partitions}
+
+    def _read_each(
+        self,
+        topics: Mapping[TopicPartition, TopicImage],
+        read: Callable[[TopicPartition, PartitionLog], _Answer],
+    ) -> dict[TopicPartition, _Answer]:
+        """Read partitions: those of a remote store many at once.
+
+        Args:
+            topics: by partition, its topic.
+            read: reads one of them.
+
+        Raises:
+            UnknownTopicOrPartitionError: a partition does not exist, or a topic was deleted.
+            SparkLogError: what the first read raised that failed.
+        """
+        logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
+        is_at_once = len(logs) > 1 and not self._cluster.store.is_mapped
+        found = _begin(logs, read)() if is_at_once else {}
+        answers: dict[TopicPartition, _Answer] = {}
+        for tp, log in logs.items():
+            with self._cluster.detecting_deletion(topics[tp]):
+                answer = found[tp] if is_at_once else read(tp, log)
+                if isinstance(answer, SparkLogError):
+                    raise answer
+                answers[tp] = answer
+        return answers
+
     def _log(self, topic: TopicImage, partition: int) -> PartitionLog:
         directory = topic.partition_directory(partition)
         log = self._logs.get(directory)
@@ -190,11 +212,25 @@ class OffsetFetcher:
         return log
 
 
-def _views(logs: Iterable[tuple[TopicPartition, PartitionLog]], *, reads_on: bool) -> Views:
-    found: Views = {}
-    for tp, log in logs:
-        try:
-            found[tp] = log.observe(reads_on=reads_on)
-        except SparkLogError as error:
-            found[tp] = error
-    return found
+def _begin(
+    logs: Mapping[TopicPartition, PartitionLog],
+    read: Callable[[TopicPartition, PartitionLog], _Answer],
+) -> Callable[[], dict[TopicPartition, _Answer | SparkLogError]]:
+    """Start to read partitions, many at once.
+
+    Returns:
+        A function that waits for all of them, and returns what was read, or the error, of each.
+    """
+
+    def read_some(part: Iterable[TopicPartition]) -> dict[TopicPartition, _Answer | SparkLogError]:
+        found: dict[TopicPartition, _Answer | SparkLogError] = {}
+        for tp in part:
+            try:
+                found[tp] = read(tp, logs[tp])
+            except SparkLogError as error:
+                found[tp] = error
+        return found
+
+    parts = [list(logs)[number::_MAX_AT_ONCE] for number in range(min(len(logs), _MAX_AT_ONCE))]
+    waits = [call_beside(partial(read_some, part)) for part in parts]
+    return lambda: {tp: each for wait in waits for tp, each in wait().items()}

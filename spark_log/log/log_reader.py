@@ -282,8 +282,8 @@ class LogReader:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        view = self._directory.observe()
-        index: TransactionIndex | None = None
+        observed, last = self._directory.observe_and_open()
+        view, index = observed, None
         if isolation_level == "read_committed":
             index, view = self._committed.load(view)
         end = view.log_end_offset if end_offset is None else end_offset
@@ -291,7 +291,8 @@ class LogReader:
             first_open = index.first_open
             self.blocking_transaction = first_open if index.last_stable_offset < end else None
             end = min(end, index.last_stable_offset)
-        for batch, _ in self._read(view, start_offset, end, columns, check_crcs, index):
+        last = last if view is observed else None
+        for batch, _ in self._read(view, start_offset, end, columns, check_crcs, index, last):
             if batch is not None and not batch.is_control:
                 yield batch
 
@@ -341,16 +342,18 @@ class LogReader:
         columns: Sequence[str] | None,
         check_crcs: bool,
         index: TransactionIndex | None = None,
+        last: SegmentReader | None = None,
     ) -> _Batches:
         """Yield the batches of a view between two offsets, each with the offset after it.
 
-        A segment that is rewritten and deleted meanwhile is read on from its replacement.
+        A segment that is rewritten and deleted meanwhile is read on from its replacement. The last
+        segment of the view is not opened again if it is open.
         """
         view.check_offset(offset, self._directory.path)
         while offset < min(end_offset, view.log_end_offset):
             self._snapshots.load_segment_ids(view)
             try:
-                for begin, _, reader in self._directory.walk(view, offset, end_offset):
+                for begin, _, reader in self._directory.walk(view, offset, end_offset, last):
                     stop = min(end_offset, reader.end_offset)
                     for batch, next_offset in self._read_segment(
                         reader, begin, stop, view.observed_ms, columns, check_crcs, index
@@ -358,7 +361,7 @@ class LogReader:
                         yield batch, next_offset
                         offset = next_offset
             except NotFoundError:
-                view = self._directory.observe()
+                view, last = self._directory.observe_and_open()
                 view.check_offset(offset, self._directory.path)
 
     def _read_segment(

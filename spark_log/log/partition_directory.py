@@ -267,12 +267,22 @@ class PartitionDirectory:
         return live_log(self.store.list(self.path))
 
     def walk(
-        self, view: LogView, start_offset: int, end_offset: int
+        self,
+        view: LogView,
+        start_offset: int,
+        end_offset: int,
+        last: SegmentReader | None = None,
     ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
         """Open the live segments between two offsets, one after the other.
 
         If a segment was rewritten and deleted meanwhile, the log is listed again, and the walk
         continues in the rewritten segment.
+
+        Args:
+            view: of the log.
+            start_offset: where the walk begins.
+            end_offset: where it ends, at the latest.
+            last: the last segment of the view if it is open: it is not opened again.
 
         Yields:
             The offset to read from, the segment, and its reader.
@@ -284,7 +294,7 @@ class PartitionDirectory:
         position = start_offset
         doubted: LiveSegment | None = None
         view.check_offset(position, self.path)
-        with SegmentOpener(self, end_offset) as opener:
+        with SegmentOpener(self, end_offset, last) as opener:
             while position < min(end_offset, view.log_end_offset):
                 index = view.live.index_of(position)
                 segment = view.live.segments[index]

@@ -21,6 +21,7 @@ from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .image import MetadataImage as MetadataImage
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
+from .metadata_log import METADATA_LEASE_MS as METADATA_LEASE_MS
 from .metadata_log import METADATA_WITNESS as METADATA_WITNESS
 from .metadata_log import Decide as Decide
 from .orphans import OrphanedDirectory as OrphanedDirectory
@@ -65,7 +66,6 @@ from .state_log import StateRecord as StateRecord
 from .topic_image import TopicImage as TopicImage
 from .topics import DELETION_MARKERS as DELETION_MARKERS
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
-from .topics import METADATA_LEASE_MS as METADATA_LEASE_MS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica
 from .topics import collision_key as collision_key

@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,11 @@ METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 METADATA_WITNESS = Witness(METADATA_DIRECTORY)
 """Its file contains the checkpoint."""
+
+METADATA_LEASE_MS: Final = 5_000
+"""For this long after it has read the metadata, a writer acknowledges appends without reading them
+again. So on object stores the deletion of a topic, and the joining of a replica, take at least as
+long."""
 
 _TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 

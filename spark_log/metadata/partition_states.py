@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
 from spark_log.metadata.partitions import leave_isr
 from spark_log.metadata.records import MetadataRecord, PartitionRecord
 from spark_log.metadata.topic_image import TopicImage
@@ -51,6 +51,16 @@ class MetadataPartitionStates:
             name = self._topic.name
             raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted", topic=name)
         return self.current()
+
+    def recent(self) -> PartitionState:
+        """Return a state that was the newest one within the last `METADATA_LEASE_MS`.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be read.
+        """
+        is_recent = self._metadata.recent_image(METADATA_LEASE_MS) is not None
+        return self.current() if is_recent else self.refresh()
 
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Take brokers out of the in-sync and joining replicas, unless the state is not the newest.

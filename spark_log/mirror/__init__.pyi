@@ -14,11 +14,11 @@ from .offset_map import OffsetMaps as OffsetMaps
 from .offset_map import Side as Side
 from .offset_map import find_runs as find_runs
 from .offset_map import map_record as map_record
+from .partition_mirror import CopiedPartition as CopiedPartition
 from .replication_policy import DEFAULT_EXCLUDED as DEFAULT_EXCLUDED
 from .replication_policy import ReplicationPolicy as ReplicationPolicy
 from .replication_policy import TopicFilter as TopicFilter
 from .replication_policy import patterns as patterns
-from .root_mirror import CopiedPartition as CopiedPartition
 from .root_mirror import RootMirror as RootMirror
 from .task_generation import MirrorTask as MirrorTask
 from .task_generation import TaskGeneration as TaskGeneration

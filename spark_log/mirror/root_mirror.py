@@ -13,18 +13,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
-from spark_log.errors import InvalidConfigurationError, InvalidTopicError, LeaderNotAvailableError
-from spark_log.log import (
-    NO_LEADER,
-    DivergedReplicaError,
-    LeaderFailedError,
-    Replica,
-    ReplicaFetcher,
-    follow_log_start,
-)
+from spark_log.errors import InvalidConfigurationError, InvalidTopicError
 from spark_log.metadata import (
     Cluster,
     MetadataImage,
@@ -35,31 +26,12 @@ from spark_log.metadata import (
     partition_records,
     topic_records,
 )
+from spark_log.mirror.partition_mirror import CopiedPartition, PartitionMirror
 from spark_log.mirror.replication_policy import TopicFilter
-from spark_log.record import RECORD_SCHEMA
 from spark_log.types import NewTopic, TopicPartition
 
 _THREADS: Final = 4
 """Partitions that are copied at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedPartition:
-    """What a copy of a partition did.
-
-    Attributes:
-        topic_partition: the partition.
-        copied_bytes: size of the segments that were copied.
-        copied_segments: their number.
-        end_offset: the log end offset of the target now.
-        lag: number of offsets up to the last stable offset of the source.
-    """
-
-    topic_partition: TopicPartition
-    copied_bytes: int
-    copied_segments: int
-    end_offset: int
-    lag: int
 
 
 class RootMirror:
@@ -91,6 +63,7 @@ class RootMirror:
         self._lock = threading.Lock()
         self._bytes = 0
         self._lag: dict[TopicPartition, int] = {}
+        self._partitions: dict[TopicPartition, tuple[object, PartitionMirror]] = {}
 
     def copy(self) -> list[CopiedPartition]:
         """Create what the target lacks, and copy every partition up to its last stable offset.
@@ -116,9 +89,11 @@ class RootMirror:
         partitions = [
             TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
         ]
-        found = self._target.image()
+        found = self._target.metadata.known_image()  # the commit has read it
+        for tp in partitions:
+            self._partition(tp, image.topic(tp.topic), found.topic(tp.topic))
         with ThreadPoolExecutor(_THREADS, "spark-log-mirror") as threads:
-            done = list(threads.map(lambda tp: self._copy(tp, image, found), partitions))
+            done = list(threads.map(lambda tp: self._partitions[tp][1].copy(), partitions))
         self._lag = {each.topic_partition: each.lag for each in done}
         return done
 
@@ -131,53 +106,19 @@ class RootMirror:
             "partition-count": len(self._lag),
         }
 
-    def _copy(
-        self, tp: TopicPartition, image: MetadataImage, target: MetadataImage
-    ) -> CopiedPartition:
-        log = self._source.partition_log(image.topic(tp.topic), tp.partition)
-        state = log.states.refresh()
-        if state.leader == NO_LEADER:
-            raise LeaderNotAvailableError(
-                f"{tp} has no leader: nothing can be copied", topic=tp.topic, partition=tp.partition
-            )
-        leader = log.replica_of(state.leader, state.directory_number(state.leader))
-        there = self._target.partition_log(target.topic(tp.topic), tp.partition)
-        present = there.states.refresh()
-        number = present.directory_number(present.leader)
-        follower = there.replica_of(present.leader, number)
-        copied: list[int] = []
+    def _partition(self, tp: TopicPartition, topic: TopicImage, there: TopicImage) -> None:
+        """Keep the mirror of a partition, or make one by the present settings of its topics."""
+        made_by = topic.topic_id, topic.config(), there.config()
+        known = self._partitions.get(tp)
+        if known is None or known[0] != made_by:
+            source = self._source.partition_log(topic, tp.partition)
+            target = self._target.partition_log(there, tp.partition)
+            self._partitions[tp] = made_by, PartitionMirror(tp, source, target, self._count)
 
-        def count(done_bytes: int) -> None:
-            copied.append(done_bytes)
-            with self._lock:
-                self._bytes += done_bytes
-            self._on_progress(done_bytes)
-
-        fetcher = ReplicaFetcher(leader, follower, count, check_crcs=True)
-        offset = follower.follower.observe().log_end_offset
-        view = log.observe()
-        if view.log_start_offset < offset <= view.log_end_offset:
-            last = offset - 1
-            if _record(leader, last) != _record(follower, last):
-                raise DivergedReplicaError(
-                    f"{tp} has another record at offset {last} in the target than in the source: "
-                    f"somebody else has written to the target. Delete its topic, or exclude it",
-                    offset=last,
-                )
-        elif offset > view.log_end_offset:
-            raise DivergedReplicaError(
-                f"{tp} ends at offset {offset} in the target, and at {view.log_end_offset} in the "
-                f"source: somebody else has written to the target. Delete its topic, or exclude it",
-                offset=view.log_end_offset,
-                is_ahead=True,
-            )
-        end = log.end_offset(view, isolation_level="read_committed")
-        try:
-            offset = fetcher.fetch(offset, end, whole=False)
-        except LeaderFailedError as failed:
-            raise failed.error from failed
-        follow_log_start(follower, min(view.log_start_offset, offset))
-        return CopiedPartition(tp, sum(copied), len(copied), offset, max(0, end - offset))
+    def _count(self, done_bytes: int) -> None:
+        with self._lock:
+            self._bytes += done_bytes
+        self._on_progress(done_bytes)
 
 
 def _records(
@@ -213,18 +154,6 @@ def _records(
             )
             records += [change] * behind  # the log has the barriers of the source's epochs
     return records
-
-
-def _record(replica: Replica, offset: int) -> object:
-    """Return the record at an offset, which may be a marker; None if compaction has removed it."""
-    files = replica.files
-    for position, _, reader in files.walk(files.observe(), offset, offset + 1):
-        for batch in reader.read(position, offset + 1):
-            at = batch.offsets().tolist()
-            if offset in at:
-                columns = batch.records.select(RECORD_SCHEMA.names)
-                return columns.slice(at.index(offset), 1).to_pylist()
-    return None
 
 
 def _settings(overrides: Mapping[str, str]) -> dict[str, object]:

@@ -7,7 +7,8 @@
 3. The replica joins: a record in the metadata log, and a barrier in the logs. From this barrier on
    writers put their segments into the joining replica, too.
 4. When the barrier stands on all in-sync replicas and on the joining one, this one enters the
-   in-sync replicas, at their end: one more record, and one more barrier.
+   in-sync replicas, at their end: one more record, and one more barrier. On object stores not
+   before `METADATA_LEASE_MS` have passed since it began to join: by then every writer knows it.
 
 A crash at any point loses nothing but time: what was copied stays, and the next run continues. Any
 number of processes may do this for the same replica at the same time.
@@ -35,6 +36,7 @@ from spark_log.log import (
     follow_log_start,
 )
 from spark_log.metadata import (
+    METADATA_LEASE_MS,
     Cluster,
     TopicImage,
     begin_joining,
@@ -60,6 +62,7 @@ class CatchUp:
         broker_id: the broker that has the replica.
         is_in_sync: whether the replica is in sync now. It is not if the partition has no such
             replica any more, or its broker is fenced.
+        is_joining: whether the replica is in sync as soon as every writer knows it.
         directory: number of the replica's directory.
         copied_segments: number of segments that were copied.
         copied_bytes: their size.
@@ -70,6 +73,7 @@ class CatchUp:
     directory: int = 0
     copied_segments: int = 0
     copied_bytes: int = 0
+    is_joining: bool = False
 
 
 class Replicator:
@@ -109,9 +113,41 @@ class Replicator:
         self._log = cluster.partition_log(topic, partition)
         self._copied_segments = 0
         self._copied_bytes = 0
+        self._joined = 0, 0.0
 
     def catch_up(self) -> CatchUp:
         """Copy what the replica lacks, and put it into the in-sync replicas.
+
+        Raises:
+            Errors as of `advance`.
+        """
+        report = self.advance()
+        while report.is_joining:
+            self._cluster.clock.sleep_ms(self.remaining_ms)
+            report = self.advance()
+        return report
+
+    @property
+    def remaining_ms(self) -> float:
+        """How long the replica goes on joining: until every writer knows of it.
+
+        A writer acknowledges by metadata that it has read within `METADATA_LEASE_MS`. On a file
+        system it also sees, without a request, whether a root has lost its files.
+        """
+        state = self._log.states.current()
+        if all(self._cluster.broker_store(each).is_mapped for each in state.chain):
+            return 0.0
+        leader_epoch, since_ms = self._joined
+        now_ms = self._cluster.clock.monotonic_ms()
+        if leader_epoch != state.leader_epoch:
+            return METADATA_LEASE_MS
+        return max(since_ms + METADATA_LEASE_MS - now_ms, 0.0)
+
+    def advance(self) -> CatchUp:
+        """Do for the replica what can be done without waiting for writers.
+
+        Returns:
+            What was done. If the replica is joining, call again in `remaining_ms`.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -134,7 +170,8 @@ class Replicator:
                 )
             try:
                 if broker_id in state.joining:
-                    self._complete()
+                    if not self._complete():
+                        return self._report(state, is_in_sync=False, is_joining=True)
                 else:
                     self._copy_and_join(state)
             except LeaderFailedError as failed:
@@ -145,13 +182,16 @@ class Replicator:
             path=self._log.directory,
         )
 
-    def _report(self, state: PartitionState, *, is_in_sync: bool) -> CatchUp:
+    def _report(
+        self, state: PartitionState, *, is_in_sync: bool, is_joining: bool = False
+    ) -> CatchUp:
         return CatchUp(
             self._broker_id,
             is_in_sync,
             state.directory_number(self._broker_id),
             self._copied_segments,
             self._copied_bytes,
+            is_joining,
         )
 
     def _is_fenced(self) -> bool:
@@ -159,11 +199,22 @@ class Replicator:
 
     # --- joining ---------------------------------------------------------------------------------
 
-    def _complete(self) -> None:
-        """Put the barrier through the chain, and then the joining replica into the isr."""
+    def _complete(self) -> bool:
+        """Put the barrier through the chain, and then the joining replica into the isr.
+
+        Returns:
+            False if it is too early for that.
+        """
+        is_known = self._joined[0] == self._log.states.current().leader_epoch
+        if is_known and self.remaining_ms > 0:
+            return False
         state = self._log.replicate()
         if self._broker_id not in state.joining:
-            return
+            return True
+        if self._joined[0] != state.leader_epoch:
+            self._joined = state.leader_epoch, self._cluster.clock.monotonic_ms()
+        if self.remaining_ms > 0:
+            return False
         self._cluster.check_broker(self._broker_id)
         self._cluster.metadata.commit(
             lambda image: complete_joining(
@@ -175,6 +226,7 @@ class Replicator:
             )
         )
         self._log.replicate()
+        return True
 
     def _copy_and_join(self, state: PartitionState) -> None:
         """Copy the log, and let the replica join if the leader epoch is still the same."""

@@ -128,13 +128,18 @@ def replication_throttle(image: MetadataImage, bytes_per_second: float | None = 
 
 
 class ClusterReplicator:
-    """Brings replicas back one after the other; a failure of one does not stop the others."""
+    """Brings replicas back one after the other; a failure of one does not stop the others.
+
+    Replicas that go on joining (`Replicator.remaining_ms`) do so at the same time. Thread-safe, if
+    no two threads work on one replica.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         on_listed: Callable[[int], None] = lambda remaining_bytes: None,
+        on_begin: Callable[[TopicPartitionReplica], None] = lambda replica: None,
     ) -> None:
         """Access no storage yet.
 
@@ -144,10 +149,13 @@ class ClusterReplicator:
                 sleep to throttle.
             on_listed: called with the number of bytes that are still to be copied to a replica,
                 whenever its leader's log was listed.
+            on_begin: called with each replica before it is copied.
         """
         self._cluster = cluster
         self._on_progress = on_progress
         self._on_listed = on_listed
+        self._on_begin = on_begin
+        self._joining: dict[TopicPartitionReplica, Replicator] = {}
 
     def catch_up(
         self, replicas: Collection[TopicPartitionReplica]
@@ -158,35 +166,65 @@ class ClusterReplicator:
             StorageError: the metadata cannot be read.
         """
         for replica in replicas:
-            result = self.catch_up_one(replica)
+            self._on_begin(replica)
+            yield from self.advance((replica,))
+            yield from self.advance(self._due())
+        while self._joining:
+            self._cluster.clock.sleep_ms(self._remaining_ms())
+            yield from self.advance(self._due())
+
+    def advance(self, replicas: Collection[TopicPartitionReplica]) -> Iterator[ReplicatedPartition]:
+        """Do for replicas what can be done without waiting for writers.
+
+        Yields:
+            A result for each replica but those that are joining, and those of topics that were
+            deleted meanwhile. Call again for those that are joining.
+
+        Raises:
+            StorageError: the metadata cannot be read.
+        """
+        for replica in replicas:
+            result = self._advance(replica)
             if result is not None:
                 yield result
 
-    def catch_up_one(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
-        """Bring one replica back; None if its topic was deleted.
+    def _due(self) -> list[TopicPartitionReplica]:
+        joining = list(self._joining.items())
+        return [replica for replica, replicator in joining if replicator.remaining_ms <= 0]
+
+    def _remaining_ms(self) -> float:
+        return min(replicator.remaining_ms for replicator in self._joining.values())
+
+    def _advance(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
+        """Do for a replica what can be done; None if it is joining, or its topic was deleted.
 
         If the replica was the last one that a reassignment waited for, this is completed.
 
         Raises:
             StorageError: the metadata cannot be read.
         """
+        replicator = self._joining.pop(replica, None)
         topic = self._cluster.image().find(replica.topic)
         if topic is None or replica.partition not in topic.partitions:
             return None
         try:
             with self._cluster.detecting_deletion(topic):
-                report = Replicator(
+                replicator = replicator or Replicator(
                     self._cluster,
                     topic,
                     replica.partition,
                     replica.broker_id,
                     on_progress=self._on_progress,
                     on_listed=self._on_listed,
-                ).catch_up()
+                )
+                report = replicator.advance()
         except UnknownTopicOrPartitionError:
             return None
         except _REPLICA_FAILURES as error:
             return ReplicatedPartition(replica, None, str(error))
+        if report.is_joining:
+            self._joining[replica] = replicator
+            return None
         if report.is_in_sync:
             completes = self._complete_reassignment(topic, replica.partition)
             return ReplicatedPartition(replica, report, completes_reassignment=completes)

@@ -95,6 +95,7 @@ class Controller:
         self._probes = BrokerProbes(cluster, _PROBE_TIMEOUT_MS)
         self._reached: set[int] = set()
         self._checks = ChainChecks(cluster)
+        self._replicator = ClusterReplicator(cluster, self._throttle_copy)
         self._copies = BackgroundCopies(
             copy or self._copy_here,
             threads=threads,
@@ -359,7 +360,10 @@ class Controller:
     def _copy_here(
         self, partition: TopicPartition, replicas: Collection[TopicPartitionReplica]
     ) -> Iterator[ReplicatedPartition]:
-        return ClusterReplicator(self._cluster, self._throttle).catch_up(replicas)
+        return self._replicator.advance(replicas)
+
+    def _throttle_copy(self, done_bytes: int) -> None:
+        self._throttle(done_bytes)
 
     def _tell_result(self, done: ReplicatedPartition) -> None:
         topic, number, broker_id = done.replica

@@ -9,15 +9,9 @@ from spark_log.clock import ManualClock
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
 from tests.coordinator.storage_dates import dated_by
+from tests.sleeping_clock import SleepingClock
 
 __all__ = ["clock", "cluster", "spark"]
-
-
-class SleepingClock(ManualClock):
-    """A clock on which a sleep takes no time and moves it on."""
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self.advance_ms(duration_ms)
 
 
 @pytest.fixture

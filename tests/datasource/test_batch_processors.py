@@ -78,7 +78,7 @@ def settle(*members):
     )
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.long)])
 def test_two_jobs_of_a_group_share_the_partitions_and_do_all_of_them(spark, root, tmp_path, kind):
     path = str(tmp_path / "out")
     members = [member_of(root), member_of(root)]
@@ -101,6 +101,7 @@ def test_two_jobs_of_a_group_share_the_partitions_and_do_all_of_them(spark, root
     assert {each.generation > 0 and bool(each.member_id) for each in found.values()} == {True}
 
 
+@pytest.mark.long
 def test_a_table_takes_what_spark_wrote_and_spark_reads_what_it_took(spark, root, tmp_path):
     path = str(tmp_path / "table")
     read = spark.read.format("spark_log").option("subscribe", "t").load(root)

@@ -14,6 +14,7 @@ from tests.log.support import ShiftedClock
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_a_write_that_the_log_has_forgotten_is_not_appended_twice(
     spark: SparkSession, root: str
 ) -> None:

@@ -5,8 +5,8 @@ import pytest
 from benchmarks.latency_proxy import LatencyProxy
 from benchmarks.request_operations import spark as spark_operations
 from benchmarks.requests import kept_budget
-from tests.stores.test_request_budget import LATENCY_MS
-from tests.stores.test_requests_page import check_named
+from tests.requests.test_request_budget import LATENCY_MS
+from tests.requests.test_requests_page import check_named
 
 pytestmark = pytest.mark.spark
 

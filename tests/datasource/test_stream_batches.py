@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from collections import Counter
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -19,6 +20,7 @@ from spark_log.clock import ManualClock
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
+from spark_log.log.probe_interval import REST_MS
 from spark_log.metadata import Cluster
 from tests.datasource.streams import (
     BASE_US,
@@ -390,31 +392,162 @@ class TestALook:
             planned.next_end(start, ALL)
         assert clock.slept_ms == pytest.approx(10 * 160)
 
-    @pytest.mark.parametrize("where", ["here", "far away"])
-    def test_costs_one_probe_for_metadata_and_each_partition(self, root, clock, request, where):
-        if where == "far away":
-            request.getfixturevalue("far_away")
+    def test_costs_one_probe_for_metadata_and_each_partition(self, root, clock):
         append(root, "t", 0, range(5))
         planned = batches(root, clock)
         start = planned.next_end(planned.initial(), ALL)
+        by_place, questions = wait(planned, clock, start, 11_000)
+        assert questions == pytest.approx(1_000, abs=1)
+        assert set(by_place) == {"t-0", "t-1", "metadata"}
+        assert all(count == pytest.approx(1_000, abs=2) for count in by_place.values())
+
+
+def wait(planned, clock, start, duration_ms):
+    """Ask as Spark does, without new records; return the requests by place, and the questions."""
+    until_ms = clock.monotonic_ms() + duration_ms
+    questions = 0
+    with counted_calls() as calls:
+        while clock.monotonic_ms() < until_ms:
+            clock.advance_ms(11)
+            assert planned.next_end(start, ALL) is start
+            planned.latest()
+            questions += 1
+    by_place: Counter[str] = Counter()
+    for (operation, directory), count in calls.items():
+        place = directory.rpartition("/")[2]
+        assert operation != "list"
+        by_place["metadata" if "metadata" in directory else place] += count
+    return by_place, questions
+
+
+class TestALookAtAnObjectStore:
+    """Each look costs requests, so a query without records looks once a second."""
+
+    @pytest.fixture(autouse=True)
+    def _far_away(self, monkeypatch):
+        monkeypatch.setattr(OffsetReader, "is_local", False)
+
+    @pytest.fixture
+    def clock(self):
+        return ClockThatSleeps()
+
+    @pytest.fixture
+    def resting(self, root, clock):
+        """Return a planner whose partitions are at rest, and the end of its last batch."""
+
+        def resting(**options):
+            append(root, "t", 0, range(5))
+            planned = batches(root, clock, **options)
+            start = planned.next_end(planned.initial(), ALL)
+            wait(planned, clock, start, REST_MS)
+            return planned, start
+
+        return resting
+
+    def test_comes_eight_times_a_second_in_the_first_seconds(self, root, clock):
+        append(root, "t", 0, range(5))
+        planned = batches(root, clock)
+        start = planned.next_end(planned.initial(), ALL)
+        by_place, _ = wait(planned, clock, start, 4_900)
+        assert by_place == {place: pytest.approx(39, abs=1) for place in ("t-0", "t-1", "metadata")}
+
+    def test_costs_one_request_a_second_for_each_partition_at_rest(self, clock, resting):
+        planned, start = resting()
+        by_place, _ = wait(planned, clock, start, 10_000)
+        assert by_place == {place: pytest.approx(10, abs=1) for place in ("t-0", "t-1", "metadata")}
+
+    def test_finds_the_first_record_after_a_rest_within_a_second(self, root, clock, resting):
+        planned, start = resting()
+        for number in range(1, 4):
+            append(root, "t", 1, [number])
+            began_ms = clock.monotonic_ms()
+            start = planned.next_end(start, ALL)
+            assert start == at(root, 5, number)
+            assert clock.monotonic_ms() - began_ms <= 1_000
+            wait(planned, clock, start, 2 * REST_MS + 333 * number)
+
+    def test_is_as_quick_as_before_for_the_next_records(self, root, clock, resting):
+        planned, start = resting()
+        append(root, "t", 1, [0])
+        start = planned.next_end(start, ALL)
+        for number in range(1, 20):
+            append(root, "t", 1, [number])
+            began_ms = clock.monotonic_ms()
+            start = planned.next_end(start, ALL)
+            assert start == at(root, 5, number + 1)
+            assert clock.monotonic_ms() - began_ms <= POLL_INTERVAL_MS
+
+    def test_leaves_partitions_at_rest_alone_while_another_one_is_busy(self, root, clock, resting):
+        planned, start = resting()
         began_ms = clock.monotonic_ms()
-        directories = [Cluster(root).topic("t").partition_directory(number) for number in (0, 1)]
-        questions = 0
         with counted_calls() as calls:
-            while clock.monotonic_ms() < began_ms + 11_000:
-                clock.advance_ms(11)
-                assert planned.next_end(start, ALL) is start
-                planned.latest()
-                questions += 1
-        looks = 1_000 if where == "here" else 88  # 8 per second
-        assert questions == pytest.approx(looks, abs=1)
-        for directory in directories:
-            asked = sum(count for (_, place), count in calls.items() if place == directory)
-            assert asked == pytest.approx(looks, abs=2)
-            assert not calls["list", directory]
-        metadata = sum(count for (_, place), count in calls.items() if "metadata" in place)
-        assert metadata == pytest.approx(looks, abs=2)
-        assert sum(calls.values()) <= 3 * looks + 6
+            for number in range(100):
+                append(root, "t", 1, [number])
+                start = planned.next_end(start, ALL)
+                assert start == at(root, 5, number + 1)
+        seconds = (clock.monotonic_ms() - began_ms) / 1000
+        asked = sum(count for (_, directory), count in calls.items() if directory.endswith("/t-0"))
+        assert asked <= seconds + 2
+
+    def test_finds_a_record_of_a_partition_at_rest_beside_a_busy_one(self, root, clock, resting):
+        planned, start = resting()
+        append(root, "t", 1, [0])
+        start = planned.next_end(start, ALL)
+        append(root, "t", 0, [0])
+        began_ms = clock.monotonic_ms()
+        number = 1
+        while start.offsets[TopicPartition("t", 0)] == 5:
+            append(root, "t", 1, [number])
+            start = planned.next_end(start, ALL)
+            number += 1
+        assert clock.monotonic_ms() - began_ms <= 1_000 + POLL_INTERVAL_MS
+
+    def test_says_that_nothing_is_new_only_after_it_has_asked_all(self, root, clock, resting):
+        planned, start = resting()
+        append(root, "t", 1, [0])
+        start = planned.next_end(start, ALL)
+        append(root, "t", 0, [5])  # beside a partition that is not at rest, without a record
+        assert planned.next_end(start, ALL) == at(root, 6, 1)
+
+    def test_finds_new_partitions_within_a_second(self, root, clock, resting):
+        planned, start = resting()
+        add_partitions(root, "t", 3)
+        append(root, "t", 2, range(3))
+        began_ms = clock.monotonic_ms()
+        assert planned.next_end(start, ALL) == at(root, 5, 0, 3)
+        assert clock.monotonic_ms() - began_ms <= 1_000
+
+    def test_asks_as_often_as_an_option_says(self, root, clock, resting):
+        planned, start = resting(**{"fetch.idle.interval.ms": "200"})
+        by_place, _ = wait(planned, clock, start, 10_000)
+        assert by_place["t-0"] == pytest.approx(50, abs=2)
+        planned, start = resting(**{"fetch.idle.interval.ms": "20"})
+        by_place, _ = wait(planned, clock, start, 10_000)
+        assert by_place["t-0"] >= 400
+
+    def test_is_not_waited_for_by_available_now(self, root, clock, resting):
+        planned, start = resting()
+        append(root, "t", 1, range(3))
+        slept_ms = clock.slept_ms
+        planned.prepare_available_now()
+        start = planned.next_end(start, ALL)
+        assert start == at(root, 5, 3)
+        append(root, "t", 1, range(3))
+        assert planned.next_end(start, ALL) is start
+        assert clock.slept_ms == slept_ms
+
+    def test_recognises_a_topic_that_was_deleted_between_two_complete_looks(
+        self, root, clock, resting, caplog
+    ):
+        planned, start = resting()
+        append(root, "t", 1, [0])
+        start = planned.next_end(start, ALL)
+        create_again(root, "t", 2)
+        append(root, "t", 0, [0])
+        end = planned.next_end(start, ALL)
+        assert end == at(root, 1, 0)
+        assert end.topic_ids != start.topic_ids
+        assert "deleted and created again" in caplog.text
 
 
 class TestAvailableNow:

@@ -145,6 +145,7 @@ def reads(query: StreamingQuery, found: list[int], expected: list[int]) -> None:
     assert sorted(found) == expected
 
 
+@pytest.mark.long
 def test_process_all_available_returns_when_all_that_was_acknowledged_is_processed(
     spark: SparkSession, root: str, checkpoint: Path
 ) -> None:
@@ -317,6 +318,7 @@ def test_a_topic_deleted_while_a_batch_runs_does_not_fail_a_query_that_shall_not
     assert query.exception() is None
 
 
+@pytest.mark.long
 def test_a_topic_that_was_created_again_between_two_runs_is_read_anew(
     spark: SparkSession, root: str, checkpoint: Path
 ) -> None:
@@ -330,6 +332,7 @@ def test_a_topic_that_was_created_again_between_two_runs_is_read_anew(
     assert written(checkpoint, 1).keys() != former.keys()
 
 
+@pytest.mark.long
 def test_a_join_with_itself_meets_every_record_with_every_other(
     spark: SparkSession, root: str, checkpoint: Path
 ) -> None:
@@ -341,6 +344,7 @@ def test_a_join_with_itself_meets_every_record_with_every_other(
     assert len(set(offsets)) == 1, "Spark makes two sources of it, and they agree"
 
 
+@pytest.mark.long
 def test_limits_are_each_sources_own(spark: SparkSession, root: str, checkpoint: Path) -> None:
     Admin(root).create_topics([NewTopic("u")])
     append(root, "t", 0, range(10))
@@ -353,6 +357,7 @@ def test_limits_are_each_sources_own(spark: SparkSession, root: str, checkpoint:
     assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [10, 10, 2]
 
 
+@pytest.mark.long
 def test_a_watermark_on_the_records_time(spark: SparkSession, root: str, checkpoint: Path) -> None:
     append(root, "t", 0, range(10))
     counted = (

@@ -7,6 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from spark_log import (
     Admin,
     CommitFailedError,
@@ -108,6 +110,11 @@ class Load:
             admin.delete_topics(["t"])
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["local", pytest.param("S3 server", marks=pytest.mark.long)],  # deletions wait for the lease
+    indirect=True,
+)
 def test_a_topic_deleted_under_load_is_unknown_and_nothing_else(address):
     load = Load(*address)
     Admin(**load.settings).create_topics([NewTopic("other")])

@@ -32,7 +32,13 @@ def store(address):
     return store
 
 
-@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "not idempotent"])
+@pytest.mark.parametrize(
+    "idempotent",
+    [
+        pytest.param(True, id="idempotent"),
+        pytest.param(False, id="not idempotent", marks=pytest.mark.long),
+    ],
+)
 def test_every_acknowledged_record_is_there_although_writers_are_killed_and_stopped(
     idempotent, store, tmp_path
 ):

@@ -45,6 +45,7 @@ def root(tmp_path, monkeypatch):
     return root
 
 
+@pytest.mark.long
 def test_reprocess_counts_what_the_function_is_given_and_what_it_gives(job, tmp_path):
     report = reported(
         job(

@@ -36,9 +36,9 @@ def state(cluster):
     return cluster.topic("t").partitions[0]
 
 
-def append(log, records, *, acks=-1):
+def append(log, records, *, acks=-1, producer=None):
     """Append one segment; with ``acks=1`` only the leader has it."""
-    writer = log.segment_writer()
+    writer = log.segment_writer(producer=producer)
     writer.write(records)
     try:
         return log.append_segment(writer.finish(), acks=acks)

@@ -13,10 +13,12 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.errors import StorageError
 from spark_log.log import DivergedReplicaError
 from spark_log.metadata import Cluster
 from spark_log.mirror import RootMirror, TopicFilter
 from tests.mirror.support import read_log
+from tests.store_calls import counted_calls
 
 
 @pytest.fixture
@@ -154,3 +156,86 @@ def test_damage_is_not_copied(source, target):
 def test_a_root_is_not_copied_to_itself(source):
     with pytest.raises(InvalidConfigurationError, match="the same cluster id"):
         mirror(source, source).copy()
+
+
+# --- what a copy asks for ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(source, target):
+    """Return a mirror that has copied all records."""
+    send(source, 40)
+    copies = mirror(source, target, "flights")
+    copies.copy()
+    return copies
+
+
+def test_a_copy_without_news_asks_each_log_for_its_next_segment_alone(copied):
+    with counted_calls() as calls:
+        copied.copy()
+    assert not any(operation == "list" for operation, _ in calls)
+    partitions = sum(count for (_, path), count in calls.items() if "flights" in path)
+    assert partitions == 2 * 2
+    assert sum(calls.values()) == partitions + 2  # the metadata of each root
+
+
+def test_records_and_markers_are_found_between_two_listings(copied, source, target):
+    for number in range(5):
+        send(source, 10, first=40 + 20 * number)
+        send(source, 10, first=50 + 20 * number, transactional_id="t")
+        assert sum(each.copied_segments for each in copied.copy()) > 1
+        assert sum(each.copied_segments for each in copied.copy()) == 0
+        assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_records_that_somebody_writes_to_the_target_are_found_between_two_listings(copied, target):
+    send(target, 2, first=500)
+    for _ in range(2):
+        with pytest.raises(DivergedReplicaError):
+            copied.copy()
+
+
+def test_another_mirror_may_copy_at_the_same_time(copied, source, target):
+    other = mirror(source, target, "flights")
+    for number in range(5):
+        send(source, 10, first=40 + 10 * number)
+        (other, copied)[number % 2].copy()
+        (copied, other)[number % 2].copy()
+        assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_deleted_records_are_deleted_when_the_log_is_listed(source, target, clock):
+    send(source, 40)
+    copies = RootMirror(
+        Cluster(source, clock=clock), Cluster(target, clock=clock), TopicFilter.parse(["flights"])
+    )
+    copies.copy()
+    first = TopicPartition("flights", 0)
+    Admin(source).delete_records({first: 7})
+    clock.advance_ms(60_000)  # file.delete.delay.ms
+    copies.copy()
+    found = Admin(target).list_offsets({first: OffsetSpec.EARLIEST})
+    assert found[first].offset == 7
+
+
+def test_new_partitions_are_copied_by_the_same_mirror(copied, source, target):
+    Admin(source).create_partitions({"flights": 3})
+    with Producer(source) as producer:
+        producer.send("flights", b"new", partition=2)
+    copied.copy()
+    assert read_log(target, "flights", 3) == read_log(source, "flights", 3)
+
+
+def test_a_copy_goes_on_after_a_failure(source, target):
+    fails = [True, False]
+
+    def fail_once(done_bytes):
+        if fails.pop(0) if len(fails) > 1 else fails[0]:
+            raise StorageError("for the test")
+
+    copies = mirror(source, target, "flights", on_progress=fail_once)
+    send(source, 40)
+    with pytest.raises(StorageError):
+        copies.copy()
+    copies.copy()
+    assert read_log(target, "flights") == read_log(source, "flights")

@@ -3,25 +3,13 @@
 import pytest
 
 from spark_log import UnknownTopicOrPartitionError
-from spark_log.clock import ManualClock
 from spark_log.metadata import METADATA_LEASE_MS, Cluster, RemoveTopicRecord
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.metadata.topics import remove_data
 from tests.log.support import HookedStore
 from tests.producer.support import by_hand, new_root, run
+from tests.sleeping_clock import SleepingClock
 from tests.store_calls import counted_calls
-
-
-class SleepingClock(ManualClock):
-    """A clock on which sleeping takes no time, but moves the clock."""
-
-    def __init__(self):
-        super().__init__()
-        self.slept_ms = 0
-
-    def sleep_ms(self, duration_ms):
-        self.slept_ms += duration_ms
-        self.advance_ms(duration_ms)
 
 
 class Sending:

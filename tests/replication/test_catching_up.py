@@ -13,7 +13,6 @@ from unittest import mock
 import pytest
 
 from spark_log import Producer, TopicPartition
-from spark_log.clock import ManualClock
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.metadata import Cluster
@@ -29,14 +28,7 @@ from spark_log.replication import (
 from spark_log.storage.local import LocalStore
 from tests.record.samples import numbered
 from tests.replication.support import Disks, values_of
-
-
-class SleepingClock(ManualClock):
-    """A clock that sleeping moves."""
-
-    def sleep_ms(self, duration_ms):
-        self.advance_ms(duration_ms)
-
+from tests.sleeping_clock import SleepingClock
 
 NUMBERS = [b"%d" % number for number in range(60)]
 

@@ -4,9 +4,11 @@ A situation returns whether the guarantee held. It does, and does not without th
 """
 
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 
+from spark_log import Admin, NewTopic
 from spark_log.clock import ManualClock
 from spark_log.errors import (
     CorruptRecordError,
@@ -18,15 +20,17 @@ from spark_log.errors import (
 from spark_log.log import ProducerAppend, ReplicaFetcher
 from spark_log.log.clean import merge
 from spark_log.log.file_names import SegmentName
+from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr, register_broker
 from spark_log.metadata import Cluster as RealCluster
-from spark_log.metadata import begin_joining, leave_isr
 from spark_log.replication import Replicator
+from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from tests.log.chain.support import Cluster
-from tests.log.support import DIRECTORY, failing, free, move_start, values, values_of
+from tests.log.support import DIRECTORY, failing, move_start, values, values_of
 from tests.metadata.replicas import append, leave, log_of, replicated_cluster, state
 from tests.record.samples import numbered
+from tests.sleeping_clock import SleepingClock
 from tests.testing.test_replication_simulation import RARE
 
 
@@ -84,34 +88,18 @@ def record_at_a_free_name(_):
     return are_read(cluster, 5)
 
 
-def record_at_a_free_name_and_a_pause(_):
-    """The others' files of this name were deleted, too, when the writer goes on after its put."""
-    cluster, writer, other = leader_again_with_a_merged_segment(ProducerAppend(9, 0, 0))
-    merge_all(other, 3)
-    followers = writer.log._chain.followers  # noqa: SLF001 - no call is made between the two
-    remember = followers.on_put
-
-    def pause_after(segment, base_offset):
-        remember(segment, base_offset)
-        cluster.clock.advance_ms(61_000)
-        for broker_id in (2, 3):
-            free(other.stores[broker_id], *(SegmentName(base) for base in (2, 3, 4)))
-        followers.on_put = remember
-
-    followers.on_put = pause_after
-    writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 2))
-    return are_read(cluster, 5)
-
-
-def alone_and_emptied(_):
-    """A writer knows the end of the only in-sync replica. Then another one leads."""
-    cluster = Cluster(1)
+def emptied_one_after_the_other(_):
+    """A writer knows two replicas. A third one joins, and then these two lose their files."""
+    cluster = Cluster(1, 2)
     writer, other = cluster.process(), cluster.process()
     cluster.metadata.change()
     writer.states.refresh()
     writer.log.append(numbered(0, 1), producer=ProducerAppend(9, 0, 0))
-    give_back(cluster, other, 1, 2)
-    cluster.empty(1)
+    cluster.metadata.change(isr=(2,))
+    give_back(cluster, other, 2, 3)
+    cluster.clock.advance_ms(METADATA_LEASE_MS)  # so long the third one was joining
+    for broker_id in (1, 2):
+        cluster.empty(broker_id)
     writer.log.append(numbered(1, 1), producer=ProducerAppend(9, 0, 1))
     return are_read(cluster, 2)
 
@@ -290,6 +278,33 @@ def joining_that_was_given_up_and_began_again(folder):
     return [value for _, value in values(log)] == [b"record:0"]
 
 
+def emptied_before_writers_know_who_has_joined(_):
+    """A writer knows two replicas. A third one joins, and at once these two lose their files."""
+    with patched((MemoryStore, "is_mapped", False)):  # as an object store
+        return _emptied_before_writers_know_who_has_joined()
+
+
+def _emptied_before_writers_know_who_has_joined():
+    clock, name = SleepingClock(), f"memory://{uuid4()}"
+    cluster = RealCluster(f"{name}-0", clock=clock, create=True)
+    for broker_id in (1, 2, 3):
+        register_broker(cluster, broker_id, f"{name}-{broker_id}")
+    Admin(cluster.root, clock=clock).create_topics(
+        [NewTopic("t", replica_assignment={0: [1, 2, 3]})]
+    )
+    leave(cluster, 3)
+    writer = log_of(RealCluster(cluster.root, clock=clock))
+    append(writer, numbered(0, 1), producer=ProducerAppend(9, 0, 0))
+    leave(cluster, 1)
+    Replicator(cluster, cluster.topic("t"), 0, 3).catch_up()
+    for broker_id in (1, 2):
+        store = cluster.broker_store(broker_id)
+        store.delete_directory(cluster.topic("t").directory)
+    append(writer, numbered(1, 1), producer=ProducerAppend(9, 0, 1))
+    cluster.metadata.image()
+    return [value for _, value in values(log_of(cluster))] == [b"record:0", b"record:1"]
+
+
 def leave_without_barrier(cluster, broker_id):
     """Take a replica out of the in-sync ones, as a process does that dies then."""
     topic, epoch = cluster.topic("t"), state(cluster).leader_epoch
@@ -322,10 +337,8 @@ def raise_after(thing, name):
 SITUATIONS = {
     "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
-    "a follower that others have brought up may show a newer epoch": (
-        record_at_a_free_name_and_a_pause
-    ),
-    "a replica that is alone has the segment before the one that was put": alone_and_emptied,
+    "an append is acknowledged by a recent state": emptied_one_after_the_other,
+    "a replica joins until every writer knows it": emptied_before_writers_know_who_has_joined,
     "what followers have got from the leader's log needs its root": emptied_after_a_lost_answer,
     "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,

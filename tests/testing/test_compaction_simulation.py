@@ -14,7 +14,7 @@ from spark_log.testing.simulation.compaction.rules import COMPACTION_RULES
 from spark_log.testing.simulation.compaction.simulation import simulate_compaction
 from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
-SEEDS = 40
+SEEDS = 16
 SEEDS_PER_RULE = 300
 RARE = {
     "the highest generation counts, not the widest": (
@@ -81,7 +81,7 @@ def test_a_merged_segment_whose_first_part_a_compaction_replaces_is_no_damage():
 @pytest.fixture(scope="module")
 def texts():
     """The texts of the traces of some seeds."""
-    return [entry.text for seed in range(40) for entry in simulate_compaction(seed).trace]
+    return [entry.text for seed in range(20) for entry in simulate_compaction(seed).trace]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from spark_log.testing.simulation.groups.rules import GROUP_RULES
 from spark_log.testing.simulation.groups.simulation import simulate_group
 from spark_log.testing.simulation.log.simulation import SimulationFailedError
 
-SEEDS = 60
+SEEDS = 25
 SEEDS_PER_RULE = 600
 RARE = {
     "a change whose answer was lost is looked for",

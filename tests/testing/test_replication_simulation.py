@@ -8,20 +8,20 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from spark_log.testing.simulation.replication.simulation import simulate_replication
 
-SEEDS = (0, 8, 45)
+SEEDS = (1, 60)
 """Seeds that together have every kind of event. `test_simulation_replay` runs others."""
 
 SEEDS_PER_RULE = 60
 
 RARE = {
-    "a follower that others have brought up may show a newer epoch",
     "a leader without its files leaves, and no follower",
     "a new leader's barrier is put behind what it has got as a follower",
     "a reader reads the last replica, also a joining one",
     "a replica outside of the chain gets what all have",
     "a replica that ends before the log start was emptied",
     "a replica is listed again before it is read in a new state",
-    "a replica that is alone has the segment before the one that was put",
+    "an append is acknowledged by a recent state",
+    "a replica joins until every writer knows it",
     "a writer whose merge misses files lists the log",
     "an append is looked for again in a new leader epoch",
     "joining is completed in the epoch of its barrier",

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from spark_log.testing.simulation import RULES, SimulationFailedError, simulate, simulate_many
 from spark_log.testing.simulation.__main__ import app
 
-SEEDS = 400
+SEEDS = 150
 FAILING = "look before putting again"
 
 
@@ -90,7 +90,7 @@ class TestOneSeed:
 def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
     texts: Counter[str] = Counter()
-    for seed in range(400):
+    for seed in (*range(30), 51, 68, 135, 159, 178):  # the last ones have every kind together
         for entry in simulate(seed).trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1
     return texts

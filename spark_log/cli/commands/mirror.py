@@ -11,8 +11,14 @@ import typer
 
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
-from spark_log.cli.metrics_port import MetricsPort, metrics_served
-from spark_log.cli.mirror_options import KafkaOptions, MirrorOptions, TopicPatterns
+from spark_log.cli.metrics_port import metrics_served
+from spark_log.cli.mirror_options import (
+    KafkaOptions,
+    MirrorOptions,
+    RunOptions,
+    TopicPatterns,
+    UntilEnd,
+)
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
@@ -20,36 +26,12 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from spark_log.mirror import Mirror, Side, TranslatedGroup
+    from spark_log.mirror import GroupTranslation, Mirror, Side, TranslatedGroup
 
 app = typer.Typer(rich_markup_mode=None)
 
 _PAUSE_S: Final = 0.5
 _MB: Final = 1_000_000
-
-_UntilEnd = Annotated[
-    bool,
-    typer.Option(
-        "--until-end", help="End when everything is mirrored, instead of waiting for more."
-    ),
-]
-_SyncGroups = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sync-groups",
-        metavar="REGEX",
-        help="Translate committed offsets of these groups of the source, at each refresh and at "
-        "the end. Repeatable.",
-    ),
-]
-_RefreshInterval = Annotated[
-    float,
-    typer.Option(
-        "--refresh-interval-seconds",
-        min=0.1,
-        help="How often to look for new topics, partitions and settings.",
-    ),
-]
 
 
 @app.command("from-kafka")
@@ -59,14 +41,7 @@ _RefreshInterval = Annotated[
 )
 @with_option_groups
 def from_kafka(
-    kafka: KafkaOptions,
-    options: MirrorOptions,
-    root: Root,
-    output: Output,
-    sync_groups: _SyncGroups = None,
-    refresh_interval_s: _RefreshInterval = 30.0,
-    until_end: _UntilEnd = False,
-    metrics_port: MetricsPort = None,
+    run: RunOptions, kafka: KafkaOptions, options: MirrorOptions, root: Root, output: Output
 ) -> None:
     """Mirror topics of Kafka into the log.
 
@@ -74,34 +49,18 @@ def from_kafka(
     are created with their settings. The command may be killed at any time: it continues where it
     was. SIGTERM and Ctrl-C end it after the present transaction.
     """
-    from spark_log.mirror import KafkaToLog
+    from spark_log.mirror import GroupTranslation, KafkaToLog
 
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(
-        KafkaToLog(*arguments),
-        kafka,
-        options,
-        root,
-        output,
-        sync_groups or [],
-        refresh_interval_s,
-        until_end,
-        metrics_port,
-    )
+    translation = GroupTranslation(kafka.cluster(), options.log(root), run.groups())
+    _run(KafkaToLog(*arguments), run, translation, output)
 
 
 @app.command("to-kafka")
 @with_examples("spark-log mirror to-kafka --topics flights --until-end")
 @with_option_groups
 def to_kafka(
-    kafka: KafkaOptions,
-    options: MirrorOptions,
-    root: Root,
-    output: Output,
-    sync_groups: _SyncGroups = None,
-    refresh_interval_s: _RefreshInterval = 30.0,
-    until_end: _UntilEnd = False,
-    metrics_port: MetricsPort = None,
+    run: RunOptions, kafka: KafkaOptions, options: MirrorOptions, root: Root, output: Output
 ) -> None:
     """Mirror topics of the log into Kafka.
 
@@ -109,21 +68,12 @@ def to_kafka(
     partition. A topic that was mirrored from Kafka under the same name continues behind the last
     record that came from there. So this is the way back after writers have moved to the log.
     """
-    from spark_log.mirror import LogToKafka
+    from spark_log.mirror import GroupTranslation, LogToKafka
 
     root.cluster()  # it must exist
     arguments = kafka.cluster(), options.log(root), options.settings()
-    _run(
-        LogToKafka(*arguments),
-        kafka,
-        options,
-        root,
-        output,
-        sync_groups or [],
-        refresh_interval_s,
-        until_end,
-        metrics_port,
-    )
+    translation = GroupTranslation(kafka.cluster(), options.log(root), run.groups())
+    _run(LogToKafka(*arguments), run, translation, output)
 
 
 @app.command("from-root")
@@ -148,7 +98,7 @@ def from_root(
         float | None,
         typer.Option("--throttle", metavar="N", help="Maximum bytes per second to copy."),
     ] = None,
-    until_end: _UntilEnd = False,
+    until_end: UntilEnd = False,
 ) -> None:
     """Copy topics of another root with all offsets.
 
@@ -236,41 +186,29 @@ def groups(
         raise typer.Exit(1)
 
 
-def _run(
-    mirror: Mirror,
-    kafka: KafkaOptions,
-    options: MirrorOptions,
-    root: Root,
-    output: Output,
-    sync_groups: list[str],
-    refresh_interval_s: float,
-    until_end: bool,
-    metrics_port: int | None,
-) -> None:
+def _run(mirror: Mirror, run: RunOptions, translation: GroupTranslation, output: Output) -> None:
     """Run a mirror until it is told to stop, and print its metrics."""
-    from spark_log.mirror import GroupTranslation, MirrorMetrics, patterns
+    from spark_log.mirror import MirrorMetrics
 
-    expressions = patterns(sync_groups, "sync-groups")
-    translation = GroupTranslation(kafka.cluster(), options.log(root), expressions)
     source: Side = mirror.source
     translated: list[TranslatedGroup] = []
 
     def translate() -> None:
         served.update()
-        if expressions:
+        if run.sync_groups:
             translated[:] = translation.translate(mirror.maps, source)
 
     served = MirrorMetrics(mirror)
     with (
         StopSignals() as stop,
-        metrics_served(served.families, metrics_port),
+        metrics_served(served.families, run.metrics_port),
         status_line("Mirroring") as show,
         mirror,
     ):
         mirror.run(
             stop.is_set,
-            refresh_interval_s=refresh_interval_s,
-            until_end=until_end,
+            refresh_interval_s=run.refresh_interval_s,
+            until_end=run.until_end,
             on_transaction=lambda: show(_line(served.update())),
             on_refresh=translate,
         )
@@ -279,12 +217,12 @@ def _run(
         document: dict[str, object] = {
             name.replace("-", "_"): each for name, each in metrics.items()
         }
-        if expressions:
+        if run.sync_groups:
             document["groups"] = [each.document() for each in translated]
         print_json(document)
     else:
         print_table(["Metric", "Value"], [[name, each] for name, each in metrics.items()])
-        if expressions:
+        if run.sync_groups:
             _print_groups(translated, output)
     if not metrics["partition-count"]:
         print_note("no topic matches --topics and is not excluded")

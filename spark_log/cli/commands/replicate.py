@@ -75,12 +75,11 @@ def replicate(
             progress.copied(done_bytes)
             limit(done_bytes)
 
-        replicator = ClusterReplicator(cluster, on_copied, progress.listed)
-        for replica in () if dry_run else replicas:
-            progress.begin(str(replica))
-            result = replicator.catch_up_one(replica)
-            if result is not None:
-                done.append(result)
+        replicator = ClusterReplicator(
+            cluster, on_copied, progress.listed, lambda replica: progress.begin(str(replica))
+        )
+        for result in replicator.catch_up([] if dry_run else replicas):
+            done.append(result)
             progress.end()
     if output.is_json:
         print_json({"dry_run": dry_run, "replicas": [each.document() for each in done]})

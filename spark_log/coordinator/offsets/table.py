@@ -258,12 +258,9 @@ class OffsetsTable:
             StorageError: the table cannot be read, is damaged, or was lost.
         """
         image = self._cluster.image()
-        found = {}
-        for key, committed in self.positions(group).items():
-            topic = image.find(key.topic)
-            if topic is not None and topic.topic_id == key.topic_id:
-                found[TopicPartition(key.topic, key.partition)] = committed
-        return found
+        found = self.positions(group)
+        topics = filter(None, map(image.find, {key.topic for key in found}))
+        return _in_topics(found, {topic.name: topic.topic_id for topic in topics})
 
     def fetch_fenced(
         self, group: str, topic_ids: Mapping[str, str]
@@ -283,11 +280,7 @@ class OffsetsTable:
         table = self._shared().table
         with table.lock:
             found = table.positions(group).positions()
-        return {
-            TopicPartition(key.topic, key.partition): committed
-            for key, committed in found.items()
-            if topic_ids.get(key.topic) == key.topic_id
-        }
+        return _in_topics(found, topic_ids)
 
     def refresh(self) -> None:
         """Read what is new in the table, so that the next call finds less to read.
@@ -489,6 +482,17 @@ class OffsetsTable:
         if self._shared_table is None or self._shared_table.pid != os.getpid():
             self._shared_table = _shared_tables.of(self._cluster)
         return self._shared_table
+
+
+def _in_topics(
+    positions: Mapping[PartitionKey, CommittedOffset], topic_ids: Mapping[str, str]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the offsets in topics with these ids, by name."""
+    return {
+        TopicPartition(key.topic, key.partition): committed
+        for key, committed in positions.items()
+        if topic_ids.get(key.topic) == key.topic_id
+    }
 
 
 class _SharedTable:

@@ -29,6 +29,9 @@ STREAM_OPTIONS: Final = {
     "maxTriggerDelay has passed",
     "maxTriggerDelay": "maximum time between micro-batches with minOffsetsPerTrigger: 30s, 15m, 1h "
     "(default 15m)",
+    "fetch.idle.interval.ms": "object stores only: milliseconds between two requests for new "
+    "records of a partition that has had none for 5 seconds, so the first record after a rest is "
+    "read up to this much later (default 1000)",
     "checkpointLocation": "the query's checkpoint. readStream needs it only if a query on format "
     "kafka planned the first batch and did not finish it",
 }
@@ -93,6 +96,7 @@ class ReadOptions:
         max_offsets_per_trigger: maximum number of offsets in a micro-batch.
         min_offsets_per_trigger: minimum number of new offsets before a micro-batch starts.
         max_trigger_delay_ms: maximum time that `min_offsets_per_trigger` delays a micro-batch.
+        fetch_idle_interval_ms: time between two requests for new records of a partition at rest.
         checkpoint_location: checkpoint of a streaming query; empty if it was not given.
         group_id: consumer group to which progress is reported; None for none.
         assignor: name of the assignor if tasks own whole partitions; None if they read splits.
@@ -118,6 +122,7 @@ class ReadOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    fetch_idle_interval_ms: int
     checkpoint_location: str
     group_id: str | None
     assignor: str | None
@@ -166,6 +171,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
             f"micro-batch could satisfy both, so lower the first or raise the second",
             key="minOffsetsPerTrigger",
         )
+    consumer = ConsumerConfig.parse(parser.subset("check.crcs", "fetch.idle.interval.ms"))
     return ReadOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
@@ -183,6 +189,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=parser.duration_ms("maxTriggerDelay", "15m"),
+        fetch_idle_interval_ms=consumer.fetch_idle_interval_ms,
         checkpoint_location=parser.get("checkpointLocation"),
         group_id=parser.get("group.id") or None,
         assignor=_assignor(parser),
@@ -191,7 +198,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         == "read_committed"
         else "read_uncommitted",
         include_headers=parser.boolean("includeHeaders", default=False),
-        check_crcs=ConsumerConfig.parse(parser.subset("check.crcs")).check_crcs,
+        check_crcs=consumer.check_crcs,
         client_rack=parser.get("client.rack"),
         ignored=tuple(ignored),
     )

@@ -147,7 +147,7 @@ def _read_batches(
         _LacksOffsetsError: the log lacks offsets, and is not the last one to be read.
     """
     while offset < split.end_offset:
-        view = log.observe()
+        view, last = log.files.observe_and_open()
         is_whole = view.log_start_offset <= offset and split.end_offset <= view.log_end_offset
         if not (is_last or is_whole):
             raise _LacksOffsetsError
@@ -157,7 +157,7 @@ def _read_batches(
         end_offset = min(split.end_offset, view.log_end_offset)
         log.load_segment_ids(view)
         try:
-            for begin, _, reader in log.files.walk(view, offset, end_offset):
+            for begin, _, reader in log.files.walk(view, offset, end_offset, last):
                 stop = min(end_offset, reader.end_offset)
                 if split.transactions is not None:
                     list_aborted(log.files, split.transactions, reader, begin, stop)

@@ -10,6 +10,7 @@ from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPartitionError
+from spark_log.log import ProbeInterval
 from spark_log.types import TopicPartition
 
 POLL_INTERVAL_MS = 125
@@ -48,14 +49,20 @@ class LatestOffsets:
 class LogPoller:
     """Polls the log end offsets at a limited rate.
 
-    A poll costs one request for new metadata and one for each partition. Its result includes every
-    record that was acknowledged before the poll began. If the next poll is not due yet, `poll`
-    waits instead of returning an earlier result: ``processAllAvailable`` returns as soon as Spark
-    gets the answer that there is nothing new, and this answer must include records acknowledged
-    before the question.
+    A complete poll costs one request for new metadata and one for each partition. Its result
+    includes every record that was acknowledged before the poll began. If the next poll is not due
+    yet, `poll` waits instead of returning an earlier result: ``processAllAvailable`` returns as
+    soon as Spark gets the answer that there is nothing new, and this answer must include records
+    acknowledged before the question.
+
+    On an object store a partition without a record for 5 seconds is at rest, as in a consumer
+    (`ProbeInterval`). Partitions at rest, and new metadata, are asked for once in
+    ``fetch.idle.interval.ms``, by complete polls. The polls between them ask the other partitions
+    only.
 
     Attributes:
         last: result of the last poll; None before the first.
+        complete_polls: number of complete polls.
     """
 
     def __init__(self, reader: OffsetReader, history: TopicHistory, clock: Clock) -> None:
@@ -67,20 +74,30 @@ class LogPoller:
             clock: clock for the interval.
         """
         self.last: LatestOffsets | None = None
+        self.complete_polls = 0
         self._reader = reader
         self._history = history
         self._clock = clock
-        self._interval_ms = 0 if reader.is_local else POLL_INTERVAL_MS
+        if reader.is_local:
+            self._probes = ProbeInterval(0.0, 0.0)
+        else:
+            rest_ms = reader.options.fetch_idle_interval_ms
+            interval_ms = min(POLL_INTERVAL_MS, rest_ms)
+            self._probes = ProbeInterval(interval_ms, interval_ms, rest_ms)
         self._partitions: list[TopicPartition] = []
+        self._records_ms: dict[TopicPartition, float] = {}
+        self._complete_until_ms = 0.0
 
     def recent(self) -> LatestOffsets:
         """Return the last result until the next poll is due; else poll."""
         if self.last is not None and self._clock.monotonic_ms() < self.last.until_ms:
             return self.last
-        return self.poll()
+        return self._poll_due()
 
     def poll(self) -> LatestOffsets:
         """Wait until a poll is due, and return the log end offsets.
+
+        The poll is complete if `complete_polls` grows.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
@@ -89,10 +106,10 @@ class LogPoller:
             early_ms = self.last.until_ms - self._clock.monotonic_ms()
             if early_ms > 0:
                 self._clock.sleep_ms(early_ms)
-        return self.poll_now()
+        return self._poll_due()
 
     def poll_now(self) -> LatestOffsets:
-        """Return the log end offsets without waiting.
+        """Return the log end offsets of a complete poll without waiting.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
@@ -108,8 +125,34 @@ class LogPoller:
             if self._reader.topic_ids() == before:
                 raise
             ends = self._reader.latest(self._partitions)
-        took_ms = self._clock.monotonic_ms() - began_ms
-        until_ms = began_ms + max(self._interval_ms, took_ms / _MAX_POLL_FRACTION)
+        self.complete_polls += 1
+        self._complete_until_ms = began_ms + self._probes.rest_ms
+        return self._on_polled(ends, began_ms)
+
+    def _poll_due(self) -> LatestOffsets:
+        """Ask the partitions that are due now."""
+        began_ms = self._clock.monotonic_ms()
+        awake = self._awake(began_ms)
+        is_complete_due = began_ms >= self._complete_until_ms
+        if self.last is None or is_complete_due or len(awake) == len(self.last.ends):
+            return self.poll_now()
+        try:
+            ends = self._reader.latest(awake)
+        except (CorruptRecordError, NotFoundError):
+            return self.poll_now()  # a topic may have been deleted
+        return self._on_polled({**self.last.ends, **ends}, began_ms)
+
+    def _on_polled(self, ends: Mapping[TopicPartition, int], began_ms: float) -> LatestOffsets:
+        now_ms = self._clock.monotonic_ms()
+        before = {} if self.last is None else self.last.ends
+        self._records_ms = {
+            tp: self._records_ms[tp] if before.get(tp) == end else now_ms
+            for tp, end in ends.items()
+        }
+        due_ms = began_ms + self._probes.min_ms
+        if ends and not self._awake(due_ms):
+            due_ms = self._complete_until_ms
+        until_ms = max(due_ms, began_ms + (now_ms - began_ms) / _MAX_POLL_FRACTION)
         latest = StreamOffset(ends, self.topic_ids_of(ends))
         if self.last is not None and self.last.offset == latest:
             latest = self.last.offset  # callers compare by identity to skip work
@@ -117,6 +160,14 @@ class LogPoller:
             self._history.record_ends(latest)
         self.last = LatestOffsets(latest, until_ms)
         return self.last
+
+    def _awake(self, now_ms: float) -> list[TopicPartition]:
+        """Return the partitions that are not at rest at a time."""
+        return [
+            tp
+            for tp, records_ms in self._records_ms.items()
+            if not self._probes.is_at_rest(now_ms - records_ms)
+        ]
 
     def topic_ids_of(self, offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
         """Return the ids of the partitions' topics."""

@@ -128,10 +128,9 @@ class MicroBatchPlanner:
         Raises:
             DataLossError: records that should have been read are lost.
         """
-        before = self._poller.last
-        log_ends = self._poller.recent()
-        end = self._end_at(start, log_ends, limit)
-        if end is start and log_ends is before and self._target is None:
+        before = self._poller.complete_polls
+        end = self._end_at(start, self._poller.recent(), limit)
+        while end is start and self._poller.complete_polls == before and self._target is None:
             end = self._end_at(start, self._poller.poll(), limit)
         if self.is_initial(start):
             end = replace(end, batch_starts=start.offsets)

@@ -67,9 +67,6 @@ class Appender:
     What it knows of the log between two appends is its `AppenderState`.
 
     Attributes:
-        is_alone: whether no other replica gets the segments, which would show that this one has
-            lost its files. Then a put is final only if the segment before it is still there: one
-            more request, except on a local file system.
         check_root: called before a put into a log without records; it raises a `StorageError` if
             the root was emptied.
     """
@@ -86,7 +83,6 @@ class Appender:
         self._directory = directory
         self._config = config
         self._has_leader_epochs = has_leader_epochs
-        self.is_alone = False
         self.check_root: Callable[[], None] = lambda: None
         self._clock = directory.clock
         self._derived = DerivedFiles(directory, snapshots, config, beside)
@@ -308,7 +304,7 @@ class Appender:
             is_recent = self._state.is_recent(tail)
             if put is not None and put.is_ours and is_recent:
                 unknown.add(base_offset)  # until it is known that the log is still there
-                if not is_last_gone(self._directory, tail, asks=self.is_alone):
+                if not is_last_gone(self._directory, tail):
                     self._state.on_own_append(segment, base_offset, tail, tried_ms)
                     return self._acknowledge(segment, base_offset)
             elif put is not None and put.winner is not None and not put.is_ours and is_recent:

@@ -101,6 +101,24 @@ class FollowerAppender:
         tail = self._tail
         return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log still ends at an offset, by one request for the next segment's name.
+
+        Returns:
+            False also if the answer needs a new listing.
+
+        Raises:
+            CorruptRecordError: the next segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        if self.known_end_offset != offset:
+            return False
+        try:
+            self._directory.open(SegmentName(offset))
+        except NotFoundError:
+            return self.known_end_offset == offset  # the listing is valid still
+        return False
+
     def observe(self) -> LogView:
         """List the follower's log, and check it.
 

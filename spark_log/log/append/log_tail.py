@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.errors import NotFoundError
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import SegmentReader
@@ -17,7 +16,7 @@ class LogTail:
     Attributes:
         log_end_offset: of the log.
         observed_ms: monotonic time.
-        last: the segment that ends there; None if it is not known.
+        last: the segment that ends there; None in a log without segments.
         leader_epoch: of the last batch; -1 in a log that never had one, None if it is not known.
     """
 
@@ -42,32 +41,21 @@ class PutResult:
     winner: SegmentReader | None
 
 
-def is_last_gone(directory: PartitionDirectory, tail: LogTail, *, asks: bool = False) -> bool:
-    """Whether the log's last segment does not exist any more.
+def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
+    """Whether the log's last segment does not exist any more; False on an object store.
 
     A segment that was part of the log so recently cannot have been deleted by a cleaner. A put
-    behind it would append to a log that was removed.
+    behind it would append to a log that was removed. A log whose records were all deleted has a
+    start marker instead.
 
     Args:
         directory: of the partition.
         tail: of the log, and recent.
-        asks: whether to send a request to a storage that does not show it without one. In a log
-            that was emptied it asks for the start marker.
-
-    Raises:
-        StorageError: the storage does not answer.
     """
     if tail.last is not None:
         name = tail.last.log
-    elif asks and tail.log_end_offset:
+    elif tail.log_end_offset:
         name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
     else:
         return False
-    path, store = directory.file_path(name), directory.store
-    if not asks:
-        return store.is_gone(path)
-    try:
-        store.head(path)
-    except NotFoundError:
-        return True
-    return False
+    return directory.store.is_gone(directory.file_path(name))

@@ -129,10 +129,6 @@ class ChainFollowers:
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
             self._compared.add(key)
-            if own is not None and known > own.base_offset:
-                # Others were here meanwhile. Perhaps by the order of a newer leader epoch, of which
-                # the leader's log tells now: then what was put may be covered there.
-                _check_still_leads(leader, state)
         if own is not None and own.ends(state, end_offset):
             if known < own.base_offset:
                 fetcher.fetch(known, own.base_offset)
@@ -195,16 +191,3 @@ class ChainFollowers:
             merger.limit_offset = math.inf
         elif merger.limit_offset == math.inf:
             merger.limit_offset = 0
-
-
-def _check_still_leads(leader: Replica, state: PartitionState) -> None:
-    """Check that the leader's log has no newer leader epoch than a state.
-
-    Raises:
-        FencedLeaderEpochError: it has.
-        LeaderFailedError: the leader failed.
-    """
-    try:
-        leader.appender.observe_end_offset_in(state.leader_epoch)
-    except REPLICA_ERRORS as error:
-        raise LeaderFailedError(error) from error

@@ -66,6 +66,18 @@ class PartitionStates(Protocol):
             StorageError: the metadata cannot be read.
         """
 
+    def recent(self) -> PartitionState:
+        """Return a state that was the newest one within the last seconds, the writers' lease.
+
+        A joining replica enters the in-sync replicas only after the lease has passed since it
+        began to join. So whoever knew a state at some time within the lease knows all replicas
+        that have been in sync since then.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            StorageError: the metadata cannot be read.
+        """
+
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Take brokers out of ``isr`` and ``joining``, unless the state is not the newest.
 

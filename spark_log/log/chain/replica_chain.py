@@ -171,9 +171,10 @@ class ReplicaChain:
                     raise
                 has_put = appended_to is not None or is_unknown
                 newer = self.without(state, state.leader, error, has_put=has_put)
+            newer = self._recent(state) if newer is state else newer
             if newer is state:
-                if needs_enough and self._are_too_few(state):
-                    raise self._not_enough_after_append(state)
+                if needs_enough:
+                    self._check_enough_after_append(state)
                 return result[0]
             state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
@@ -237,7 +238,6 @@ class ReplicaChain:
         """Return the leader's replica, to be appended to by a state."""
         leader = self.replica(state, state.leader)
         self.followers.limit_merges(leader, state)
-        leader.appender.is_alone = state.is_replicated and len(state.chain) == 1
         if state.is_replicated:
             leader.appender.check_root = partial(self.check_root, state.leader)
         return leader
@@ -272,6 +272,23 @@ class ReplicaChain:
             return state
         self.check_root(state.leader)
         newer = self.states.refresh()
+        return state if newer.leader_epoch == state.leader_epoch else newer
+
+    def _recent(self, state: PartitionState) -> PartitionState:
+        """Return the state by which an append was made, or a newer one if it was not recent.
+
+        The replicas of an old state may all have lost their files, one after the other, when others
+        had what they had. An append by it is in nobody's log.
+
+        Raises:
+            UnknownOutcomeError: the metadata cannot be read.
+        """
+        if not state.is_replicated:
+            return state
+        try:
+            newer = self.states.recent()
+        except StorageError as error:
+            raise self.unknown_outcome(f"the metadata cannot be read: {error}") from error
         return state if newer.leader_epoch == state.leader_epoch else newer
 
     def _newer(self, state: PartitionState) -> PartitionState:
@@ -342,8 +359,10 @@ class ReplicaChain:
             )
         return state
 
-    def _not_enough_after_append(self, state: PartitionState) -> NotEnoughReplicasAfterAppendError:
-        return NotEnoughReplicasAfterAppendError(
+    def _check_enough_after_append(self, state: PartitionState) -> None:
+        if not self._are_too_few(state):
+            return
+        raise NotEnoughReplicasAfterAppendError(
             f"{self._name}: {self._shortage(state)} after an append; its records are in the log. "
             f"An idempotent producer may send them again",
             topic=self._name,

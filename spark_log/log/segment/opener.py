@@ -85,6 +85,8 @@ class SegmentOpener:
             return future.result()
         if self._last is not None and index == len(view.live.segments) - 1:
             reader, self._last = self._last, None
+            # More ids may be known than when it was opened.
+            self._directory.identities.check(reader.path, segment.name, reader.append_id)
             return reader
         return self._directory.open_listed(segment, view.observed_ms)
 

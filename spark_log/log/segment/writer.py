@@ -355,23 +355,18 @@ class SegmentWriter:
         self._last_header = headers[-1]
 
 
-class _ReportedErrors:
+class _ReportedErrors(storage_errors):
     """Turns the operating system's errors inside a block into this package's, and reports them."""
 
-    __slots__ = ("_directory", "_on_failure")
+    __slots__ = ("_on_failure",)
 
     def __init__(self, directory: str, on_failure: Callable[[StorageError], None] | None) -> None:
-        self._directory = directory
+        super().__init__(directory)
         self._on_failure = on_failure
 
-    def __enter__(self) -> None:
-        pass
-
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            return
         try:
-            storage_errors(self._directory).__exit__(kind, error, traceback)
+            super().__exit__(kind, error, traceback)
         except StorageError as translated:
             self._report(translated)
             raise

@@ -2,7 +2,6 @@ from .creation import partition_records as partition_records
 from .creation import topic_records as topic_records
 from .creation import validate_new_topic as validate_new_topic
 from .deletion import DELETION_MARKERS as DELETION_MARKERS
-from .deletion import METADATA_LEASE_MS as METADATA_LEASE_MS
 from .deletion import DeletedTopic as DeletedTopic
 from .deletion import finish_deletions as finish_deletions
 from .deletion import mark_deleted as mark_deleted

@@ -21,6 +21,7 @@ from spark_log.errors import BrokerIdNotRegisteredError, StorageError
 from spark_log.log import ABANDONED_US, delete_witnesses
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID
+from spark_log.metadata.metadata_log import METADATA_LEASE_MS
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.stray_replicas import STRAY_REPLICAS
 from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
@@ -29,10 +30,6 @@ _TOPIC_DIRECTORY: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
 
 DELETION_MARKERS: Final = "__deleted_topics"
 """The directory of the markers, relative to a root."""
-
-METADATA_LEASE_MS: Final = 5_000
-"""For this long after it has read the metadata, a producer on an object store acknowledges appends
-without reading them again. So the deletion of a topic takes at least as long."""
 
 _KEPT_US: Final = 86_400_000_000
 """How long a marker is kept: longer than a writer works without refreshing the metadata."""

@@ -191,6 +191,7 @@ def test_processes_commit_at_once_and_nothing_is_lost(cluster: Cluster) -> None:
     assert DeltaTable(table.url).to_pyarrow_dataset().count_rows() == 4 * 15
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_sql_reads_the_table_and_its_documented_query_finds_the_position(
     cluster: Cluster, spark: SparkSession

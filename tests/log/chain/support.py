@@ -13,6 +13,7 @@ from spark_log.log import (
     Replica,
     ReplicatedLog,
 )
+from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, HookedStore, failing
@@ -47,18 +48,27 @@ class Metadata:
 class States:
     """What one process knows of the metadata."""
 
-    def __init__(self, metadata):
+    def __init__(self, metadata, clock):
         self._metadata = metadata
+        self._clock = clock
         self._known = metadata.state
+        self.looks = 0
+        self._read_ms = clock.monotonic_ms()
 
     def current(self):
         return self._known
 
     def refresh(self):
+        self.looks += 1
         if self._metadata.is_down:
             raise StorageUnavailableError("no metadata")
+        self._read_ms = self._clock.monotonic_ms()
         self._known = self._metadata.state
         return self._known
+
+    def recent(self):
+        is_recent = self._clock.monotonic_ms() - self._read_ms < METADATA_LEASE_MS
+        return self._known if is_recent else self.refresh()
 
     def leave(self, state, brokers):
         newest = self.refresh()
@@ -106,7 +116,7 @@ class Process:
     def __init__(self, cluster):
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self.stores = {each: HookedStore(cluster.root(each)) for each in (1, 2, 3, 4)}
-        self.states = States(cluster.metadata)
+        self.states = States(cluster.metadata, cluster.clock)
         self._cluster = cluster
         self.log = ReplicatedLog(
             self.states,

@@ -19,6 +19,7 @@ from spark_log.log import (
 )
 from spark_log.log.append import CopiedSegment
 from spark_log.log.file_names import SegmentName
+from spark_log.metadata import METADATA_LEASE_MS
 from tests.log.chain.support import NO_LEADER, Cluster
 from tests.log.support import DIRECTORY, done_but, failing, values
 from tests.record.samples import START_US, numbered
@@ -78,7 +79,7 @@ class TestAppend:
             kinds = [name for name, _ in process.stores[each].calls if name != "stage"]
             assert kinds == ["put_if_absent"]
 
-    def test_to_the_only_replica_that_is_left_looks_for_the_segment_before(self):
+    def test_to_the_only_replica_that_is_left_costs_one_put(self):
         cluster = Cluster(1, 2)
         cluster.metadata.change(isr=(1,))
         process = cluster.process()
@@ -86,16 +87,27 @@ class TestAppend:
         process.stores[1].calls.clear()
         process.log.append(numbered(1, 1))
         kinds = [name for name, _ in process.stores[1].calls if name != "stage"]
-        assert kinds == ["put_if_absent", "head"]
-        assert process.stores[1].called("head") == [f"{DIRECTORY}/{SegmentName(1).log}"]
-
-    def test_to_a_partition_that_never_had_another_replica_does_not(self):
-        process = Cluster(1).process()
-        process.log.append(numbered(0, 1))
-        process.stores[1].calls.clear()
-        process.log.append(numbered(1, 1))
-        kinds = [name for name, _ in process.stores[1].calls if name != "stage"]
         assert kinds == ["put_if_absent"]
+
+    def test_is_acknowledged_by_metadata_of_the_last_seconds(self):
+        cluster = Cluster()
+        process = cluster.process()
+        process.log.append(numbered(0, 1))
+        assert process.states.looks == 0
+        cluster.clock.advance_ms(METADATA_LEASE_MS)
+        for number in (1, 2):
+            process.log.append(numbered(number, 1))
+        assert process.states.looks == 1
+
+    def test_is_unknown_if_the_metadata_cannot_be_read_then(self):
+        cluster = Cluster()
+        process = cluster.process()
+        process.log.append(numbered(0, 1))
+        cluster.clock.advance_ms(METADATA_LEASE_MS)
+        cluster.metadata.is_down = True
+        with pytest.raises(UnknownOutcomeError, match="the metadata cannot be read"):
+            process.log.append(numbered(1, 1), producer=ProducerAppend(9, 0, 0))
+        assert cluster.metadata.state.isr == (1, 2, 3), "no replica is to blame"
 
     def test_of_another_writer_reaches_all_replicas_before_ones_own(self):
         cluster = Cluster()

@@ -46,10 +46,10 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_changes_nothing(tmp_path, sampl
 @pytest.mark.parametrize(
     ("sample", "step", "way"),
     [
-        ("with gaps", 41, "headers"),
+        pytest.param("with gaps", 41, "headers", marks=pytest.mark.long),
         ("merged", 47, "headers"),
-        ("with gaps", 11, "offsets"),
-        ("without gaps", 5, "offsets"),
+        pytest.param("with gaps", 11, "offsets", marks=pytest.mark.long),
+        pytest.param("without gaps", 5, "offsets", marks=pytest.mark.long),
         ("older", 11, "offsets"),
         ("with gaps", 997, "in ranges"),
     ],

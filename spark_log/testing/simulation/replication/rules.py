@@ -18,15 +18,13 @@ from spark_log.log import (
     ReplicaFetcher,
     move_replica_start,
 )
-from spark_log.log.append import appender, log_tail
 from spark_log.log.append.appender import Appender
-from spark_log.log.chain import ReplicaChain, chain_followers, chain_start, replica_fetcher
+from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.log_reader import LogReader
-from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
@@ -70,11 +68,12 @@ def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offs
     return move_replica_start(replica, offset)
 
 
-_shipped_is_gone = log_tail.is_last_gone
+def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:
+    return state
 
 
-def _asks_nobody(directory: PartitionDirectory, tail: log_tail.LogTail, **_: bool) -> bool:
-    return _shipped_is_gone(directory, tail)
+def _waits_for_nobody(_: Replicator) -> float:
+    return 0.0
 
 
 def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -239,12 +238,6 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "an append is looked for again in a new leader epoch": PatchVariant(
         ((ChainAppender, "_find_again", _believes_the_first_answer),)
     ),
-    "a follower that others have brought up may show a newer epoch": PatchVariant(
-        ((chain_followers, "_check_still_leads", _does_nothing),)
-    ),
-    "a replica that is alone has the segment before the one that was put": PatchVariant(
-        ((appender, "is_last_gone", _asks_nobody),)
-    ),
     "what followers have got from the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
@@ -266,6 +259,12 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "records are deleted without a replica that was emptied": PatchVariant(
         ((chain_start, "_move_start", _moves_the_start),)
+    ),
+    "an append is acknowledged by a recent state": PatchVariant(
+        ((ReplicaChain, "_recent", _believes_its_state),)
+    ),
+    "a replica joins until every writer knows it": PatchVariant(
+        ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((Appender, "_check_leader_epoch", _is_not_fenced),)

@@ -13,7 +13,13 @@ from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import PartitionCleaner, PartitionDirectory, Replica, ReplicatedLog, Witness
 from spark_log.log.append import appender_state
-from spark_log.metadata import Cluster, broker_stores, cluster_cleaner, metadata_log
+from spark_log.metadata import (
+    Cluster,
+    broker_stores,
+    cluster_cleaner,
+    metadata_log,
+    partition_states,
+)
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.partition_states import MetadataPartitionStates
@@ -24,6 +30,7 @@ from spark_log.metadata.records import (
     TopicRecord,
 )
 from spark_log.metadata.topic_image import TopicImage
+from spark_log.replication import catching_up
 from spark_log.storage import FileInfo, listing_validity_ms
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.patches import Patch
@@ -40,6 +47,9 @@ from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 from spark_log.testing.simulation.wall_clocks import WallClocks
 
 ROOT: Final = "memory://cluster"
+
+LEASE_MS: Final = DELETE_DELAY_MS / 10
+"""The writers' lease (`METADATA_LEASE_MS`): shorter than a listing is valid, as the real one."""
 
 
 class BrokerDisk(SimulatedDisk):
@@ -294,6 +304,8 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
         (cluster_module, "open_store", world.store_at),
         (broker_stores, "open_store", world.store_at),
         (metadata_log, "INTERNAL_LOG_CONFIG", metadata_config),
+        (partition_states, "METADATA_LEASE_MS", LEASE_MS),
+        (catching_up, "METADATA_LEASE_MS", LEASE_MS),
         (
             cluster_cleaner,
             "PartitionCleaner",

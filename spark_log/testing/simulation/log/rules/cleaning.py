@@ -71,9 +71,13 @@ class _TakesAll(PartitionDirectory):
     """Takes the records of a wider merged segment for those of the segments to be merged."""
 
     def walk(
-        self, view: LogView, start_offset: int, end_offset: int
+        self,
+        view: LogView,
+        start_offset: int,
+        end_offset: int,
+        last: SegmentReader | None = None,
     ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
-        for position, segment, reader in super().walk(view, start_offset, end_offset):
+        for position, segment, reader in super().walk(view, start_offset, end_offset, last):
             reader.__dict__["end_offset"] = min(reader.end_offset, end_offset)
             yield position, segment, reader
 

@@ -83,7 +83,11 @@ class _CrossesHoles(PartitionDirectory):
         return replace(super().live_log(), base_after_gap=None)
 
     def walk(
-        self, view: LogView, start_offset: int, end_offset: int
+        self,
+        view: LogView,
+        start_offset: int,
+        end_offset: int,
+        last: SegmentReader | None = None,
     ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
         view.check_offset(start_offset, self.path)
         for segment in view.live.segments:

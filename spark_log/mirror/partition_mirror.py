@@ -1,0 +1,186 @@
+"""`PartitionMirror`: copies one partition of a root to another root, segment by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from spark_log.errors import LeaderNotAvailableError
+from spark_log.log import (
+    NO_LEADER,
+    DivergedReplicaError,
+    LeaderFailedError,
+    LogView,
+    PartitionState,
+    Replica,
+    ReplicaFetcher,
+    ReplicatedLog,
+    TailView,
+    follow_log_start,
+)
+from spark_log.record import RECORD_SCHEMA
+from spark_log.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """What a copy of a partition did.
+
+    Attributes:
+        topic_partition: the partition.
+        copied_bytes: size of the segments that were copied.
+        copied_segments: their number.
+        end_offset: the log end offset of the target now.
+        lag: number of offsets up to the last stable offset of the source.
+    """
+
+    topic_partition: TopicPartition
+    copied_bytes: int
+    copied_segments: int
+    end_offset: int
+    lag: int
+
+
+class PartitionMirror:
+    """Copies one partition of the source to the target, again and again. For one thread at a time.
+
+    Between two copies it remembers where both logs ended, for as long as their listings are valid.
+    So a copy that finds nothing new asks each log for the name of its next segment alone. The log
+    start of the source is followed when a listing shows it: after half of ``file.delete.delay.ms``
+    at the latest.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        source: ReplicatedLog,
+        target: ReplicatedLog,
+        on_copied: Callable[[int], None],
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            topic_partition: the partition.
+            source: is read.
+            target: gets the segments.
+            on_copied: called with the size of each segment after it was copied.
+        """
+        self._tp = topic_partition
+        self._source = source
+        self._target = target
+        self._on_copied = on_copied
+        self._last: CopiedPartition | None = None
+        self._read: tuple[PartitionState, TailView] | None = None
+        self._target_start = 0
+
+    def copy(self) -> CopiedPartition:
+        """Copy the source up to its last stable offset. The caller has just read the metadata.
+
+        Raises:
+            LeaderNotAvailableError: the source has no leader.
+            DivergedReplicaError: somebody else has written to the target.
+            CorruptRecordError: the source is damaged. The damage was not copied.
+            SparkLogError: one of the two logs cannot be read or written. What was copied stays.
+        """
+        present = self._target.states.current()
+        number = present.directory_number(present.leader)
+        follower = self._target.replica_of(present.leader, number)
+        last, self._last = self._last, None
+        known_end = None
+        if last is not None and follower.follower.ends_at(last.end_offset):
+            known_end = last.end_offset
+        if last is None or known_end is None or not self._is_source_unchanged():
+            last = self._copy(follower, known_end)
+        self._last = replace(last, copied_bytes=0, copied_segments=0)
+        return last
+
+    def _is_source_unchanged(self) -> bool:
+        """Whether the source ends where it did at the last copy, and has the same replicas."""
+        if self._read is None or self._read[0] != self._source.states.current():
+            return False
+        tail = self._read[1]
+        return tail.ends_at(tail.log_end_offset)
+
+    def _copy(self, follower: Replica, known_end: int | None) -> CopiedPartition:
+        """Copy what is new.
+
+        Args:
+            follower: the replica of the target.
+            known_end: where it ends, as the last copy left it; None if it is to be compared.
+        """
+        copied: list[int] = []
+
+        def count(done_bytes: int) -> None:
+            copied.append(done_bytes)
+            self._on_copied(done_bytes)
+
+        while True:
+            state = self._source.states.current()
+            if state.leader == NO_LEADER:
+                topic, partition = self._tp
+                message = f"{self._tp} has no leader: nothing can be copied"
+                raise LeaderNotAvailableError(message, topic=topic, partition=partition)
+            leader = self._source.replica_of(state.leader, state.directory_number(state.leader))
+            fetcher = ReplicaFetcher(leader, follower, count, check_crcs=True)
+            # The target first: another mirror may bring it up to what the source has then.
+            there = follower.follower.observe() if known_end is None else None
+            view = self._source.observe()
+            if self._source.read_state == state:
+                break  # this leader has all that the view shows
+        self._read = state, TailView(self._source.files, view)
+        offset = known_end or 0
+        if there is not None:
+            self._check_is_prefix(leader, view, follower, there)
+            offset, self._target_start = there.log_end_offset, there.log_start_offset
+        end = self._source.end_offset(view, isolation_level="read_committed")
+        try:
+            offset = fetcher.fetch(offset, end, whole=False)
+        except LeaderFailedError as failed:
+            raise failed.error from failed
+        start = min(view.log_start_offset, offset)
+        if start > self._target_start:
+            self._target_start = follow_log_start(follower, start)
+        return CopiedPartition(self._tp, sum(copied), len(copied), offset, max(0, end - offset))
+
+    def _check_is_prefix(
+        self, leader: Replica, view: LogView, follower: Replica, there: LogView
+    ) -> None:
+        """Check that the target's log ends in the source's log, with the same record."""
+        offset = there.log_end_offset
+        if view.log_start_offset < offset <= view.log_end_offset:
+            last = offset - 1
+            if _record(leader, view, last) != _record(follower, there, last):
+                raise DivergedReplicaError(
+                    f"{self._tp} has another record at offset {last} in the target than in the "
+                    f"source: somebody else has written to the target. Delete its topic, or "
+                    f"exclude it",
+                    offset=last,
+                )
+        elif offset > view.log_end_offset:
+            raise DivergedReplicaError(
+                f"{self._tp} ends at offset {offset} in the target, and at {view.log_end_offset} "
+                f"in the source: somebody else has written to the target. Delete its topic, or "
+                f"exclude it",
+                offset=view.log_end_offset,
+                is_ahead=True,
+            )
+
+
+def _record(replica: Replica, view: LogView, offset: int) -> object:
+    """Return the record at an offset, which may be a marker; None if compaction has removed it.
+
+    Args:
+        replica: that has the record.
+        view: of this replica; one of another replica is not used.
+        offset: of the record.
+    """
+    files = replica.files
+    if view.origin != files.url:
+        view = files.observe()
+    for position, _, reader in files.walk(view, offset, offset + 1):
+        for batch in reader.read(position, offset + 1):
+            at = batch.offsets().tolist()
+            if offset in at:
+                columns = batch.records.select(RECORD_SCHEMA.names)
+                return columns.slice(at.index(offset), 1).to_pylist()
+    return None

@@ -1,0 +1,1 @@
+"""What operations ask of an object store: the budgets, and the page that tells them."""
