@@ -6,6 +6,10 @@ the modules of the others. Imports are most of the time that a short command tak
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
@@ -14,6 +18,14 @@ from typer.core import TyperCommand
 
 from spark_log.cli import commands
 from spark_log.cli.format import print_text
+
+_SETTINGS_OF_IMPORTS: Final = {
+    # No command multiplies matrices: numpy would start a thread for each core.
+    "OPENBLAS_NUM_THREADS": "1",
+    # pydantic would look for plugins in the metadata of every package that is installed.
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+}
+"""Environment variables, unless the user has set them."""
 
 
 class LazyCommand(TyperCommand):
@@ -31,7 +43,8 @@ class LazyCommand(TyperCommand):
         """Import the command, and return it in Typer's form."""
         assert self.name is not None
         name = self.name.replace("-", "_")
-        module = import_module(f"{commands.__name__}.{name}")
+        with _quick_imports():
+            module = import_module(f"{commands.__name__}.{name}")
         app: typer.Typer | None = getattr(module, "app", None)
         if app is not None:
             app.callback(help=self.summary, invoke_without_command=True)(_show_help)
@@ -48,6 +61,20 @@ class LazyCommand(TyperCommand):
 def loaded(command: Any) -> Any:
     """Return the command itself, imported if it was not yet."""
     return command.load() if isinstance(command, LazyCommand) else command
+
+
+@contextmanager
+def _quick_imports() -> Iterator[None]:
+    """Save a tenth of the time that imports take (docs/adr/0036)."""
+    for variable, value in _SETTINGS_OF_IMPORTS.items():
+        os.environ.setdefault(variable, value)
+    was_enabled = gc.isenabled()
+    gc.disable()  # imports make many objects, and hardly any garbage
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _show_help(context: typer.Context) -> None:

@@ -100,10 +100,10 @@ class TopicConfig(ReplicationConfig):
     )
     snapshot_interval_segments: PositiveInt = Field(
         default=128,
-        description="Number of new segments after which an appender writes a snapshot. A snapshot "
-        "holds the state of producers and the properties of each segment, so that a process does "
-        "not have to open all segments. Not in Kafka, where a broker writes a snapshot with every "
-        "new segment.",
+        description="Number of new segments after which an appender writes a snapshot. Segments "
+        "that were merged into one count once. A snapshot holds the state of producers and the "
+        "properties of each segment, so that a process does not have to open all segments. Not in "
+        "Kafka, where a broker writes a snapshot with every new segment.",
     )
     cleanup_policy: Annotated[
         tuple[Literal["delete", "compact"], ...], BeforeValidator(split_list)

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
 _logger = logging.getLogger(__name__)
 
 
+_STEP_S: Final = 0.0003
+"""Processor time of a merge between two pauses: some two segments. So it keeps up with appends."""
+
+_LONGEST_PAUSE_S: Final = 0.002
+"""An append to an object store, or one that is synced, takes longer, and hardly uses Python."""
+
+
 class MergeThread:
     """A thread for merges, one at a time. It begins with the first merge.
 
     What waits when it is closed is not run. So it holds up nothing: merges are left to others.
+
+    Merges make way for appends. An append gives up the interpreter's lock with each of its system
+    calls, some twenty times, and then waits until a merge gives it up.
     """
 
     def __init__(self, name: str) -> None:
         """Start no thread yet."""
+        self._appends = 0
+        self._ended = threading.Condition()
+        self._worked_from = 0.0
         self._name: Final = name
         self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -44,6 +59,27 @@ class MergeThread:
                 self._thread = thread
         self._waiting.put(merge)
         return True
+
+    @contextmanager
+    def made_way_for(self) -> Iterator[None]:
+        """Let merges pause during an append, which is what the block does. For any thread."""
+        with self._ended:
+            self._appends += 1
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._appends -= 1
+                self._ended.notify_all()
+
+    def pause(self) -> None:
+        """Called by a merge: wait until an append has ended, if one runs and it is time."""
+        if time.thread_time() - self._worked_from < _STEP_S:
+            return
+        with self._ended:
+            if self._appends:
+                self._ended.wait(_LONGEST_PAUSE_S)
+        self._worked_from = time.thread_time()
 
     def close(self, timeout_s: float) -> None:
         """Drop the merges that wait, and wait for the one that runs, up to a timeout."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from spark_log.config import ProducerConfig
@@ -32,6 +34,7 @@ from spark_log.metadata import (
     MetadataImage,
 )
 from spark_log.producer.delivery import Delivery
+from spark_log.producer.merge_thread import MergeThread
 from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.storage import TRANSIENT_ERRNOS
@@ -71,7 +74,7 @@ class PartitionAppender:
         cluster: Cluster,
         config: ProducerConfig,
         client_id: str,
-        beside: Beside | None = None,
+        merges: MergeThread | None = None,
     ) -> None:
         """Return an appender for the partitions of a cluster; nothing is opened yet.
 
@@ -79,9 +82,12 @@ class PartitionAppender:
             cluster: of the partitions.
             config: of the producer.
             client_id: for its quota.
-            beside: runs merges on another thread; None: the append that makes one due waits for it.
+            merges: runs the merges of the logs; None: the append that makes one due waits for it.
         """
-        self._beside = beside
+        self._beside = None if merges is None else Beside(merges.submit, merges.pause)
+        self._merges_make_way: Callable[[], AbstractContextManager[None]] = (
+            nullcontext if merges is None else merges.made_way_for
+        )
         self._cluster = cluster
         self._metadata = MetadataLookup(cluster)
         self._config = config
@@ -109,7 +115,8 @@ class PartitionAppender:
         began_ms = self._cluster.clock.monotonic_ms()
         log = queue.log or self._open(queue, began_ms)
         try:
-            appended = self._append(log, delivery, producer)
+            with self._merges_make_way():
+                appended = self._append(log, delivery, producer)
         except (SparkLogError, OSError) as error:
             if self._is_of_deleted_topic(queue, error):
                 if isinstance(error, LogTruncatedError):

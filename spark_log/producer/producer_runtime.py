@@ -82,8 +82,8 @@ class ProducerRuntime:
         self._on_fork = on_fork
         self.accumulator = Accumulator(config, clock)
         self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
-        beside = self._merge_thread.submit if starts_threads else None
-        appender = PartitionAppender(cluster, config, client_id, beside)
+        merges = self._merge_thread if starts_threads else None
+        appender = PartitionAppender(cluster, config, client_id, merges)
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity
         if config.transactional_id is None:

@@ -81,6 +81,46 @@ def test_a_short_command_imports_nothing_large(arguments, root):
     assert "spark_log.cli.commands.groups" not in found
 
 
+def test_the_collector_searches_neither_imports_nor_what_a_command_leaves(root):
+    code = (
+        "import atexit, gc\n"
+        "def tell(): print(gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
+        "atexit.register(tell)\n"  # called last
+        "from spark_log.cli.main import main\n"
+        "main(['topics', 'list'])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(SPARK_LOG_ROOT=root),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split()[:3] == ["orders", "True", "True"]
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("4", "4")])
+def test_a_command_lets_numpy_start_no_threads_unless_the_user_has_set_it(root, given, found):
+    variables = environment(SPARK_LOG_ROOT=root)
+    variables.pop("OPENBLAS_NUM_THREADS", None)
+    if given is not None:
+        variables["OPENBLAS_NUM_THREADS"] = given
+    code = (
+        "import atexit, os\n"
+        "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS']))\n"
+        "from spark_log.cli.main import main\n"
+        "main(['topics', 'list'])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split() == ["orders", found]
+
+
 def test_the_summary_of_a_command_is_the_first_line_of_its_help():
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():

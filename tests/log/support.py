@@ -9,7 +9,7 @@ from pyarrow import ipc
 
 from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.config import TopicConfig
-from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log import Beside, PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
@@ -77,7 +77,7 @@ def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, beside=None, *
         config=settings,
         clock=clock,
         suppressed=suppressed,
-        beside=beside,
+        beside=beside and Beside(beside),
     )
 
 

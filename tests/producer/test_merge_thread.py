@@ -4,8 +4,11 @@ import logging
 import threading
 from functools import partial
 
+import pytest
+
 from spark_log import Admin, NewTopic, Producer
 from spark_log.metadata import Cluster
+from spark_log.producer import merge_thread
 from spark_log.producer.merge_thread import MergeThread
 from tests.waiting import wait_until
 
@@ -53,6 +56,55 @@ def test_close_waits_for_the_merge_that_runs_and_drops_the_others():
     thread.close(60)
     assert done == ["running"]
     assert named("closed-merges") == []
+
+
+@pytest.fixture
+def endless_pauses(monkeypatch):
+    monkeypatch.setattr(merge_thread, "_STEP_S", 0)
+    monkeypatch.setattr(merge_thread, "_LONGEST_PAUSE_S", 60)
+
+
+@pytest.mark.usefixtures("endless_pauses")
+def test_a_merge_makes_way_for_an_append_that_runs():
+    thread = MergeThread("polite-merges")
+    order = []
+
+    def merge():
+        thread.pause()
+        order.append("merge")
+
+    with thread.made_way_for():
+        thread.submit(merge)
+        wait_until(lambda: thread._ended._waiters)  # type: ignore[attr-defined]  # noqa: SLF001
+        order.append("append")
+    wait_until(lambda: len(order) == 2)
+    thread.close(60)
+    assert order == ["append", "merge"]
+
+
+@pytest.mark.usefixtures("endless_pauses")
+def test_a_merge_does_not_wait_if_no_append_runs():
+    thread = MergeThread("alone")
+    with thread.made_way_for():
+        pass
+    thread.pause()
+
+
+def test_a_producer_tells_its_merges_of_each_append(tmp_path, monkeypatch):
+    root, told = str(tmp_path), []
+    with Admin(root) as admin:
+        admin.create_topics([NewTopic("t", 1)])
+    made_way_for = MergeThread.made_way_for
+
+    def tell(self):
+        told.append(self)
+        return made_way_for(self)
+
+    monkeypatch.setattr(MergeThread, "made_way_for", tell)
+    with Producer(root) as producer:
+        for _ in range(3):
+            producer.send("t", b"value").result(60)
+    assert len(told) == 3
 
 
 def test_an_unexpected_error_ends_no_later_merge(caplog):

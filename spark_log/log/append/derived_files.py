@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
@@ -20,12 +21,18 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
 
-Beside = Callable[[Callable[[], None]], bool]
-"""Runs a function on another thread, soon; False if it will not be run. Called once a merge."""
 
-_PAUSE_S: Final = 0.0001
-"""A merge beside appends waits so long after each segment. Otherwise an append would wait up to 5
-ms for the interpreter's lock, after each of its system calls."""
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another thread, for the merges of a log's end.
+
+    Attributes:
+        run: runs a function there, soon; returns False if it will not be run. Called once a merge.
+        pause: called there after each segment that was read. It may wait, to let appends go on.
+    """
+
+    run: Callable[[Callable[[], None]], bool]
+    pause: Callable[[], None] = lambda: None
 
 
 class DerivedFiles:
@@ -138,9 +145,22 @@ class DerivedFiles:
             suppressed.suppress("snapshot", path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot
         ):
-            if self._segments_until_snapshot <= 0:
+            if self._segments_until_snapshot <= -self._snapshot_delay:
                 self._segments_until_snapshot = self._config.snapshot_interval_segments
                 self._segments_until_snapshot = self._snapshots.write_if_due()
+
+    @property
+    def _snapshot_delay(self) -> int:
+        """Number of segments for which a snapshot that is due waits for a merge.
+
+        A merge leaves fewer segments since the last snapshot, so that the next one is due much
+        later. Each snapshot costs a listing, which shows all segments that were merged, too, until
+        they are deleted.
+        """
+        interval = self._config.snapshot_interval_segments
+        if self._running is not None:
+            return interval
+        return interval // 8 if self._config.merge_tail_segments else 0
 
     def _merge(self, end_offset: int) -> None:
         """Merge the newest segments if it is due, or begin to; not while another merge runs.
@@ -164,14 +184,17 @@ class DerivedFiles:
         if self._beside is None:
             merge.run()
             self._on_done(merge)
-        elif self._beside(merge.run_beside):
+        elif self._beside.run(partial(merge.run_beside, self._beside.pause)):
             self._running = merge
 
     def _on_done(self, merge: _RunningMerge) -> None:
         self.misses_files = self.misses_files or merge.misses_files
         self.merger.on_merged(merge.made)
+        newest_offset = self._snapshots.newest_offset
         for each in merge.made:
             self._snapshots.summaries.on_rewritten(each.summary)
+            since = sum(name.base_offset >= newest_offset for name, _ in each.covered)
+            self._segments_until_snapshot += max(0, since - 1)
 
 
 class _RunningMerge:
@@ -201,9 +224,18 @@ class _RunningMerge:
                 self.misses_files = True
                 raise
 
-    def run_beside(self) -> None:
-        """Do the work on another thread than the appends."""
+    def run_beside(self, pause: Callable[[], None]) -> None:
+        """Do the work on another thread than the appends, with pauses.
+
+        With fewer if it is late: otherwise many small appends would leave it behind for good.
+        """
+        calls = count(1)
+
+        def on_progress(_: int) -> None:
+            if not next(calls) % self._work.backlog:
+                pause()
+
         try:
-            self.run(lambda done_bytes: time.sleep(_PAUSE_S))
+            self.run(on_progress)
         finally:
             self.is_done = True

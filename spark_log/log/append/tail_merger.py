@@ -63,12 +63,14 @@ class TailWork:
         directory: of the partition, for this work alone: it has seen no append after this one.
         view: of the tail; None if there is nothing to merge.
         runs: indexes of the segments of the view that are merged into one.
+        backlog: how many times ``merge.tail.segments`` these are, at least 1.
         deletable: segments that may be deleted, and for each whether it may have indexes.
     """
 
     directory: PartitionDirectory
     view: LogView | None
     runs: Sequence[range]
+    backlog: int
     deletable: Sequence[tuple[SegmentName, bool]]
 
 
@@ -184,7 +186,8 @@ class TailMerger:
         deletable = self._take_deletable()
         if not runs and not deletable:
             return None
-        return TailWork(copy(self._directory), view, runs, deletable)
+        backlog = max(1, sum(map(len, runs)) // self._policy.fan_in)
+        return TailWork(copy(self._directory), view, runs, backlog, deletable)
 
     def _mergeable(self, end_offset: float) -> tuple[LogView, Sequence[range]]:
         """Return a view of the newest segments, and which of them to merge; drop these."""

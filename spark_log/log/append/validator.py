@@ -89,7 +89,8 @@ class LogValidator:
 
 def largest_above(records: pa.RecordBatch, limit_bytes: int) -> tuple[int, int] | None:
     """Return row and size of the largest record; None if no record exceeds the limit."""
-    if records.nbytes <= limit_bytes:
+    # The size of the buffers, of which a slice may use a part, is known at once.
+    if records.get_total_buffer_size() <= limit_bytes or records.nbytes <= limit_bytes:
         return None
     sizes = record_sizes(records)
     row = int(sizes.argmax())

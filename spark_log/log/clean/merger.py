@@ -94,6 +94,7 @@ def merge(
         if each.name.is_compacted:
             raise _rewritten_error(reader.path)
         readers.append((position, reader))
+        on_progress(0)
     if not readers or readers[-1][1].end_offset < end_offset:  # only if the topic is deleted
         raise _rewritten_error(segments[-1].file.path)
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps

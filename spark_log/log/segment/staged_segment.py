@@ -85,7 +85,7 @@ class StagedSegment:
         self.staged.discard()
         self.copies.discard()
 
-    @property
+    @lazy
     def headers(self) -> tuple[BatchHeader, ...]:
         """The batch headers for the producer state: one for all records; all of markers."""
         if self._control_headers:

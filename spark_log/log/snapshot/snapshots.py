@@ -45,6 +45,11 @@ class Snapshots:
         self._newest_offset = 0
         self._segment_count = 0
 
+    @property
+    def newest_offset(self) -> int:
+        """The offset of the newest snapshot that this object has written or seen; 0 without one."""
+        return self._newest_offset
+
     # --- reading ---------------------------------------------------------------------------------
 
     def newest(self, view: LogView) -> Snapshot | None:

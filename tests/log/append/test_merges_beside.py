@@ -146,6 +146,31 @@ def test_a_merge_that_begins_late_merges_what_is_in_the_log(log, inner, clock, w
     assert values(open_log(inner)) == whole(2 * TAIL)
 
 
+def snapshots(store):
+    return [name for name in file_names(store) if name.endswith(".snapshot")]
+
+
+def test_a_snapshot_waits_for_the_merge_but_not_for_ever(store, inner, waiting):
+    def run(merge):
+        waiting.append(merge)
+        return True
+
+    log = open_log(store, merge_tail_segments=TAIL, snapshot_interval_segments=TAIL, beside=run)
+    append(log, 2 * TAIL - 1)
+    assert len(waiting) == 1
+    assert snapshots(inner) == []
+    append(log, 1)
+    assert len(snapshots(inner)) == 1
+
+
+def test_segments_that_are_merged_count_once_for_the_next_snapshot(store, inner):
+    log = open_log(store, merge_tail_segments=16, snapshot_interval_segments=16)
+    append(log, 2 * 16)
+    assert snapshots(inner) == []
+    append(log, 3 * 16)
+    assert len(snapshots(inner)) == 1
+
+
 def test_appends_go_on_if_the_thread_takes_no_merges(store, inner):
     log = open_log(store, merge_tail_segments=TAIL, beside=lambda merge: False)
     append(log, 3 * TAIL)
