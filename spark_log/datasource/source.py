@@ -11,15 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.options import (
-    parse_read_options,
-    parse_write_options,
-    warn_ignored_options,
-)
-from spark_log.datasource.read import batch_reader_class, read_schema
-from spark_log.datasource.stream import LogStreamReader
 from spark_log.datasource.worker_process import without_traceback
-from spark_log.datasource.write import LogBatchWriter, LogStreamWriter
 from spark_log.errors import InvalidOptionError
 
 
@@ -28,6 +20,9 @@ class SparkLogDataSource(DataSource):
 
     It takes the options of the connector (`datasource.options` lists them) and ``path``, the
     cluster root. Spark finds it without registration through the module ``pyspark_spark_log``.
+
+    Spark starts several Python processes for the first query of a session, and each of them imports
+    this module: one only to find its name. So the methods import what they need, Arrow above all.
     """
 
     @classmethod
@@ -38,11 +33,17 @@ class SparkLogDataSource(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """Return the connector's columns; with the option ``includeHeaders``, also ``headers``."""
+        from spark_log.datasource.options import parse_read_options
+        from spark_log.datasource.read import read_schema
+
         return read_schema(parse_read_options(self.options).include_headers)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for a batch query."""
+        from spark_log.datasource.options import parse_read_options, warn_ignored_options
+        from spark_log.datasource.read import batch_reader_class
+
         options = parse_read_options(self.options, is_stream=False)
         warn_ignored_options(options.ignored)
         return batch_reader_class()(schema, options)
@@ -51,6 +52,9 @@ class SparkLogDataSource(DataSource):
     # own, and only the traceback contains our message.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for a streaming query."""
+        from spark_log.datasource.options import parse_read_options, warn_ignored_options
+        from spark_log.datasource.stream import LogStreamReader
+
         options = parse_read_options(self.options, is_stream=True)
         warn_ignored_options(options.ignored)
         return LogStreamReader(schema, options)
@@ -68,6 +72,9 @@ class SparkLogDataSource(DataSource):
                 'be appended to; use mode("append"), or delete the topic first',
                 key="mode",
             )
+        from spark_log.datasource.options import parse_write_options
+        from spark_log.datasource.write import LogBatchWriter
+
         return LogBatchWriter(schema, parse_write_options(self.options))
 
     @without_traceback
@@ -76,4 +83,7 @@ class SparkLogDataSource(DataSource):
 
         Spark passes output mode complete as ``overwrite``. The records are appended all the same.
         """
+        from spark_log.datasource.options import parse_write_options
+        from spark_log.datasource.write import LogStreamWriter
+
         return LogStreamWriter(schema, parse_write_options(self.options))

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import ModuleType
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from pyspark import TaskContext
 
-from spark_log.config import to_keys
-from spark_log.datasource.options import STORAGE_PREFIX, ReadOptions, WriteOptions
 from spark_log.errors import SparkLogError
+
+if TYPE_CHECKING:
+    from spark_log.datasource.options import ReadOptions, WriteOptions
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -117,6 +118,9 @@ def warn_exposed_secrets(options: ReadOptions | WriteOptions) -> None:
     context = TaskContext.get()
     if context is None or context.partitionId() != 0:
         return
+    from spark_log.config import to_keys
+    from spark_log.datasource.options import STORAGE_PREFIX
+
     redaction = context.getLocalProperty(REDACTION_SETTING) or _SPARKS_REDACTION
     names = [f"{STORAGE_PREFIX}{name}" for name in options.storage_options]
     exposed = exposed_secrets([*names, *to_keys(options.broker_options)], redaction)

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_log import Admin, InvalidRecordError, UnknownTopicOrPartitionError
 from spark_log.datasource import by_partition
+from spark_log.datasource.write import partitioning
 from spark_log.record.murmur2 import partition_for_keys
 
 pytestmark = pytest.mark.spark
@@ -37,23 +38,37 @@ def test_a_write_makes_one_segment_for_each_partition(spark: SparkSession, root:
     assert sum(partition.log_end_offset for partition in partitions) == 20_000
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("kind", ["string", "binary"])
 def test_the_partitions_are_those_that_kafkas_clients_choose(
-    spark: SparkSession, root: str, kind: str
+    spark: SparkSession,
+    root: str,
+    kind: str,
+    is_compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if not is_compiled:  # as with Spark Connect
+        monkeypatch.setattr(partitioning, "_partition_compiled", lambda df, count: None)
     keys = ["", "a", "21", "foobar", "é", "日本語", "😀", "x" * 3000, *map(str, range(500))]
     df = spark.createDataFrame([(key, key) for key in keys], ["key", "value"])
     df = df.withColumn("key", F.col("key").cast(kind))
 
-    chosen = {row.value: row.partition for row in by_partition(df, root, "t").collect()}
+    owned = by_partition(df, root, "t")
+    chosen = {row.value: row.partition for row in owned.collect()}
 
+    owned.explain()
+    assert ("static_invoke" in capsys.readouterr().out) == is_compiled
     hashed = partition_for_keys(pa.array([key.encode() for key in keys], pa.binary()), 4)
     assert chosen == dict(zip(keys, hashed.tolist(), strict=True))
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
 def test_a_string_key_that_is_not_utf8_still_goes_where_its_bytes_belong(
-    spark: SparkSession, root: str
+    spark: SparkSession, root: str, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not is_compiled:
+        monkeypatch.setattr(partitioning, "_partition_compiled", lambda df, count: None)
     raw = [bytes([0xFF, number]) for number in range(64)]
     df = spark.createDataFrame([(bytearray(key),) for key in raw], "key binary")
     df = df.withColumn("key", F.col("key").cast("string")).withColumn("value", F.lit("v"))

@@ -3,6 +3,7 @@
 import importlib
 import io
 import os
+import subprocess
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
@@ -128,3 +129,25 @@ def test_another_program_is_left_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", program)
     silence_broken_pipe()
     assert program.traceback is traceback
+
+
+LOOKUP = """
+import subprocess
+import sys
+import pyspark_spark_log
+print(pyspark_spark_log.DefaultSource.name(), sorted(sys.modules.keys() & {"pyarrow", "numpy"}))
+"""
+DRIVER = """
+import subprocess
+import sys
+from spark_log.datasource.write import LogBatchWriter, LogStreamWriter
+large = {"pandas", "deltalake", "pyarrow.compute", "spark_log.admin.admin"}
+print(sorted(sys.modules.keys() & large))
+"""
+
+
+@pytest.mark.parametrize(("program", "imported"), [(LOOKUP, "spark_log []"), (DRIVER, "[]")])
+def test_processes_of_the_driver_import_nothing_that_is_large(program, imported):
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ran.stdout.strip() == imported, ran.stderr

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import DataType, StructType
 
 from spark_log.errors import InvalidRecordError
-from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import RECORD_SCHEMA, TIMESTAMP_TYPE, bools_of, ints_of, timestamp_array
 
 _COLUMN_TYPES: Final = {
     "key": ("string", "binary"),
@@ -63,38 +63,50 @@ def check_columns(schema: StructType, topic: str | None) -> list[str]:
     return warnings
 
 
-def to_records(batch: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
-    """Return Spark's columns as a batch of `RECORD_SCHEMA`.
+def given_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return those columns of Spark's batch that records have, in the types of `RECORD_SCHEMA`.
 
-    Missing columns are null. Missing timestamps, and timestamps of a type that `check_columns`
-    ignores, are ``now_us`` (microseconds since the epoch).
+    Columns that are missing, and a ``timestamp`` of a type that `check_columns` ignores, are left
+    out. `to_records` adds them, so that no row of them is moved until then.
     """
     names = batch.schema.names
-    rows = batch.num_rows
-
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        return batch.column(name).cast(kind) if name in names else pa.nulls(rows, kind)
-
+    columns = {
+        name: batch.column(name).cast(RECORD_SCHEMA.field(name).type)
+        for name in ("key", "value", "headers")
+        if name in names
+    }
     given = batch.schema.field("timestamp").type if "timestamp" in names else None
     if given == pa.float64():
-        timestamps = _from_seconds(batch.column("timestamp"))
+        columns["timestamp"] = _from_seconds(batch.column("timestamp"))
     elif given is not None and pa.types.is_timestamp(given) and given.tz is not None:
-        timestamps = column("timestamp", TIMESTAMP_TYPE)
-    else:  # another type, about which `check_columns` has warned
-        timestamps = pa.nulls(rows, TIMESTAMP_TYPE)
-    if timestamps.null_count:
-        timestamps = pc.fill_null(timestamps, pa.scalar(now_us, TIMESTAMP_TYPE))
+        columns["timestamp"] = batch.column("timestamp").cast(TIMESTAMP_TYPE)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def to_records(given: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
+    """Return the columns of `given_columns` as a batch of `RECORD_SCHEMA`.
+
+    Missing columns are null. Missing timestamps are ``now_us`` (microseconds since the epoch).
+    """
+    names, rows = given.schema.names, given.num_rows
     arrays = [
-        column("key", pa.binary()),
-        column("value", pa.binary()),
-        column("headers", HEADERS_TYPE),
-        timestamps,
+        given.column(field.name) if field.name in names else pa.nulls(rows, field.type)
+        for field in RECORD_SCHEMA
     ]
+    timestamps = arrays[-1]
+    if timestamps.null_count:
+        times_us = np.full(rows, now_us, np.int64)
+        if timestamps.null_count < rows:
+            known = bools_of(timestamps.is_valid())
+            times_us[known] = ints_of(timestamps, np.int64)[known]
+        arrays[-1] = timestamp_array(times_us)
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
 
 
 def _from_seconds(seconds: pa.Array) -> pa.Array:
     """Return doubles as timestamps, as Spark casts them: NaN and infinity become null."""
+    import pyarrow.compute as pc  # here, since the driver would import it for nothing
+
     finite = pc.if_else(pc.is_finite(seconds), seconds, None)
     microseconds = pc.trunc(pc.multiply(finite, 1e6))
     return microseconds.cast(pa.int64()).cast(TIMESTAMP_TYPE)

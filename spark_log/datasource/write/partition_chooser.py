@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidPartitionsError
-from spark_log.record import bools_of, partition_for_keys
+from spark_log.record import bools_of, ints_of, partition_for_keys
 
 STICKY_ROWS: Final = 10_000
 """Number of consecutive records without a key that go to one partition; the size of Spark's
@@ -49,6 +49,8 @@ class PartitionChooser:
         Raises:
             InvalidPartitionsError: the column contains a partition that the topic does not have.
         """
+        if explicit is not None and not explicit.null_count:
+            return self._checked(ints_of(explicit, np.int32))
         given = None if explicit is None or explicit.null_count == len(explicit) else explicit
         free = bools_of(keys.is_null())
         if given is not None:
@@ -61,8 +63,7 @@ class PartitionChooser:
             partitions[free] = self._spread(count)
         if given is not None:
             is_given = bools_of(given.is_valid())
-            partitions[is_given] = given.drop_null().to_numpy()
-            self._check(partitions)
+            partitions[is_given] = self._checked(ints_of(given, np.int32)[is_given])
         return partitions
 
     def _spread(self, count: int) -> np.ndarray:
@@ -71,11 +72,12 @@ class PartitionChooser:
         spread = (self._first + ordinals // STICKY_ROWS) % self._count
         return spread.astype(np.int32)
 
-    def _check(self, partitions: np.ndarray) -> None:
-        wrong = (partitions < 0) | (partitions >= self._count)
+    def _checked(self, partitions: np.ndarray) -> np.ndarray:
+        wrong = partitions.view(np.uint32) >= self._count  # also a negative number
         if wrong.any():
             raise InvalidPartitionsError(
                 f"column 'partition' contains {int(partitions[wrong][0])}, but topic "
                 f"{self._topic!r} has {self._count} partitions, numbered from 0; this task has "
                 f"written nothing"
             )
+        return partitions

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import ipc
 
+from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import (
@@ -81,6 +82,7 @@ class PartitionWriter:
         acks: int = ALL,
         producer: tuple[int, int] | None = None,
         transaction: TaskTransaction | None = None,
+        now_us: int,
     ) -> None:
         """Start without a record.
 
@@ -91,12 +93,14 @@ class PartitionWriter:
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
                 not idempotent, or has a transaction.
             transaction: of the task attempt; None without one.
+            now_us: timestamp of records without one, microseconds since the epoch.
         """
         self._log = log
         self._compression = compression
         self._acks = acks
         self._producer = producer
         self._transaction = transaction
+        self._now_us = now_us
         self._segment_bytes = log.config.segment_bytes
         self._batches_written = 0
         self._writer: SegmentWriter | None = None
@@ -116,14 +120,15 @@ class PartitionWriter:
         """Add records after those written before.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, at least one row; no reference is kept.
+            records: columns of `given_columns`, at least one row; no reference is kept.
 
         Raises:
             InvalidRecordError: the topic refuses the records, or there are too many for the
                 sequence numbers.
             StorageFullError: the storage is full; nothing is visible.
         """
-        for piece in _pieces(records, min(_MAX_BATCH_BYTES, self._segment_bytes // 2)):
+        most_bytes = min(_MAX_BATCH_BYTES, self._segment_bytes // 2)
+        for piece in _pieces(to_records(records, self._now_us), most_bytes):
             has_sequence = self._producer or self._transaction
             if has_sequence and self._record_count + piece.num_rows > _MAX_RECORDS:
                 raise InvalidRecordError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -16,6 +17,9 @@ from spark_log.metadata import Cluster
 from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
 
+_MURMUR2: Final = ("org.apache.commons.codec.digest.MurmurHash2", "hash32")
+"""Class and method of Kafka's hash, with Kafka's seed, in commons-codec, which Spark ships."""
+
 
 def by_partition(
     df: DataFrame,
@@ -26,8 +30,9 @@ def by_partition(
     """Return ``df`` repartitioned so that each task writes one segment into one partition.
 
     Adds the column ``partition``, or fills its nulls: by murmur2 of ``key`` like Kafka's clients,
-    or for rows without a key by one partition after the other. String keys are hashed in the JVM,
-    which is twice as fast as binary keys, which are hashed in Python.
+    or for rows without a key by one partition after the other. Keys are hashed in the JVM by
+    compiled code. Spark Connect does not offer that: there string keys are hashed by reflection,
+    and binary keys in Python, which takes twice as long.
 
     Args:
         df: columns that ``format("spark_log")`` takes.
@@ -45,7 +50,9 @@ def by_partition(
     chosen = _spread(count)
     if "key" in df.columns:
         is_text = isinstance(df.schema["key"].dataType, StringType)
-        hashed = _partition_of_text(count) if is_text else _partition_of_bytes(count)
+        hashed = _partition_compiled(df, count)
+        if hashed is None:
+            hashed = _partition_of_text(count) if is_text else _partition_of_bytes(count)
         chosen = F.when(F.col("key").isNull(), chosen).otherwise(hashed)
     if "partition" in df.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
@@ -60,15 +67,48 @@ def _spread(count: int) -> Column:
     return F.pmod(run, F.lit(count)).cast("int")
 
 
-def _partition_of_text(count: int) -> Column:
-    """Return partitions of string keys, by the murmur2 of commons-codec, which Spark ships.
+def _partition_compiled(df: DataFrame, count: int) -> Column | None:
+    """Return partitions of keys, by a call that Spark compiles into the code of its stage.
 
-    It hashes a string's UTF-8 bytes with Kafka's seed. Keys that are not valid UTF-8 would be
-    altered on the way; for them the writer chooses the partition.
+    The public functions offer no such call, only Catalyst's expressions: None in Spark Connect, and
+    in versions of Spark that have other expressions.
     """
-    method = (F.lit("org.apache.commons.codec.digest.MurmurHash2"), F.lit("hash32"))
-    hashed = F.java_method(*method, F.col("key")).cast("int").bitwiseAND(F.lit(0x7FFFFFFF))
-    return F.when(F.is_valid_utf8("key"), F.pmod(hashed, F.lit(count)))
+    key = F.col("key").cast("binary")
+    try:
+        jvm: Any = df.sparkSession.sparkContext._jvm
+        spark_sql = jvm.org.apache.spark.sql
+        convert = spark_sql.classic.ExpressionUtils
+        given: list[Any] = [key, F.octet_length(key)]
+        arguments = [convert.expression(each._jc) for each in given]
+        call = spark_sql.catalyst.expressions.objects.StaticInvoke(
+            jvm.org.apache.spark.util.Utils.classForName(_MURMUR2[0], True, False),
+            spark_sql.types.DataTypes.IntegerType,
+            _MURMUR2[1],
+            jvm.PythonUtils.toSeq(arguments),
+            jvm.PythonUtils.toSeq([]),  # no conversion of arguments
+            True,  # a null gives null
+            True,  # and so the result may be null
+            True,  # it is deterministic
+            jvm.scala.Option.empty(),  # it is not a function of a catalog
+        )
+        hashed = type(key)(convert.column(call))
+    except Exception:  # py4j's, of several kinds
+        return None
+    return _partition_of_hash(hashed, count)
+
+
+def _partition_of_text(count: int) -> Column:
+    """Return partitions of string keys, by reflection.
+
+    It hashes a string's UTF-8 bytes. Keys that are not valid UTF-8 would be altered on the way; for
+    them the writer chooses the partition.
+    """
+    hashed = F.java_method(*map(F.lit, _MURMUR2), F.col("key")).cast("int")
+    return F.when(F.is_valid_utf8("key"), _partition_of_hash(hashed, count))
+
+
+def _partition_of_hash(hashed: Column, count: int) -> Column:
+    return F.pmod(hashed.bitwiseAND(F.lit(0x7FFFFFFF)), F.lit(count))
 
 
 def _partition_of_bytes(count: int) -> Column:

@@ -12,11 +12,15 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.datasource.write.partition_writer import PartitionWriter
-from spark_log.record import RECORD_SCHEMA
 from spark_log.storage import storage_errors
 
 BATCH_BYTES: Final = 1_048_576
 """Records are buffered up to about this size (Kafka's max.message.bytes)."""
+
+MEMORY_POOL: Final = pa.system_memory_pool()
+"""Of records that are sorted or joined: Arrow's default pool gives each block back to the system,
+which clears its pages for the next one (ADR 34).
+"""
 
 _MAX_PENDING_BYTES: Final = 67_108_864
 _MAX_OPEN: Final = 64
@@ -57,7 +61,7 @@ class RecordBuffers:
         """Buffer records.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, grouped by writer.
+            records: columns of `given_columns`, grouped by writer.
             parts: the writers, each with its first row and the row after its last.
 
         Raises:
@@ -69,7 +73,7 @@ class RecordBuffers:
         for writer, start, end in parts:
             pending = self._pending.setdefault(writer, _PendingRecords())
             pending.add(records.slice(start, end - start), row_bytes * (end - start))
-            if pending.size_bytes >= BATCH_BYTES and self._try_open(writer):
+            if pending.is_due and self._try_open(writer):
                 writer.write(pending.take())
         # A slice of a few rows keeps its whole batch in memory, so count the batches added since
         # the last flush.
@@ -111,7 +115,7 @@ class RecordBuffers:
                 writer.write(pending.take())
                 continue
             if self._spill is None:
-                self._spill = _Spill()
+                self._spill = _Spill(pending.batches[0].schema)
             self._spill.write(writer, pending.take())
         self._held_bytes = 0
 
@@ -122,7 +126,7 @@ class RecordBuffers:
         joined = _PendingRecords()
         for records in self._spill.read(writer):
             joined.add(records, records.nbytes)
-            if joined.size_bytes >= BATCH_BYTES:
+            if joined.is_due:
                 yield joined.take()
         if joined.batches:
             yield joined.take()
@@ -137,6 +141,11 @@ class _PendingRecords:
         self.batches: list[pa.RecordBatch] = []
         self.size_bytes = 0.0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether they are to be passed on: one batch is not copied to become a bit larger."""
+        return self.size_bytes >= BATCH_BYTES / (2 if len(self.batches) == 1 else 1)
+
     def add(self, records: pa.RecordBatch, size_bytes: float) -> None:
         self.batches.append(records)
         self.size_bytes += size_bytes
@@ -144,7 +153,9 @@ class _PendingRecords:
     def take(self) -> pa.RecordBatch:
         """Return all records as one batch, and remove them."""
         batches, self.batches, self.size_bytes = self.batches, [], 0.0
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches(batches, memory_pool=MEMORY_POOL)
 
 
 class _Spill:
@@ -153,11 +164,11 @@ class _Spill:
     It is in Spark's directory for temporary files (``SPARK_LOCAL_DIRS``) and has no name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
         with storage_errors(self._where):
             self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - see close
-        self._writer = ipc.new_file(pa.PythonFile(self._file, mode="w"), RECORD_SCHEMA)
+        self._writer = ipc.new_file(pa.PythonFile(self._file, mode="w"), schema)
         self._reader: ipc.RecordBatchFileReader | None = None
         self._ordinals: dict[PartitionWriter, list[int]] = {}
         self._count = 0

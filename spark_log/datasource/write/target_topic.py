@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_log.admin import Admin
 from spark_log.datasource.options import CREATE_TOPIC, WriteOptions
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
@@ -28,6 +27,8 @@ def prepare_topic(options: WriteOptions) -> None:
             created.
     """
     if options.new_topic is not None:
+        from spark_log.admin import Admin  # imported here: most writes have their topic
+
         admin = Admin(
             options.root,
             storage_options=options.storage_options,

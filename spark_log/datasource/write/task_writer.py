@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options import WriteOptions
-from spark_log.datasource.write.columns import to_records
+from spark_log.datasource.write.columns import given_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.partition_chooser import PartitionChooser
 from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
-from spark_log.datasource.write.record_buffers import RecordBuffers
+from spark_log.datasource.write.record_buffers import MEMORY_POOL, RecordBuffers
 from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
 from spark_log.errors import InvalidRecordError
 from spark_log.log import ALL
 from spark_log.metadata import TopicImage
+from spark_log.record import int_array
 from spark_log.transaction import TopicIdPartition, batch_timeout_ms
 from spark_log.types import TopicPartition
 
@@ -111,7 +111,7 @@ class TaskWriter:
         """
         if not batch.num_rows or (self._transaction and self._transaction.is_committed):
             return
-        records = to_records(batch, self._now_us)
+        records = given_columns(batch)
         explicit = batch.column("partition") if "partition" in batch.schema.names else None
         if self._options.topic is not None:
             self._topic(self._options.topic).add(records, explicit)
@@ -122,6 +122,8 @@ class TaskWriter:
                 f"{topics.null_count} rows have a null topic; fill the column 'topic', or set the "
                 f"option 'topic'"
             )
+        import pyarrow.compute as pc
+
         for name in topics.unique().to_pylist():
             rows = pc.equal(topics, name)
             chosen = None if explicit is None else explicit.filter(rows)
@@ -169,6 +171,7 @@ class TaskWriter:
                 acks=ALL if acks == "all" else 1,
                 producer=producer,
                 transaction=self._transaction,
+                now_us=self._now_us,
             )
         return self._writers[name]
 
@@ -192,20 +195,24 @@ class _TopicRouter:
         self._chooser = PartitionChooser(topic.name, topic.num_partitions, first_partition)
 
     def add(self, records: pa.RecordBatch, explicit: pa.Array | None) -> None:
-        partitions = self._chooser.choose(records.column("key"), explicit)
+        has_key = "key" in records.schema.names
+        keys = records.column("key") if has_key else pa.nulls(records.num_rows, pa.binary())
+        partitions = self._chooser.choose(keys, explicit)
         if (partitions == partitions[0]).all():
             writer = self._task.partition_writer(self._topic, int(partitions[0]))
             self._buffers.add(records, iter([(writer, 0, len(partitions))]))
             return
-        # numpy sorts 16-bit integers by a radix sort, which is stable and takes linear time.
-        narrow = (
-            partitions.astype(np.uint16) if self._topic.num_partitions <= 65_536 else partitions
-        )
+        import pyarrow.compute as pc  # here, since the driver would import it for nothing
+
+        # numpy sorts 8- and 16-bit integers by a radix sort, which is stable and takes linear time.
+        narrow = partitions.astype(np.min_scalar_type(self._topic.num_partitions - 1))
         order = np.argsort(narrow, kind="stable")
-        self._buffers.add(records.take(pa.array(order)), self._parts(partitions[order]))
+        rows = int_array(order, pa.int64())
+        sorted_records = pc.take(records, rows, boundscheck=False, memory_pool=MEMORY_POOL)
+        self._buffers.add(sorted_records, self._parts(partitions[order]))
 
     def _parts(self, partitions: np.ndarray) -> Iterator[tuple[PartitionWriter, int, int]]:
-        numbers, starts = np.unique(partitions, return_index=True)
-        ends = [*starts[1:].tolist(), len(partitions)]
-        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-            yield self._task.partition_writer(self._topic, number), start, end
+        starts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], len(partitions)], strict=True):
+            writer = self._task.partition_writer(self._topic, int(partitions[start]))
+            yield writer, start, end
