@@ -6,6 +6,7 @@ import os
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
@@ -92,7 +93,7 @@ def _partition_compiled(df: DataFrame, count: int) -> Column | None:
             jvm.scala.Option.empty(),  # it is not a function of a catalog
         )
         hashed = type(key)(convert.column(call))
-    except Exception:  # py4j's, of several kinds
+    except (AttributeError, TypeError, Py4JError):
         return None
     return _partition_of_hash(hashed, count)
 
