@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
@@ -17,6 +17,8 @@ from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
 from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
+
+_log = logging.getLogger(__name__)
 
 _MURMUR2: Final = ("org.apache.commons.codec.digest.MurmurHash2", "hash32")
 """Class and method of Kafka's hash, with Kafka's seed, in commons-codec, which Spark ships."""
@@ -93,7 +95,8 @@ def _partition_compiled(df: DataFrame, count: int) -> Column | None:
             jvm.scala.Option.empty(),  # it is not a function of a catalog
         )
         hashed = type(key)(convert.column(call))
-    except (AttributeError, TypeError, Py4JError):
+    except Exception as error:  # py4j's, of several kinds
+        _log.info("keys are hashed by a public function of Spark, which is slower: %r", error)
         return None
     return _partition_of_hash(hashed, count)
 
