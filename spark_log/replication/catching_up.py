@@ -113,7 +113,7 @@ class Replicator:
         self._log = cluster.partition_log(topic, partition)
         self._copied_segments = 0
         self._copied_bytes = 0
-        self._joined = 0, 0.0
+        self._joining_until = 0, 0.0
 
     def catch_up(self) -> CatchUp:
         """Copy what the replica lacks, and put it into the in-sync replicas.
@@ -134,14 +134,10 @@ class Replicator:
         A writer acknowledges by metadata that it has read within `METADATA_LEASE_MS`. On a file
         system it also sees, without a request, whether a root has lost its files.
         """
-        state = self._log.states.current()
-        if all(self._cluster.broker_store(each).is_mapped for each in state.chain):
-            return 0.0
-        leader_epoch, since_ms = self._joined
-        now_ms = self._cluster.clock.monotonic_ms()
-        if leader_epoch != state.leader_epoch:
-            return METADATA_LEASE_MS
-        return max(since_ms + METADATA_LEASE_MS - now_ms, 0.0)
+        leader_epoch, until_ms = self._joining_until
+        if leader_epoch != self._log.states.current().leader_epoch:
+            return 0.0  # `advance` has to look first
+        return max(until_ms - self._cluster.clock.monotonic_ms(), 0.0)
 
     def advance(self) -> CatchUp:
         """Do for the replica what can be done without waiting for writers.
@@ -205,14 +201,16 @@ class Replicator:
         Returns:
             False if it is too early for that.
         """
-        is_known = self._joined[0] == self._log.states.current().leader_epoch
-        if is_known and self.remaining_ms > 0:
+        if self.remaining_ms > 0:
             return False
         state = self._log.replicate()
         if self._broker_id not in state.joining:
             return True
-        if self._joined[0] != state.leader_epoch:
-            self._joined = state.leader_epoch, self._cluster.clock.monotonic_ms()
+        if self._joining_until[0] != state.leader_epoch:
+            stores = [self._cluster.broker_store(broker_id) for broker_id in state.chain]
+            lease_ms = 0 if all(store.is_mapped for store in stores) else METADATA_LEASE_MS
+            until_ms = self._cluster.clock.monotonic_ms() + lease_ms
+            self._joining_until = state.leader_epoch, until_ms
         if self.remaining_ms > 0:
             return False
         self._cluster.check_broker(self._broker_id)
