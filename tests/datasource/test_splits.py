@@ -216,7 +216,8 @@ class TestFilters:
 
     def test_on_times_leave_later_segments_out_where_their_least_is_known(self, root):
         """The snapshot that the appender writes contains the smallest timestamp."""
-        create(root, "known", 1, **{"snapshot.interval.segments": 10})
+        configs = {"snapshot.interval.segments": 10, "merge.tail.segments": 0}
+        create(root, "known", 1, **configs)
         log = log_of(root, "known")
         for number in range(10):
             log.append(records(range(number * 10, number * 10 + 10)))
