@@ -8,6 +8,7 @@ sync (KIP-966), what was read is fixed as far as the eligible replicas have it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -110,6 +111,7 @@ class TrueReplicas:
         self.acknowledged_end = 0
         self.appended = 0
         self.start = 0
+        self._taken_back_from = math.inf
         self._refused: set[bytes] = set()
         self._damaged: set[int] = set()
         self._checked: dict[tuple[int, int], tuple[object, int]] = {}
@@ -162,7 +164,10 @@ class TrueReplicas:
         self._metadata_end = reader.end_offset
         topic = self._image.find(TOPIC)
         if topic is not None and topic.partitions:
-            self.state = topic.partitions[0]
+            before, self.state = self.state, topic.partitions[0]
+            if self.state.leader in before.eligible_leader_replicas:
+                end = self.replica(self.state.leader).end
+                self._taken_back_from = min(self._taken_back_from, end)
 
     def _on_start(self, broker_id: int, directory: str, start: int) -> None:
         """Handle a start marker: whatever a replica has before the start is not read any more."""
@@ -341,7 +346,8 @@ class TrueReplicas:
         if self.state.eligible_leader_replicas:
             # One of those that were eligible when it was read may have been elected since.
             held = min((held, *(each.end for _, each in self.in_sync())))
-        self._fix(((at, given.get(at)) for at in range(begin, min(end, held))), "were read")
+        read = [(at, given.get(at)) for at in range(begin, min(end, held))]
+        self._fix([each for each in read if not self._is_taken_back(*each)], "were read")
         hidden_from = self.state.hidden_from_epoch
         for at in range(max(begin, held), end):
             epochs = {each.entries[at].leader_epoch for _, each in self.in_sync() if at < each.end}
@@ -350,6 +356,21 @@ class TrueReplicas:
                     f"at {at} {given.get(at)!r} was read, which was written when too few were in "
                     f"sync; {self.state}"
                 )
+
+    def _is_taken_back(self, at: int, value: bytes | None) -> bool:
+        """Whether the election of an eligible replica took a value back that it did not have.
+
+        A reader that has not looked at the metadata since reads it from a replica that left.
+        """
+        if at < self._taken_back_from:
+            return False
+        in_sync = [replica for _, replica in self.in_sync()]
+        holders = [
+            replica
+            for replica in self.replicas.values()
+            if at < replica.end and replica.entries[at].value == value
+        ]
+        return bool(holders) and not any(each is replica for each in in_sync for replica in holders)
 
     def _eligible(self) -> list[TrueReplica]:
         """Return the replicas that may be elected without being in sync.
