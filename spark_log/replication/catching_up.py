@@ -208,7 +208,7 @@ class Replicator:
             return True
         if self._joining_until[0] != state.leader_epoch:
             stores = [self._cluster.broker_store(broker_id) for broker_id in state.chain]
-            lease_ms = 0 if all(store.is_mapped for store in stores) else METADATA_LEASE_MS
+            lease_ms = 0 if all(store.shows_gone for store in stores) else METADATA_LEASE_MS
             until_ms = self._cluster.clock.monotonic_ms() + lease_ms
             self._joining_until = state.leader_epoch, until_ms
         if self.remaining_ms > 0:

@@ -66,6 +66,7 @@ class LocalStore(Store):
     """Files below a local directory. ``put_if_absent`` makes a hard link."""
 
     is_mapped: ClassVar[bool] = True
+    shows_gone: ClassVar[bool] = True
     stages_ahead: ClassVar[bool] = True
 
     def __init__(self, root: str) -> None:

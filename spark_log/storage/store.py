@@ -129,12 +129,14 @@ class Store(ABC):
         url: the root as users name it, without credentials.
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
+        shows_gone: whether `is_gone` tells of deleted files.
         stages_ahead: whether a staged file that was synced makes the put after it a short call.
         time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
             the file appeared. Some storages give file times in whole seconds.
     """
 
     is_mapped: ClassVar[bool]
+    shows_gone: ClassVar[bool] = False
     stages_ahead: ClassVar[bool] = False
     time_resolution_us: ClassVar[int] = 1_000_000
     url: str

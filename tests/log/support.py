@@ -251,6 +251,7 @@ class HookedStore(Store):
         if is_mapped is None:
             is_mapped = inner.is_mapped
         self.is_mapped = is_mapped  # type: ignore[misc] # backends have one answer for all stores
+        self.shows_gone = inner.shows_gone and is_mapped  # type: ignore[misc]
         self.hooks = {}
         self.calls = []
         self.source = None

@@ -13,13 +13,11 @@ from spark_log.replication import (
     Replicator,
     out_of_sync_replicas,
 )
-from spark_log.storage.memory import MemoryStore
 from tests.sleeping_clock import SleepingClock
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    monkeypatch.setattr(MemoryStore, "is_mapped", False)
+def cluster():
     root = f"memory://{uuid4()}"
     clock = SleepingClock()
     cluster = Cluster(f"{root}-0", clock=clock, create=True)

@@ -23,7 +23,6 @@ from spark_log.log.file_names import SegmentName
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr, register_broker
 from spark_log.metadata import Cluster as RealCluster
 from spark_log.replication import Replicator
-from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.patches import patched
 from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
 from tests.log.chain.support import Cluster
@@ -280,11 +279,6 @@ def joining_that_was_given_up_and_began_again(folder):
 
 def emptied_before_writers_know_who_has_joined(_):
     """A writer knows two replicas. A third one joins, and at once these two lose their files."""
-    with patched((MemoryStore, "is_mapped", False)):  # as an object store
-        return _emptied_before_writers_know_who_has_joined()
-
-
-def _emptied_before_writers_know_who_has_joined():
     clock, name = SleepingClock(), f"memory://{uuid4()}"
     cluster = RealCluster(f"{name}-0", clock=clock, create=True)
     for broker_id in (1, 2, 3):

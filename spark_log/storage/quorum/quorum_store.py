@@ -431,6 +431,7 @@ class MappedQuorumStore(QuorumStore):
     """A quorum whose members are all local, so that its files are memory-mapped."""
 
     is_mapped: ClassVar[bool] = True
+    shows_gone: ClassVar[bool] = True
 
 
 def _reopened(

@@ -226,7 +226,7 @@ class TrueReplicas:
             raise ViolationError(f"broker {broker_id}: leader epoch {epoch} at {at} after {last}")
         if entry.value is None:
             replica.epochs.add(epoch)
-        elif epoch and epoch not in replica.epochs:
+        elif epoch and epoch not in replica.epochs and not replica.is_damaged:
             raise ViolationError(
                 f"broker {broker_id}: {entry} at {at} before the barrier of its epoch"
             )
