@@ -138,9 +138,9 @@ class ReplicaChain:
         appended_to: tuple[int, int] | None = None
         appended_in = -1
         result: list[_Result] = []
-        lacks_barrier = False
+        lacks_barrier = has_put = False
         for _ in range(MAX_CHANGES):
-            state = self.available(state, needs_enough=needs_enough and appended_to is None)
+            state = self._available(state, needs_enough=needs_enough, has_put=has_put)
             leader_key = state.leader, state.directory_number(state.leader)
             is_new_leader = appended_to != leader_key
             if is_new_leader and appended_to is not None and not repeatable:
@@ -154,6 +154,7 @@ class ReplicaChain:
                 if (is_new_leader or is_new_epoch) and newer is state:
                     result = [put(leader, state, is_certain)]
                     appended_to, appended_in = leader_key, state.leader_epoch
+                    has_put = True
                 if acks == ALL and newer is state:
                     newer = self._bring_up_followers(leader, state)
             except FencedLeaderEpochError:
@@ -169,7 +170,7 @@ class ReplicaChain:
                 is_unknown = isinstance(error, UnknownOutcomeError)
                 if is_unknown and not repeatable:
                     raise
-                has_put = appended_to is not None or is_unknown
+                has_put |= is_unknown
                 newer = self.without(state, state.leader, error, has_put=has_put)
             newer = self._recent(state) if newer is state else newer
             if newer is state:
@@ -338,6 +339,22 @@ class ReplicaChain:
             raise error
         self._suppressed.add("replica", self._name, error)
         return newer
+
+    def _available(
+        self, state: PartitionState, *, needs_enough: bool, has_put: bool
+    ) -> PartitionState:
+        """Return a state in which the partition can be appended to: this one or a newer one.
+
+        Raises:
+            UnknownOutcomeError: there is none, and the append may have been put.
+            LeaderNotAvailableError, NotEnoughReplicasError: there is none.
+        """
+        try:
+            return self.available(state, needs_enough=needs_enough and not has_put)
+        except LeaderNotAvailableError as error:
+            if not has_put:
+                raise
+            raise self.unknown_outcome(str(error)) from error
 
     def available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
         """Return a state in which the partition can be appended to: this one or a newer one.

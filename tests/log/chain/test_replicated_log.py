@@ -99,6 +99,18 @@ class TestAppend:
             process.log.append(numbered(number, 1))
         assert process.states.looks == 1
 
+    def test_is_unknown_if_the_partition_has_no_leader_then(self):
+        cluster = Cluster(1)
+        cluster.metadata.change()
+        process = cluster.process()
+        process.log.append(numbered(0, 1))
+        cluster.clock.advance_ms(METADATA_LEASE_MS)
+        process.stores[1].once(
+            "put_if_absent", lambda path, call: (call(), cluster.metadata.change(leader=NO_LEADER))
+        )
+        with pytest.raises(UnknownOutcomeError, match="has no leader"):
+            process.log.append(numbered(1, 1))
+
     def test_is_unknown_if_the_metadata_cannot_be_read_then(self):
         cluster = Cluster()
         process = cluster.process()
