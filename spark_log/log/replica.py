@@ -24,7 +24,7 @@ from spark_log.log.append import (
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import SegmentWriter, StagedCopies, StagedSegment
+from spark_log.log.segment import SegmentReader, SegmentWriter, StagedCopies, StagedSegment
 from spark_log.log.snapshot import Snapshots
 from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
 
@@ -195,23 +195,28 @@ class Replica:
 
         Raises:
             OffsetOutOfRangeError: the log starts behind the offset now.
-            CorruptRecordError: the segment is damaged.
+            CorruptRecordError: the segment is damaged or missing.
             StorageError: the storage does not answer.
         """
         while True:
-            view.check_offset(offset, self.files.path)
-            index = view.live.index_of(offset)
-            try:
-                # A compaction may have removed the batch, and the ones before it in its segment.
-                for segment in reversed(view.live.segments[: index + 1]):
-                    reader = self.files.open_listed(segment, view.observed_ms)
-                    headers = reader.header_array()
-                    is_before = headers["base_offset_delta"] <= offset - reader.base_offset
-                    if is_before.any():
-                        return int(headers["leader_epoch"][is_before][-1])
+            segment, reader = self._segment_at(offset, view)
+            headers = reader.header_array()
+            is_before = headers["base_offset_delta"] <= offset - reader.base_offset
+            if is_before.any():
+                return int(headers["leader_epoch"][is_before][-1])
+            # A compaction has removed the batch, and the ones before it in its segment.
+            if segment.start_offset <= view.log_start_offset:
                 return int(headers["leader_epoch"][0])
-            except NotFoundError:  # rewritten since
-                view = self.files.observe()
+            offset = segment.start_offset - 1
+
+    def _segment_at(self, offset: int, view: LogView) -> tuple[LiveSegment, SegmentReader]:
+        """Open the segment that contains an offset of a view.
+
+        The listing may lack it, if it appeared during the listing. The segment before it has
+        records of the same epoch, or of an older one.
+        """
+        _, segment, reader = next(self.files.walk(view, offset, offset + 1))
+        return segment, reader
 
     def offset_of_epoch(self, leader_epoch: int, view: LogView) -> int:
         """Return the offset at which a leader epoch, or else a later one, begins in a view.
@@ -220,16 +225,24 @@ class Replica:
             The log end offset if the log has no such batch.
 
         Raises:
-            CorruptRecordError: a segment is damaged.
+            CorruptRecordError: a segment is damaged or missing.
             StorageError: the storage does not answer.
         """
+        doubted: LiveSegment | None = None
         while True:
             try:
                 segments = view.live.segments
                 epochs_of = partial(self._first_epoch, view)
                 index = bisect_left(segments, leader_epoch, key=epochs_of)
                 if index:
-                    before = self.files.open_listed(segments[index - 1], view.observed_ms)
+                    segment = segments[index - 1]
+                    before = self.files.open_listed(segment, view.observed_ms)
+                    if segment.end_offset not in (None, before.end_offset):
+                        if segment == doubted:
+                            raise self.files.missing(segment, before.end_offset)
+                        doubted = segment  # the listing may lack one that appeared during it
+                        view = self.files.observe()
+                        continue
                     headers = before.header_array()
                     deltas = headers["base_offset_delta"][headers["leader_epoch"] >= leader_epoch]
                     if len(deltas):

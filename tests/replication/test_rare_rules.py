@@ -4,6 +4,7 @@ A situation returns whether the guarantee held. It does, and does not without th
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -18,8 +19,10 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerAppend, ReplicaFetcher
+from spark_log.log.append import DivergedReplicaError
 from spark_log.log.clean import merge
 from spark_log.log.file_names import SegmentName
+from spark_log.log.live_log import live_log
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr, register_broker
 from spark_log.metadata import Cluster as RealCluster
 from spark_log.replication import Replicator
@@ -328,6 +331,34 @@ def raise_after(thing, name):
     setattr(thing, name, call)
 
 
+def listing_that_lacks_a_barrier(_):
+    """A replica that has a late record at the offset of the leader's barrier gets what follows."""
+    cluster = Cluster(2, 1)
+    late, other = cluster.process(), cluster.process()
+    late.log.append(numbered(0, 1))
+    cluster.metadata.change(isr=(1,))
+    other.states.refresh()
+    other.log.append(numbered(1, 1))
+    with suppress(UnknownOutcomeError):
+        late.log.append(numbered(9, 1))
+    assert other.end_offsets(1, 2) == [3, 2]
+    listed = other.stores[1].list
+
+    def list_too_early(directory, start_after=None):
+        other.stores[1].list = listed
+        files = listed(directory, start_after)
+        return (file for file in files if file.name != SegmentName(1).log)
+
+    other.stores[1].list = list_too_early
+    replica = other.replica(2)
+    fetcher = ReplicaFetcher(other.replica(1), replica)
+    with suppress(DivergedReplicaError):
+        replica.follower.observe()
+        fetcher.fetch(2, 3)
+    assert other.stores[1].list == listed
+    return are_read(cluster, 2) and other.end_offsets(2) == [2]
+
+
 SITUATIONS = {
     "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
@@ -344,6 +375,7 @@ SITUATIONS = {
         old_listing_of_a_replica_that_has_come_back
     ),
     "a replica outside of the chain gets what all have": copy_that_a_reader_of_an_old_state_reads,
+    "a leader epoch is that of the segment that has the offset": listing_that_lacks_a_barrier,
     "joining is completed in the epoch of its barrier": joining_that_was_given_up_and_began_again,
 }
 
@@ -359,6 +391,38 @@ def test_followers_get_the_record_after_which_a_merge_misses_files():
     writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 0))
     assert cluster.metadata.state.isr == (2, 3)
     assert are_read(cluster, 5)
+
+
+def test_a_listing_that_lacks_a_segment_is_read_again_to_copy_it():
+    cluster = Cluster(1)
+    process = cluster.process()
+    for number in range(4):
+        process.log.append(numbered(number, 1))
+    listed = process.stores[1].list
+
+    def list_too_early(directory, start_after=None):
+        process.stores[1].list = listed
+        files = listed(directory, start_after)
+        return (file for file in files if file.name != SegmentName(2).log)
+
+    process.stores[1].list = list_too_early
+    assert ReplicaFetcher(process.replica(1), process.replica(2)).fetch(0, 4) == 4
+    assert process.end_offsets(2) == [4]
+
+
+def test_an_epoch_begins_where_it_does_although_a_listing_lacks_its_barrier():
+    cluster = Cluster(1)
+    process = cluster.process()
+    process.log.append(numbered(0, 1))
+    cluster.metadata.change()
+    process.states.refresh()
+    process.log.append(numbered(1, 1))
+    replica = process.replica(1)
+    view = replica.files.observe()
+    barrier = SegmentName(1).log
+    files = (file for file in process.stores[1].list(DIRECTORY) if file.name != barrier)
+    early = replace(view, live=live_log(files))
+    assert replica.offset_of_epoch(1, early) == replica.offset_of_epoch(1, view) == 1
 
 
 def test_a_record_at_a_free_name_is_not_known_without_a_producer():

@@ -14,6 +14,7 @@ SEEDS = (0, 45)
 SEEDS_PER_RULE = 60
 
 RARE = {
+    "a leader epoch is that of the segment that has the offset",
     "a leader without its files leaves, and no follower",
     "a new leader's barrier is put behind what it has got as a follower",
     "a reader reads the last replica, also a joining one",

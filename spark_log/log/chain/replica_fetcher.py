@@ -191,12 +191,14 @@ class ReplicaFetcher:
     def _read(self, offset: int, view: LogView) -> tuple[CopiedSegment, pa.Buffer] | None:
         """Return the leader's segment with an offset, and its file.
 
-        None is returned if it may have been rewritten since it was listed.
+        None is returned if it may have been rewritten or deleted since it was listed.
         """
         files = self._leader.files
-        segment = view.live.segments[max(0, view.live.index_of(offset))]
         try:
-            reader = files.open_listed(segment, view.observed_ms)
+            # The listing may lack the segment, if it appeared during the listing. The first segment
+            # may begin before the log start.
+            start = max(offset, view.log_start_offset)
+            _, segment, reader = next(files.walk(view, start, start + 1))
             if self._check_crcs:
                 for ordinal in reader.in_order():
                     reader.read_batch(ordinal)
@@ -204,7 +206,7 @@ class ReplicaFetcher:
             copied = CopiedSegment(
                 segment.name, reader.end_offset, reader.append_id, reader.leader_epoch, data
             )
-        except NotFoundError:
+        except (NotFoundError, OffsetOutOfRangeError):
             return None
         except REPLICA_ERRORS as error:
             raise LeaderFailedError(error) from error

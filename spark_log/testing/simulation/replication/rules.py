@@ -24,7 +24,9 @@ from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
+from spark_log.log.live_log import LiveSegment
 from spark_log.log.log_reader import LogReader
+from spark_log.log.segment import SegmentReader
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
@@ -210,6 +212,13 @@ def _read_at(selection: ReplicaSelection, place: int) -> Replica:
     return replica
 
 
+def _segment_as_listed(
+    self: Replica, offset: int, view: LogView
+) -> tuple[LiveSegment, SegmentReader]:
+    segment = view.live.segments[view.live.index_of(offset)]
+    return segment, self.files.open_listed(segment, view.observed_ms)
+
+
 def _hides_nothing(*_: object) -> float:
     return math.inf
 
@@ -286,6 +295,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a replica is a prefix of the leader before a put": PatchVariant(
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
+    ),
+    "a leader epoch is that of the segment that has the offset": PatchVariant(
+        ((Replica, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
