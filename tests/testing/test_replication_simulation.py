@@ -47,7 +47,6 @@ FIRST_SEEDS = {
     "a writer that finds the log newer reads the metadata": 19,
     "nobody appends before the barrier": 24,
     "nothing is acknowledged without the joining replicas": 4,
-    "only what all have is merged": 1,
     "puts follow the order of the chain": 1,
     "the first one that is left leads": 4,
     "those before the new leader leave": 4,
