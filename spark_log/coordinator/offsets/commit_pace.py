@@ -3,8 +3,8 @@
 The process that made the newest version knows the table's state. All others have to read that
 version before they can make the next one, so that it would win again and again, while a commit of
 another process waits for hundreds of versions. A process whose versions alternate with those of
-others therefore pauses after each of its own, for a quarter of the time that the others need for theirs.
-Its own commits gather meanwhile and share the next version.
+others therefore pauses after each of its own, for a quarter of the time that the others need for
+theirs. Its own commits gather meanwhile and share the next version.
 """
 
 from __future__ import annotations
