@@ -33,7 +33,15 @@ LARGE = {
 }
 """Modules that take long to import, or import many others."""
 
-UNUSED = {"deltalake", "obstore", "pandas", "pyspark", "rich", "spark_log.storage.memory"}
+UNUSED = {
+    "asyncio",
+    "deltalake",
+    "obstore",
+    "pandas",
+    "pyspark",
+    "rich",
+    "spark_log.storage.memory",
+}
 """Large modules that no command needs on a local root, if it draws no progress bar."""
 
 CODE = """
