@@ -43,6 +43,7 @@ from spark_log.errors import (
     check_unicode,
 )
 from spark_log.metadata import Cluster, MetadataImage
+from spark_log.record import int_scalar
 from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -327,7 +328,7 @@ class OffsetsTable:
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = GroupPositions()
-        then.apply(rows.filter(pc.less_equal(stamps, time_us)))
+        then.apply(rows.filter(pc.less_equal(stamps, int_scalar(time_us, pa.int64()))))
         return then.positions()
 
     def history(self, group: str) -> pa.Table:
@@ -375,9 +376,10 @@ class OffsetsTable:
             files = list(table.state.files.values())
         found: set[str] = set()
         with_tombstones: set[str] = set()
+        first_offset = int_scalar(0, pa.int64())
         for file in files:
             for part in table.files.parts(file, columns=["group", "offset"]):
-                is_position = pc.greater_equal(part.column("offset"), 0)
+                is_position = pc.greater_equal(part.column("offset"), first_offset)
                 groups = part.column("group")
                 found.update(pc.unique(groups.filter(is_position)).to_pylist())
                 with_tombstones.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
