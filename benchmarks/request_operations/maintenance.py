@@ -84,11 +84,10 @@ OPERATIONS = (
     Operation(
         f"cleaning {PARTITIONS} idle partitions",
         idle_cleaning,
-        9 * PARTITIONS + 5,
-        20,
-        "looks at the metadata; of each partition five listings and its last segment; a put, a "
-        "HEAD and a deletion that ask for the storage's clock",
-        wish="one listing of each partition: each step lists it for itself.",
+        3 * PARTITIONS + 4,
+        9,
+        "of each partition a listing, its last segment, and a look at the metadata after it; a "
+        "put, a HEAD and a deletion that ask for the storage's clock",
     ),
     Operation(
         f"compacting {COMPACTED} small segments",

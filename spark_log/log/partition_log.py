@@ -22,7 +22,7 @@ from spark_log.log.append import (
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.replica import Replica
-from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
+from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
@@ -269,15 +269,21 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
-    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+    def segments(
+        self, view: LogView, last: SegmentReader | None = None
+    ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
         This is a newer view than the given one if the log was rewritten meanwhile.
 
+        Args:
+            view: from `observe`.
+            last: the last segment of the view if it is open: it is not opened again.
+
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.snapshots.segments(view)
+        return self._replica.snapshots.segments(view, last)
 
     def producers(self) -> ProducerState:
         """Return the state of the log's idempotent producers at its end."""
