@@ -215,13 +215,12 @@ OPERATIONS = (
     Operation(
         f"delete_records of {PARTITIONS} partitions",
         delete_records,
-        11 * PARTITIONS + 1,
-        14,
-        "a look at the metadata; of each partition the log's end, the segment of the offset, a "
-        "snapshot, a put that marks the log's start, a listing that shows it, a look at the "
-        "metadata",
+        8 * PARTITIONS + 1,
+        10,
+        "a look at the metadata; of each partition a listing and its last segment, the newest "
+        "snapshot or else all segments, a snapshot, a put that marks the log's start, a listing "
+        "that shows it, a look at the metadata",
         repeats=5,
-        wish="seven for each partition: each step lists the partition for itself.",
     ),
     Operation(
         f"list_groups, {GROUPS} groups",

@@ -197,13 +197,14 @@ class ReplicatedLog(PartitionLog):
         """
         return self._chain.replicate()
 
-    def move_start(self, offset: int) -> int:
+    def move_start(self, offset: int, view: LogView | None = None) -> int:
         """Delete the records before an offset: move the log start of all in-sync replicas.
 
         The call may be repeated, also after an error.
 
         Args:
             offset: of the first record that is kept, up to the high watermark.
+            view: from `observe`, a moment ago: the replica that it shows need not be listed again.
 
         Returns:
             The lowest log start offset of the in-sync replicas.
@@ -214,7 +215,8 @@ class ReplicatedLog(PartitionLog):
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        return move_chain_start(self._chain, offset)
+        is_whole = self._selection.hidden_from == math.inf
+        return move_chain_start(self._chain, offset, view if is_whole else None)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if it has one replica: all of it is there."""
