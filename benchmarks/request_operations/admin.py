@@ -225,18 +225,17 @@ OPERATIONS = (
     Operation(
         f"list_groups, {GROUPS} groups",
         list_groups,
-        20,
-        12,
-        "a listing of the groups; the log of each; the offsets table, with what was committed "
-        "since it was read last",
+        11,
+        4,
+        "a listing of the groups; of each a listing of its log and the newest record; beside these "
+        "the offsets table, with what was committed since it was read last",
     ),
     Operation(
         f"describe_groups, {GROUPS} groups",
         describe_groups,
-        5 * GROUPS,
-        7,
+        2 * GROUPS,
+        3,
         "the log of each: its listing, its newest record",
-        wish="two for each group: the log is listed twice, and its last segment read twice.",
     ),
     Operation("list_group_offsets", group_offsets, 3, 3, "the offsets table's newest state"),
 )

@@ -427,9 +427,20 @@ class PartitionLog:
             CorruptRecordError: the segment is damaged, or one before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
         """
-        batches, view = self._replica.reader.read_last()
+        batches, view = self.read_last()
         self._replica.appender.on_listed(view)
         return batches, view.log_end_offset
+
+    def read_last(self) -> tuple[list[LogBatch], LogView]:
+        """Return the batches of the log's last segment, and the listing that showed it.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+        """
+        return self._replica.reader.read_last()
 
     def fetch_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
         """Return all batches from ``offset`` on, and the log end offset, in a log without merges.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ DIRECTORY = "__consumer_offsets"
 APP_PREFIX = "group:"
 _MAX_CACHED_POSITIONS = 50_000
 _MAX_CONCURRENT_REQUESTS = 16
+
+_Result = TypeVar("_Result")
 
 
 class ChangedGroups:
@@ -217,10 +220,16 @@ class OffsetsStore:
         def read(file: DataFile) -> pa.Table:
             return self.files.rows_of(file, group)
 
+        return pa.concat_tables([EMPTY, *self.map_files(read, files)])
+
+    def map_files(
+        self, read: Callable[[DataFile], _Result], files: Sequence[DataFile]
+    ) -> list[_Result]:
+        """Call ``read`` for each data file, on an object store for several at once."""
         if self.store.is_mapped or len(files) < 2:
-            return pa.concat_tables([EMPTY, *map(read, files)])
+            return [*map(read, files)]
         with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-offsets") as pool:
-            return pa.concat_tables(pool.map(read, files))
+            return [*pool.map(read, files)]
 
     def on_appended(self, groups: Set[str], rows: Iterable[StampedRow]) -> None:
         """Update the cache from a version of this process.
