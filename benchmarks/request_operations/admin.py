@@ -216,7 +216,7 @@ OPERATIONS = (
         f"delete_records of {PARTITIONS} partitions",
         delete_records,
         8 * PARTITIONS + 1,
-        10,
+        9,
         "a look at the metadata; of each partition a listing and its last segment, the newest "
         "snapshot or else all segments, a snapshot, a put that marks the log's start, a listing "
         "that shows it, a look at the metadata",

@@ -29,7 +29,13 @@ from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import DirectoryListing, LogView
 from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
-from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
+from spark_log.log.segment import (
+    LogBatch,
+    OpenedSegments,
+    SegmentReader,
+    SegmentWriter,
+    StagedSegment,
+)
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
@@ -325,11 +331,14 @@ class ReplicatedLog(PartitionLog):
         return int(min(self.files.reached_offset, self._selection.hidden_from))
 
     def segments(
-        self, view: LogView, last: SegmentReader | None = None
+        self,
+        view: LogView,
+        last: SegmentReader | None = None,
+        opened: OpenedSegments | None = None,
     ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to."""
         here = self._here(view)
-        return super().segments(here, last if here is view else None)
+        return super().segments(here, last if here is view else None, opened)
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view."""

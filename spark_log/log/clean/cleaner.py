@@ -47,6 +47,7 @@ from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.partition_directory import DirectoryListing, LogView
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment import OpenedSegments
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
@@ -147,10 +148,12 @@ class PartitionCleaner:
             rewriting: entered to merge or compact: a lock, where several cleaners run at once.
             listing: of the log's directory, made a moment ago; None lists it.
         """
-        self._listing = listing
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
         self._is_compacted = "compact" in log.config.cleanup_policy
+        self._listing = listing
+        # A compaction reads again what was read to see whether it is due.
+        self._opened = OpenedSegments() if self._is_compacted else None
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
@@ -268,7 +271,7 @@ class PartitionCleaner:
 
         This is a newer listing than the given one if the log was rewritten meanwhile.
         """
-        segments, view = self._log.segments(listing.view, listing.last)
+        segments, view = self._log.segments(listing.view, listing.last, self._opened)
         return segments, listing if view is listing.view else DirectoryListing(view)
 
     def _retain(self) -> DirectoryListing:
@@ -295,6 +298,7 @@ class PartitionCleaner:
         segments, listing = self._segments(listing)
         found, _ = self._log_to_clean(listing.view)
         if self._is_filthy(found):
+            segments_written = 0
             with self._rewriting, suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
                     log,
@@ -302,6 +306,7 @@ class PartitionCleaner:
                     memory_bytes=self._dedupe_buffer_bytes,
                     on_progress=self._on_progress,
                     limit_offset=self._limit_offset,
+                    opened=self._opened,
                 )
                 self.report = replace(
                     self.report,
@@ -310,9 +315,11 @@ class PartitionCleaner:
                     kept_records=done.records_written,
                     tombstones_removed=done.tombstones_removed,
                 )
-                if done.segments_written:
-                    log.write_snapshot()
-            segments, listing = self._segments(self._list())
+                segments_written = done.segments_written
+            listing = self._list()
+            if segments_written:
+                log.write_snapshot(listing.view)
+            segments, listing = self._segments(listing)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -331,7 +338,7 @@ class PartitionCleaner:
             with self._rewriting:
                 segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
-            self._log.write_snapshot()
+            self._log.write_snapshot(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 
