@@ -210,7 +210,8 @@ class ReplicatedLog(PartitionLog):
 
         Args:
             offset: of the first record that is kept, up to the high watermark.
-            view: from `observe`, a moment ago: the replica that it shows need not be listed again.
+            view: from `observe`, a moment ago: a partition of one replica on an object store need
+                not be listed again.
 
         Returns:
             The lowest log start offset of the in-sync replicas.
@@ -221,8 +222,12 @@ class ReplicatedLog(PartitionLog):
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        is_whole = self._selection.hidden_from == math.inf
-        return move_chain_start(self._chain, offset, view if is_whole else None)
+        state = self._states.current()
+        # A root that was emptied since must not get a start marker: its log would look whole. So
+        # replicas, of which others have the records, and mounts, which come and go, are listed.
+        if state.is_replicated or self._replica.files.store.is_mapped:
+            view = None
+        return move_chain_start(self._chain, offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if it has one replica: all of it is there."""
