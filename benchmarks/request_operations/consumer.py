@@ -148,10 +148,11 @@ OPERATIONS = (
     Operation(
         "first record of a consumer",
         first_record,
-        8,
-        7,
-        "opening the root, as a first send; the topic's metadata; beside these whether the root "
-        "exists; the partition's listing, its segment, its end",
+        11,
+        10,
+        "opening the root, as a first send; the partition's listing, its segment, its end",
+        wish="seven: the thread that finds the position and the one that fetches list the "
+        "partition each for itself, and `meta.properties` is looked at before and after.",
     ),
     Operation(
         f"{SEGMENTS} small segments",

@@ -45,7 +45,7 @@ from spark_log.errors import (
 )
 from spark_log.log import IsolationLevel, first_unread_us
 from spark_log.metadata import Cluster
-from spark_log.storage import call_beside, map_requests
+from spark_log.storage import map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -77,13 +77,11 @@ class GroupManager:
     def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
         """Return the groups with members or committed offsets, in one of ``states``."""
         wanted = None if states is None else {_state(state) for state in states}
-        store = self._cluster.store
-        # Both at the same time, where each is some requests that wait for each other.
-        read_table = self.table.groups_with_positions
-        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
-        logged = list_group_ids(store, self._cluster.clock)
-        views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
-        with_positions = with_positions_read()
+        logged = list_group_ids(self._cluster.store, self._cluster.clock)
+        views = dict(
+            zip(logged, map_requests(self._cluster.store, self._view, logged), strict=True)
+        )
+        with_positions = self.table.groups_with_positions()
         found = []
         for group_id in sorted(with_positions | views.keys()):
             view = views.get(group_id)

@@ -8,12 +8,11 @@ from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_start import move_replica_start
-from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.storage import with_reserve
 
 
-def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = None) -> int:
+def move_chain_start(chain: ReplicaChain, offset: int) -> int:
     """Move the log start offset of all in-sync and joining replicas, the leader first.
 
     A replica that comes back later gets the leader's start before the barrier of its epoch.
@@ -21,7 +20,6 @@ def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = No
     Args:
         chain: of the partition.
         offset: of the first record that is kept, up to the high watermark.
-        view: of all of one replica's log, made a moment ago: this one need not be listed.
 
     Returns:
         The lowest log start offset of the in-sync replicas (Kafka's low watermark).
@@ -38,8 +36,7 @@ def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = No
         for broker_id in state.chain:
             try:
                 replica = chain.replica(state, broker_id)
-                here = view if view is not None and view.origin == replica.files.url else None
-                move = partial(_move_start, chain, broker_id, replica, offset, here)
+                move = partial(_move_start, chain, broker_id, replica, offset)
                 starts.append(with_reserve(replica.files.store, move))
             except OffsetOutOfRangeError:
                 if broker_id in state.isr:
@@ -58,9 +55,7 @@ def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = No
     raise chain.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
 
-def _move_start(
-    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
-) -> int:
+def _move_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
     """Move the start of one replica.
 
     Raises:
@@ -68,7 +63,7 @@ def _move_start(
         StorageError: the root was emptied; or as of `move_chain_start`.
     """
     try:
-        return move_replica_start(replica, offset, view)
+        return move_replica_start(replica, offset)
     except OffsetOutOfRangeError:
         chain.check_root(broker_id)
         raise

@@ -18,10 +18,10 @@ from spark_log.log import (
     move_replica_start,
 )
 from spark_log.log.append import CopiedSegment
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.file_names import SegmentName
 from spark_log.metadata import METADATA_LEASE_MS
 from tests.log.chain.support import NO_LEADER, Cluster
-from tests.log.support import DIRECTORY, done_but, failing, file_names, values
+from tests.log.support import DIRECTORY, done_but, failing, values
 from tests.record.samples import START_US, numbered
 
 FIRST = f"{DIRECTORY}/{SegmentName(0).log}"
@@ -490,16 +490,6 @@ class TestPrefix:
         newcomer.log.append(numbered(3, 1))
         assert newcomer.states.current().isr == (1, 2, 3)
         assert newcomer.end_offsets() == [5, 5, 5]
-
-    def test_records_are_not_deleted_by_a_listing_of_before_a_replica_was_emptied(self):
-        cluster = Cluster(1, 2)
-        process = cluster.process()
-        process.log.append(numbered(0, 2))
-        view = process.log.observe()  # it knows the headers of what it has appended
-        cluster.empty(2)
-        process.log.move_start(2, view)
-        assert cluster.metadata.state.isr == (1,)
-        assert not any(StartMarker.parse(name) for name in file_names(cluster.root(2)))
 
     def test_a_writer_of_an_old_epoch_does_not_append_to_a_log_that_was_emptied(self):
         cluster = Cluster(1, 2)
