@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -45,7 +46,6 @@ from spark_log.errors import (
 )
 from spark_log.log import IsolationLevel, first_unread_us
 from spark_log.metadata import Cluster
-from spark_log.storage import map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -269,7 +269,7 @@ class ReplicatedLog(PartitionLog):
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        self._selection.look(max_age_ms=0)
+        self._selection.look(is_fresh=True)
         while True:
             try:
                 view = super().observe(reads_on=reads_on)
@@ -282,7 +282,7 @@ class ReplicatedLog(PartitionLog):
             except REPLICA_ERRORS as error:
                 if not self._selection.leave_out(error):
                     raise
-                self._selection.look(max_age_ms=0)
+                self._selection.look(is_fresh=True)
             else:
                 self._selection.look_for_newer()
 

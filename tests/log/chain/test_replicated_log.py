@@ -568,19 +568,6 @@ class TestRead:
         assert [batch.records.num_rows for batch in batches] == [2]
         assert position == 5
 
-    def test_at_the_end_looks_at_the_metadata_twice_a_second_for_all_logs_of_a_process(self):
-        cluster = Cluster()
-        process = cluster.process()
-        process.log.append(numbered(0, 1))
-        readers = [process.log_again() for _ in range(40)]
-        positions = [reader.fetch_from(0)[1] for reader in readers]
-        process.states.looks = 0
-        for _ in range(40):
-            cluster.clock.advance_ms(100)
-            for reader, position in zip(readers, positions, strict=True):
-                assert reader.fetch_from(position) == ([], position)
-        assert process.states.looks == 8
-
     def test_shows_no_record_that_one_in_sync_replica_lacks(self):
         cluster = Cluster()
         process, reader = cluster.process(), cluster.process()
