@@ -1,7 +1,8 @@
 """A Spark data source that does no work: the upper bound of Spark's Python data source API.
 
-It has Spark Log's columns and batch sizes. Its reader yields slices of one batch, its writer drops
-every batch; no file is opened. No source behind this API can be faster.
+It has Spark Log's columns and batch sizes. Its readers yield slices of one batch, its writers drop
+every batch; no file is opened. Its processes leave modules out of Spark's garbage collection, as
+Spark Log's do. So no source behind this API can be faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,20 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
+
+from spark_log.datasource.worker_process import freeze_modules, silence_broken_pipe
 
 BATCH_ROWS = 10_000
 
@@ -29,7 +40,15 @@ class Slice(InputPartition):
 
 
 class ReadyMadeSource(DataSource):
-    """``format("ready_made")``; options ``records`` and ``partitions``."""
+    """``format("ready_made")``; options ``records`` and ``partitions``.
+
+    A stream has the option ``maxOffsetsPerTrigger`` as well.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take the options."""
+        super().__init__(options)
+        freeze_modules("plan")
 
     @classmethod
     def name(cls) -> str:
@@ -51,6 +70,16 @@ class ReadyMadeSource(DataSource):
         """Return the writer."""
         return DroppingWriter()
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream."""
+        most = self.options.get("maxOffsetsPerTrigger")
+        records, partitions = int(self.options["records"]), int(self.options["partitions"])
+        return ReadyMadeStreamReader(records, partitions, None if most is None else int(most))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the writer of a stream."""
+        return DroppingStreamWriter()
+
 
 class ReadyMadeReader(DataSourceReader):
     """Yields slices of one record batch."""
@@ -61,15 +90,46 @@ class ReadyMadeReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return slices of equal size."""
-        bounds = np.linspace(0, self._records, self._partitions + 1).astype(int)
-        return [Slice(int(size)) for size in np.diff(bounds)]
+        return _slices(self._records, self._partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a slice."""
-        assert isinstance(partition, Slice)
-        batch = _batch()
-        for start in range(0, partition.records, BATCH_ROWS):
-            yield batch.slice(0, min(BATCH_ROWS, partition.records - start))
+        return _read(partition)
+
+
+class ReadyMadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Yields slices of one record batch; an offset is a number of records."""
+
+    def __init__(self, records: int, partitions: int, most: int | None) -> None:
+        """Args: records: total number; partitions: tasks; most: records of a micro-batch."""
+        self._records, self._partitions, self._most = records, partitions, most
+
+    def initialOffset(self) -> dict[str, int]:
+        """Return the start."""
+        return {"records": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a micro-batch."""
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Do nothing: the end does not move."""
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Return the end of a micro-batch."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._records
+        return {"records": min(self._records, start["records"] + most)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return slices of equal size."""
+        return _slices(end["records"] - start["records"], self._partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a slice."""
+        return _read(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing."""
 
 
 class DroppingWriter(DataSourceArrowWriter):
@@ -77,9 +137,36 @@ class DroppingWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Drop one task's batches."""
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
+        return _drop(iterator)
+
+
+class DroppingStreamWriter(DataSourceStreamArrowWriter):
+    """Drops all batches of a stream."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Drop one task's batches."""
+        return _drop(iterator)
+
+
+def _slices(records: int, partitions: int) -> list[InputPartition]:
+    bounds = np.linspace(0, records, partitions + 1).astype(int)
+    return [Slice(int(size)) for size in np.diff(bounds)]
+
+
+def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, Slice)
+    silence_broken_pipe()
+    freeze_modules("read")
+    batch = _batch()
+    for start in range(0, partition.records, BATCH_ROWS):
+        yield batch.slice(0, min(BATCH_ROWS, partition.records - start))
+
+
+def _drop(batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    freeze_modules("write")
+    for _ in batches:
+        pass
+    return WriterCommitMessage()
 
 
 def _batch() -> pa.RecordBatch:

@@ -98,7 +98,8 @@ def _write(spark: SparkSession, n: int, root: str, ordered: str, shuffled: str) 
     )
     made.write.parquet(ordered)
     spark.read.parquet(ordered).orderBy(F.xxhash64("value")).write.parquet(shuffled)
-    append_to_new_topic(spark.read.parquet(ordered), root, _TOPIC)
+    # One task: several append at the same time, and Spark scans the files of `ordered` by size.
+    append_to_new_topic(made.coalesce(1), root, _TOPIC)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from compileall import compile_dir
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
@@ -16,6 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+import spark_log
 from benchmarks.machine import CORES, RESULTS, machine
 from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
@@ -58,6 +60,8 @@ def session(
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     settings |= extra_settings or {}
+    # As an installed package is: else each new process of Spark would compile 150 modules (0.1 s).
+    compile_dir(Path(spark_log.__file__).parent, quiet=2)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName(app_name)
     for key, value in settings.items():

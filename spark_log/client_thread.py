@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from spark_log.errors import IllegalStateError, WakeupError
+from spark_log.new_thread import in_new_thread
 
 _logger = logging.getLogger(__name__)
 
@@ -238,24 +239,3 @@ class _Call:
 
 class _WithdrawnError(Exception):
     """The call was cancelled before it began."""
-
-
-def in_new_thread(function: Callable[[], R], name: str, *, is_daemon: bool = True) -> Future[R]:
-    """Call a function in a thread of its own, and return a future that cannot be cancelled.
-
-    Raises:
-        RuntimeError: the system allows no more threads, or the interpreter is shutting down.
-    """
-    future: Future[R] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            result = function()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=is_daemon).start()
-    return future

@@ -215,29 +215,27 @@ OPERATIONS = (
     Operation(
         f"delete_records of {PARTITIONS} partitions",
         delete_records,
-        11 * PARTITIONS + 1,
-        14,
-        "a look at the metadata; of each partition the log's end, the segment of the offset, a "
-        "snapshot, a put that marks the log's start, a listing that shows it, a look at the "
-        "metadata",
+        8 * PARTITIONS + 1,
+        9,
+        "a look at the metadata; of each partition a listing and its last segment, the newest "
+        "snapshot or else all segments, a snapshot, a put that marks the log's start, a listing "
+        "that shows it, a look at the metadata",
         repeats=5,
-        wish="seven for each partition: each step lists the partition for itself.",
     ),
     Operation(
         f"list_groups, {GROUPS} groups",
         list_groups,
-        20,
-        12,
-        "a listing of the groups; the log of each; the offsets table, with what was committed "
-        "since it was read last",
+        11,
+        4,
+        "a listing of the groups; of each a listing of its log and the newest record; beside these "
+        "the offsets table, with what was committed since it was read last",
     ),
     Operation(
         f"describe_groups, {GROUPS} groups",
         describe_groups,
-        5 * GROUPS,
-        7,
+        2 * GROUPS,
+        3,
         "the log of each: its listing, its newest record",
-        wish="two for each group: the log is listed twice, and its last segment read twice.",
     ),
     Operation("list_group_offsets", group_offsets, 3, 3, "the offsets table's newest state"),
 )

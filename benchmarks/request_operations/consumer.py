@@ -69,12 +69,14 @@ def end_to_end(root: Root) -> Iterator[Call]:
         yield run
 
 
-def idle(partitions: int) -> Callable[[Root], AbstractContextManager[Call]]:
+def idle(
+    partitions: int, replicas: int | None = None
+) -> Callable[[Root], AbstractContextManager[Call]]:
     """A consumer that has read everything waits for records."""
 
     @contextmanager
     def prepare(root: Root) -> Iterator[Call]:
-        tps = root.create_topic(partitions)
+        tps = root.create_topic(partitions, replicas=replicas)
         root.send(partitions, partitions=partitions)
         with root.consumer() as consumer:
             consumer.assign(tps)
@@ -140,16 +142,16 @@ def close(root: Root) -> Iterator[Call]:
 
 
 _IDLE = "tests/consumer/fetch/test_idle_consumer.py"
+_IDLE_REPLICAS = "tests/log/chain/test_replicated_log.py"
 
 OPERATIONS = (
     Operation(
         "first record of a consumer",
         first_record,
-        11,
-        10,
-        "opening the root, as a first send; the partition's listing, its segment, its end",
-        wish="seven: the thread that finds the position and the one that fetches list the "
-        "partition each for itself, and `meta.properties` is looked at before and after.",
+        8,
+        7,
+        "opening the root, as a first send; the topic's metadata; beside these whether the root "
+        "exists; the partition's listing, its segment, its end",
     ),
     Operation(
         f"{SEGMENTS} small segments",
@@ -186,6 +188,16 @@ OPERATIONS = (
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE,
+    ),
+    Operation(
+        "an idle consumer of 40 partitions with 3 replicas, a second",
+        idle(40, replicas=3),
+        12.5,
+        13,
+        "as without replicas; two looks at the metadata, for all partitions together",
+        lasts_s=IDLE_S,
+        waits=True,
+        counted_by=_IDLE_REPLICAS,
     ),
     Operation(
         f"seek_to_end and position, {PARTITIONS} partitions",

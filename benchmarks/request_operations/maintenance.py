@@ -84,28 +84,25 @@ OPERATIONS = (
     Operation(
         f"cleaning {PARTITIONS} idle partitions",
         idle_cleaning,
-        9 * PARTITIONS + 5,
-        20,
-        "looks at the metadata; of each partition five listings and its last segment; a put, a "
-        "HEAD and a deletion that ask for the storage's clock",
-        wish="one listing of each partition: each step lists it for itself.",
+        3 * PARTITIONS + 4,
+        9,
+        "of each partition a listing, its last segment, and a look at the metadata after it; a "
+        "put, a HEAD and a deletion that ask for the storage's clock",
     ),
     Operation(
         f"compacting {COMPACTED} small segments",
         compaction,
-        83,
-        83,
-        "each segment for its keys, its records and what is kept of it, the rewritten segment",
-        wish="half of it, and many at once: a small segment is read three times, and one after the "
-        "other.",
+        39,
+        22,
+        "each segment once, up to 16 at the same time; the generation, the rewritten segment, a "
+        "snapshot, the listings before and after; twice the storage's clock",
     ),
     Operation(
         f"a controller's round, {PARTITIONS} partitions",
         control,
-        7,
-        6,
-        "looks at the metadata, a probe of each other broker",
-        wish="three: each step of a round looks at the metadata for itself.",
+        3,
+        2,
+        "a look at the metadata, a probe of each other broker",
     ),
     Operation(
         f"a mirror's step without records, {MIRRORED} partitions",

@@ -1,5 +1,4 @@
 from .admin import Admin as Admin
-from .cluster_access import map_requests as map_requests
 from .cluster_access import share_cluster as share_cluster
 from .group_descriptions import GroupDescription as GroupDescription
 from .group_descriptions import GroupListing as GroupListing

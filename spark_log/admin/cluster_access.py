@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,13 +13,17 @@ from spark_log.errors import RootNotFoundError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage
-from spark_log.storage import StorageOptions, Store, call_within, open_store, with_reserve
+from spark_log.storage import (
+    StorageOptions,
+    call_within,
+    map_requests,
+    open_store,
+    with_reserve,
+)
 from spark_log.types import TopicPartition
 
-_MAX_CONCURRENT_REQUESTS = 16
 """Most partitions or groups of a remote root that one call reads at the same time."""
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _P = ParamSpec("_P")
 _Self = TypeVar("_Self", bound="ClusterAccess")
@@ -37,19 +40,6 @@ def limited(
         return self._within(what, lambda: method(self, *args, **kwargs), timeout_ms)
 
     return call
-
-
-def map_requests(
-    store: Store, read: Callable[[_Item], _Result], items: Collection[_Item]
-) -> list[_Result]:
-    """Call ``read`` for each item: in parallel where a read is a request.
-
-    On a local root one thread calls it: the cost is Python's own time.
-    """
-    if store.is_mapped or len(items) < 2:
-        return [read(each) for each in items]
-    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-admin") as pool:
-        return list(pool.map(read, items))
 
 
 def share_cluster(admin: ClusterAccess, cluster: Cluster) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
@@ -46,6 +45,7 @@ from spark_log.errors import (
 )
 from spark_log.log import IsolationLevel, first_unread_us
 from spark_log.metadata import Cluster
+from spark_log.storage import call_beside, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -77,11 +77,13 @@ class GroupManager:
     def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
         """Return the groups with members or committed offsets, in one of ``states``."""
         wanted = None if states is None else {_state(state) for state in states}
-        logged = list_group_ids(self._cluster.store, self._cluster.clock)
-        views = dict(
-            zip(logged, map_requests(self._cluster.store, self._view, logged), strict=True)
-        )
-        with_positions = self.table.groups_with_positions()
+        store = self._cluster.store
+        # Both at the same time, where each is some requests that wait for each other.
+        read_table = self.table.groups_with_positions
+        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
+        logged = list_group_ids(store, self._cluster.clock)
+        views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
+        with_positions = with_positions_read()
         found = []
         for group_id in sorted(with_positions | views.keys()):
             view = views.get(group_id)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from spark_log.admin.cluster_access import limited, map_requests
+from spark_log.admin.cluster_access import limited
 from spark_log.admin.offsets import OffsetOperations, check_by_partition, check_isolation_level
 from spark_log.log import IsolationLevel
+from spark_log.storage import map_requests
 from spark_log.types import OffsetAndMetadata, OffsetSpec, OffsetTimestamp, TopicPartition
 
 if TYPE_CHECKING:

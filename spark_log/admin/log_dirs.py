@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
+from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -14,6 +14,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LogView
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
+from spark_log.storage import map_requests
 from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
 
 

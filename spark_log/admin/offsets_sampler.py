@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from spark_log.admin.cluster_access import map_requests
 from spark_log.admin.group_descriptions import GroupDescription
 from spark_log.admin.group_manager import described_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
@@ -30,7 +29,7 @@ from spark_log.coordinator import (
 )
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.metadata import Cluster, MetadataImage, RegisterBrokerRecord, TopicImage
-from spark_log.storage import listing_validity_ms
+from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.suppressed import SuppressedErrors
 
 MAX_TIME_LOOKUPS: Final = 250

@@ -58,13 +58,14 @@ class RecordOperations(ClusterAccess):
         image = self._cluster().image()
         logs = {tp: self._log(image, tp) for tp in wanted}
 
-        def check(tp: TopicPartition) -> int:
-            return _check_offset(logs[tp].observe(), wanted[tp], tp)
+        def check(tp: TopicPartition) -> tuple[int, LogView]:
+            view = logs[tp].observe()
+            return _check_offset(view, wanted[tp], tp), view
 
-        offsets = dict(zip(logs, self._map_partitions(check, list(logs), image.topic), strict=True))
+        checked = dict(zip(logs, self._map_partitions(check, list(logs), image.topic), strict=True))
 
         def delete(tp: TopicPartition) -> DeletedRecords:
-            return DeletedRecords(logs[tp].move_start(offsets[tp]))
+            return DeletedRecords(logs[tp].move_start(*checked[tp]))
 
         deleted = self._map_partitions(delete, list(logs), image.topic)
         return dict(zip(logs, deleted, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from spark_log.admin.cluster_access import ClusterAccess, limited, map_requests
+from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -33,7 +33,7 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, with_reserve
+from spark_log.storage import Deadline, LimitedCall, map_requests, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,

@@ -73,6 +73,8 @@ def _quick_imports() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():  # the first command of this process
+            gc.freeze()  # imports stay; the collector would search all of them as soon as it runs
         if was_enabled:
             gc.enable()
         for name in added:  # they are not meant for the processes that a command starts

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from spark_log.clock import Clock
 from spark_log.consumer import Consumer
 from spark_log.log import FetchedRecords
-from spark_log.record import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA, ints_of
 
 _POLL_MS: Final = 500
 
@@ -60,14 +60,14 @@ def read_subscription(
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, FetchedRecords]]:
     """Split rows where the topic, the partition, the type of timestamps or the epoch changes."""
     keys = [pc.run_end_encode(batch.column(name)) for name in _SPLIT_COLUMNS]
-    ends = np.unique(np.concatenate([key.run_ends.to_numpy() for key in keys])).tolist()
+    ends = np.unique(np.concatenate([ints_of(key.run_ends, np.int32) for key in keys])).tolist()
     start = 0
     for end in ends:
         rows = batch.slice(start, end - start)
         columns = [rows.column(name).cast(kind) for name, kind in _RECORD_TYPES.items()]
         records = FetchedRecords(
             partition=rows.column("partition")[0].as_py(),
-            offsets=rows.column("offset").to_numpy(),
+            offsets=ints_of(rows.column("offset"), np.int64),
             records=pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA),
             timestamp_type=rows.column("timestampType")[0].as_py(),
             leader_epoch=rows.column("leaderEpoch")[0].as_py(),

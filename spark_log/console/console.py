@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from spark_log.admin import Admin, map_requests
+from spark_log.admin import Admin
 from spark_log.clock import Clock
 from spark_log.console.budget import Budget
 from spark_log.console.settings import ConsoleSettings
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import Cluster, TopicImage
+from spark_log.storage import map_requests
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

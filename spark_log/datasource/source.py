@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.worker_process import without_traceback
+from spark_log.datasource.worker_process import freeze_modules, without_traceback
 from spark_log.errors import InvalidOptionError
 
 
@@ -36,6 +36,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.read import read_schema
 
+        freeze_modules("schema")
         return read_schema(parse_read_options(self.options).include_headers)
 
     @without_traceback
@@ -44,6 +45,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options, warn_ignored_options
         from spark_log.datasource.read import batch_reader_class
 
+        freeze_modules("reader")
         options = parse_read_options(self.options, is_stream=False)
         warn_ignored_options(options.ignored)
         return batch_reader_class()(schema, options)
@@ -55,6 +57,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options, warn_ignored_options
         from spark_log.datasource.stream import LogStreamReader
 
+        freeze_modules("streamReader")
         options = parse_read_options(self.options, is_stream=True)
         warn_ignored_options(options.ignored)
         return LogStreamReader(schema, options)
@@ -75,6 +78,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogBatchWriter
 
+        freeze_modules("writer")
         return LogBatchWriter(schema, parse_write_options(self.options))
 
     @without_traceback
@@ -86,4 +90,5 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogStreamWriter
 
+        freeze_modules("streamWriter")
         return LogStreamWriter(schema, parse_write_options(self.options))

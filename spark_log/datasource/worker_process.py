@@ -1,7 +1,8 @@
-"""Errors, warnings and broken pipes in the Python processes that Spark starts."""
+"""Errors, warnings, broken pipes and garbage collection in the Python processes of Spark."""
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -53,9 +54,13 @@ def hide_traceback() -> Iterator[None]:
     try:
         yield
     except SparkLogError:
-        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        if _is_worker():
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
+
+
+def _is_worker() -> bool:
+    return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
 def without_traceback(method: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -100,6 +105,28 @@ def silence_broken_pipe() -> None:
         return
     if not isinstance(traceback, _QuietTraceback):
         setattr(daemon, "traceback", _QuietTraceback(traceback))  # noqa: B010
+
+
+# --- the time between two tasks -----------------------------------------------------------------
+
+_frozen_for: set[str] = set()
+
+
+def freeze_modules(role: str) -> None:
+    """Exempt the objects of this process from garbage collection, once for each role.
+
+    After every task, and after every step of planning, ``pyspark.daemon`` runs a full collection
+    before the process takes the next one (Spark 4.2.0). It looks at 100,000 objects of imported
+    modules, which takes 50 ms, and finds nothing (ADR 38). Frozen objects are still freed when
+    their last reference goes. Only cycles among them stay in memory: once for each role, not
+    again for each task.
+
+    Args:
+        role: what the process does. Processes get several roles, each with imports of its own.
+    """
+    if role not in _frozen_for and _is_worker():
+        _frozen_for.add(role)
+        gc.freeze()
 
 
 # --- secrets -------------------------------------------------------------------------------------

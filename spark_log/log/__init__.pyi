@@ -48,6 +48,7 @@ from .log_reader import list_aborted as list_aborted
 from .log_start import follow_log_start as follow_log_start
 from .log_start import move_log_start as move_log_start
 from .log_start import move_replica_start as move_replica_start
+from .partition_directory import DirectoryListing as DirectoryListing
 from .partition_directory import LogView as LogView
 from .partition_directory import PartitionDirectory as PartitionDirectory
 from .partition_log import ALL as ALL

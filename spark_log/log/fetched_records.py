@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log.segment import LogBatch
+from spark_log.record import bool_array, int_array, times_us_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +44,17 @@ class FetchedRecords:
     @property
     def timestamps_us(self) -> np.ndarray:
         """Timestamps in microseconds since the epoch, int64."""
-        times_us: np.ndarray = self.records.column("timestamp").cast(pa.int64()).to_numpy()
-        return times_us
+        return times_us_of(self.records)
 
     def where(self, mask: np.ndarray) -> Self:
         """Return the rows where the boolean ``mask`` is true."""
         return replace(
-            self, offsets=self.offsets[mask], records=self.records.filter(pa.array(mask))
+            self, offsets=self.offsets[mask], records=self.records.filter(bool_array(mask))
         )
 
     def take(self, rows: np.ndarray) -> Self:
         """Return the rows of these numbers."""
-        records = self.records.take(pa.array(rows, pa.int64()))
+        records = self.records.take(int_array(rows, pa.int64()))
         return replace(self, offsets=self.offsets[rows], records=records)
 
     def slice(self, start: int, count: int) -> Self:

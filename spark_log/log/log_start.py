@@ -17,6 +17,7 @@ from spark_log.log.file_names import StartMarker, encode_leader_epoch
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.replica import Replica
+from spark_log.log.snapshot import Snapshot
 
 
 def move_log_start(log: PartitionLog, offset: int) -> int:
@@ -48,15 +49,16 @@ def move_replica_start(replica: Replica, offset: int, view: LogView | None = Non
     Args:
         replica: of the partition.
         offset: of the first record that is kept.
-        view: of the replica's log; None lists it.
+        view: of all of the replica's log, made a moment ago; None lists it.
     """
     files = replica.files
-    view = view or files.observe()
+    if view is None or files.is_outdated(view.observed_ms):
+        view = files.observe()
     if offset <= view.log_start_offset:
         return view.log_start_offset
     view.check_offset(offset, files.path)
-    marker = StartMarker(offset, _segment_base(files, view, offset))
-    replica.snapshots.write()
+    snapshot = replica.snapshots.write(view)
+    marker = StartMarker(offset, _segment_base(files, view, offset, snapshot))
     path = files.file_path(marker.name)
     epoch = _epoch_before(replica, view, offset)
     content = b"" if epoch is None else encode_leader_epoch(epoch)
@@ -92,8 +94,11 @@ def follow_log_start(replica: Replica, offset: int) -> int:
         raise replica.files.truncated(error.log_end_offset, offset) from error
 
 
-def _segment_base(files: PartitionDirectory, view: LogView, offset: int) -> int:
+def _segment_base(files: PartitionDirectory, view: LogView, offset: int, snapshot: Snapshot) -> int:
     """Return the base offset of the segment that contains ``offset``, or of the next segment."""
+    for summary in snapshot.segments:
+        if summary.name.base_offset <= offset < summary.end_offset:
+            return summary.name.base_offset
     # The view alone is not enough: a listing may leave out a segment that appeared during it, and
     # then shows the segment before it as too long. `walk` opens the segment and reads its end.
     for _, segment, _ in files.walk(view, offset, offset + 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -79,6 +79,23 @@ class LogView:
             log_start_offset=start,
             log_end_offset=end,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryListing:
+    """What one listing of a partition's directory showed, for several steps that look at it.
+
+    It is for decisions to do nothing. Whatever deletes a file lists the directory again.
+
+    Attributes:
+        view: the log.
+        last: its last segment if that had to be opened: it need not be opened again.
+        files: all files with their hidden ones; None if the listing was not kept.
+    """
+
+    view: LogView
+    last: SegmentReader | None = None
+    files: tuple[Sequence[FileInfo], Sequence[FileInfo]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +179,31 @@ class PartitionDirectory:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
+        return self._observe(self.live_log)
+
+    def observe_files(self) -> DirectoryListing:
+        """Return the log as `observe` does, with all files of the same listing.
+
+        Raises:
+            SparkLogError: as of `observe`.
+        """
+        files: tuple[Sequence[FileInfo], Sequence[FileInfo]] = (), ()
+
+        def list_files() -> LiveLog:
+            nonlocal files
+            files = self.store.list_with_hidden(self.path)
+            return self.live_log(files[0])
+
+        return DirectoryListing(*self._observe(list_files), files)
+
+    def _observe(self, list_log: Callable[[], LiveLog]) -> tuple[LogView, SegmentReader | None]:
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
             opened: SegmentReader | None = None
             observed_ms = self.clock.monotonic_ms()
-            live = self.live_log()
+            live = list_log()
             if self.is_outdated(observed_ms):
                 slow_listings += 1
                 continue
@@ -262,9 +297,13 @@ class PartitionDirectory:
         """
         return self.valid_ms > 0 and not is_listing_valid(self.clock, observed_ms, self.valid_ms)
 
-    def live_log(self) -> LiveLog:
-        """List the directory once, and return the log that the listing shows."""
-        return live_log(self.store.list(self.path))
+    def live_log(self, files: Iterable[FileInfo] | None = None) -> LiveLog:
+        """Return the log that one listing shows.
+
+        Args:
+            files: of the listing; None lists the directory.
+        """
+        return live_log(self.store.list(self.path) if files is None else files)
 
     def walk(
         self,

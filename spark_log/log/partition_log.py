@@ -22,7 +22,13 @@ from spark_log.log.append import (
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.replica import Replica
-from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
+from spark_log.log.segment import (
+    LogBatch,
+    OpenedSegments,
+    SegmentReader,
+    SegmentWriter,
+    StagedSegment,
+)
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
@@ -269,19 +275,36 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
-    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+    def segments(
+        self,
+        view: LogView,
+        last: SegmentReader | None = None,
+        opened: OpenedSegments | None = None,
+    ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
         This is a newer view than the given one if the log was rewritten meanwhile.
 
+        Args:
+            view: from `observe`.
+            last: the last segment of the view if it is open: it is not opened again.
+            opened: segments that are open; small ones that had to be opened are kept in it.
+
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.snapshots.segments(view)
+        return self._replica.snapshots.segments(view, last, opened)
 
-    def producers(self) -> ProducerState:
-        """Return the state of the log's idempotent producers at its end."""
-        return self._replica.snapshots.producers(self.observe())[0]
+    def producers(
+        self, view: LogView | None = None, opened: OpenedSegments | None = None
+    ) -> ProducerState:
+        """Return the state of the log's idempotent producers at the end of a view, or later.
+
+        Args:
+            view: from `observe`; None lists the log.
+            opened: segments that are open.
+        """
+        return self._replica.snapshots.producers(view or self.observe(), opened=opened)[0]
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -318,14 +341,17 @@ class PartitionLog:
         """Record the summary of a merged segment, so that the segment need not be opened."""
         self._replica.snapshots.summaries.on_rewritten(summary)
 
-    def write_snapshot(self) -> Snapshot:
+    def write_snapshot(self, view: LogView | None = None) -> Snapshot:
         """Write a snapshot of the log as it is now, and delete older ones.
+
+        Args:
+            view: from `observe`, just now; None lists the log.
 
         Raises:
             StorageError: the snapshot was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.snapshots.write()
+        return self._replica.snapshots.write(view)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -421,9 +447,20 @@ class PartitionLog:
             CorruptRecordError: the segment is damaged, or one before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
         """
-        batches, view = self._replica.reader.read_last()
+        batches, view = self.read_last()
         self._replica.appender.on_listed(view)
         return batches, view.log_end_offset
+
+    def read_last(self) -> tuple[list[LogBatch], LogView]:
+        """Return the batches of the log's last segment, and the listing that showed it.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+        """
+        return self._replica.reader.read_last()
 
     def fetch_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
         """Return all batches from ``offset`` on, and the log end offset, in a log without merges.

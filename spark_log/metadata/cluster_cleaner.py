@@ -1,6 +1,7 @@
 """Cleans the partitions of a root, and removes the files of its deleted topics.
 
-Each partition is cleaned by the configs that its topic has at that moment, as in Kafka's cleaner.
+Each partition is cleaned by the configs that its topic has at that moment, as in Kafka's cleaner
+(on an object store: had at some time within the last five seconds).
 Each of its replicas is cleaned by itself, up to the high watermark: a record behind it may yet be
 lost, so it replaces no other one, and the other replicas still copy its segment.
 
@@ -29,12 +30,13 @@ from spark_log.errors import (
 from spark_log.log import (
     DEDUPE_BUFFER_BYTES,
     CleanReport,
+    DirectoryListing,
     OnProgress,
     PartitionCleaner,
 )
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.image import ROOT_BROKER_ID
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_LEASE_MS
 from spark_log.metadata.partition_states import state_of
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics import (
@@ -113,8 +115,10 @@ def clean_replicas(
     def clean(broker_id: int, number: int, start_offset: int, limit_offset: int) -> CleanReport:
         if broker_id != ROOT_BROKER_ID:
             cluster.check_broker(broker_id)  # an empty mount point must not get files
+        replica = cluster.replica_log(topic, partition, broker_id, number)
+        is_listed = listing is not None and listing.view.origin == replica.files.url
         cleaner = PartitionCleaner(
-            cluster.replica_log(topic, partition, broker_id, number),
+            replica,
             on_progress=on_progress,
             dedupe_buffer_bytes=dedupe_buffer_bytes,
             max_clock_skew_ms=max_clock_skew_ms,
@@ -122,14 +126,16 @@ def clean_replicas(
             limit_offset=limit_offset,
             storage_clock=storage_clock,
             rewriting=rewriting,
+            listing=listing if is_listed else None,
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
+    listing: DirectoryListing | None = None
     tp = TopicPartition(topic.name, partition)
     known = topic.partitions[partition]
     log = cluster.partition_log(topic, partition)
     try:
-        view, state = log.observe_replicas()
+        view, state, listing = log.observe_replicas()
     except _FAILURES as error:
         if len(known.replicas) > 1 or known.leader_epoch > 0:
             yield CleanedPartition(tp, None, error, None)
@@ -241,11 +247,11 @@ class ClusterCleaner:
 
     def _clean(self, partition: TopicPartition, opened: TopicImage) -> Iterator[CleanedPartition]:
         topic, max_clock_skew_ms = opened, self._max_clock_skew_ms
-        # Use the present configs, if they can be read.
+        # Use the configs of this moment, if they can be read.
         with self._cluster.suppressed.suppress(
             "reading of settings", str(partition), StorageError, CorruptRecordError
         ):
-            image = self._cluster.image()
+            image = self._recent_image()
             max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
             topic = image.find_by_id(opened.topic_id) or opened
         with suppress(UnknownTopicOrPartitionError):  # deleted
@@ -262,6 +268,13 @@ class ClusterCleaner:
             ):
                 if cleaned.error is None or not self._is_deleted(topic):
                     yield cleaned
+
+    def _recent_image(self) -> MetadataImage:
+        """Return the metadata; on an object store they may be `METADATA_LEASE_MS` old."""
+        cluster = self._cluster
+        if cluster.store.is_mapped:
+            return cluster.image()
+        return cluster.metadata.recent_image(METADATA_LEASE_MS) or cluster.image()
 
     def _is_deleted(self, topic: TopicImage) -> bool:
         """Return whether the topic was deleted since this cleaner was created."""

@@ -52,14 +52,20 @@ class MetadataPartitionStates:
             raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted", topic=name)
         return self.current()
 
-    def recent(self) -> PartitionState:
-        """Return a state that was the newest one within the last `METADATA_LEASE_MS`.
+    def recent(self, max_age_ms: float | None = None) -> PartitionState:
+        """Return a state that was the newest one at some time within the last ``max_age_ms``.
+
+        Sends no request if this process has read the metadata since then, for any partition.
+
+        Args:
+            max_age_ms: None for the writers' lease, `METADATA_LEASE_MS`.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
             StorageError: the metadata cannot be read.
         """
-        is_recent = self._metadata.recent_image(METADATA_LEASE_MS) is not None
+        max_age_ms = METADATA_LEASE_MS if max_age_ms is None else max_age_ms
+        is_recent = self._metadata.recent_image(max_age_ms) is not None
         return self.current() if is_recent else self.refresh()
 
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:

@@ -16,7 +16,6 @@ from random import Random
 from typing import TypeVar
 
 from spark_log.backoff import retry_pause_ms
-from spark_log.client_thread import in_new_thread
 from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
@@ -29,6 +28,7 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
+from spark_log.new_thread import in_new_thread
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager

@@ -2,6 +2,7 @@ from .arrays import binary_array as binary_array
 from .arrays import bool_array as bool_array
 from .arrays import bools_of as bools_of
 from .arrays import int_array as int_array
+from .arrays import int_scalar as int_scalar
 from .arrays import ints_of as ints_of
 from .arrays import nullable_int_array as nullable_int_array
 from .arrays import text_array as text_array

@@ -1,7 +1,9 @@
 """Conversion between Arrow arrays and Python's or numpy's values, through Arrow's buffers.
 
 pyarrow's own functions (``pa.array``, ``pa.scalar``, ``to_numpy``, ``fill_null``) import pandas if
-it is installed. That would take a quarter of a second of a process's first append or poll.
+it is installed, and so does a function of `pyarrow.compute` that is given a number or a string in
+place of a scalar. That would take a quarter of a second of a process's first append or poll, and
+half of a short command.
 """
 
 from __future__ import annotations
@@ -58,6 +60,19 @@ def int_array(values: Sequence[int] | np.ndarray, of_type: pa.DataType) -> pa.Ar
     """
     data = pa.py_buffer(np.ascontiguousarray(values, np.dtype(str(of_type))))
     return pa.Array.from_buffers(of_type, len(values), [None, data])
+
+
+def int_scalar(value: int, of_type: pa.DataType) -> pa.Scalar:
+    """Return an integer as an Arrow scalar.
+
+    Args:
+        value: the integer.
+        of_type: an integer type, such as ``int64``.
+
+    Raises:
+        OverflowError: the value is too large for the type.
+    """
+    return int_array([value], of_type)[0]
 
 
 def nullable_int_array(values: Sequence[int | None], of_type: pa.DataType) -> pa.Array:

@@ -5,7 +5,8 @@ missing barrier. The controller does what nobody else is there for: it fences br
 not answer, elects leaders, brings replicas back, balances leaders, and carries reassignments on.
 
 Each of its changes is decided on the newest metadata and appended to them conditionally, so any
-number of controllers are safe at the same time. To save work the newest one works alone: it
+number of controllers are safe at the same time, and a round needs one look at the metadata to see
+what may be due. To save work the newest one works alone: it
 registers with an epoch in the metadata log, and one that sees a newer epoch stops.
 """
 
@@ -193,13 +194,15 @@ class Controller:
         if rate != self._rate:
             self._rate, self._throttle = rate, Throttle(rate)
         failures = self._probe(image)
+        if failures:
+            image = self._cluster.image()  # waiting for a root that fails takes seconds
         self._fence(image, failures)
         self._unfence(image, failures)
-        self._shrink(failures)
-        self._elect(failures)
-        self._advance_reassignments()
-        self._balance()
-        image = self._cluster.image()
+        self._shrink(self._known_image(), failures)
+        self._elect(self._known_image(), failures)
+        self._advance_reassignments(self._known_image())
+        self._balance(self._known_image())
+        image = self._known_image()
         self._checks.continue_(image, self._tell)
         replicas = self._replicas_to_copy(image, failures)
         self._copies.begin(replicas)
@@ -255,10 +258,10 @@ class Controller:
 
     # --- partitions ------------------------------------------------------------------------------
 
-    def _shrink(self, failures: Mapping[int, BrokerFailure]) -> None:
+    def _shrink(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
         """Take failing brokers out of the partitions of topics that allow a shorter lag."""
         changes: list[_Change] = []
-        for topic in self._cluster.image().topics() if failures else ():
+        for topic in image.topics() if failures else ():
             lag_ms = topic.config().replica_lag_time_max_ms
             lagging = {
                 broker_id
@@ -281,8 +284,7 @@ class Controller:
                     changes.append((decide, Decision("shrink the isr", reason, topic.name, number)))
         self._commit(changes)
 
-    def _elect(self, failures: Mapping[int, BrokerFailure]) -> None:
-        image = self._cluster.image()
+    def _elect(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
         working = [each.broker_id for each in image.brokers() if each.broker_id not in failures]
         changes: list[_Change] = []
         for topic in image.topics():
@@ -299,8 +301,7 @@ class Controller:
                     changes.append((decide, decision))
         self._commit(changes)
 
-    def _advance_reassignments(self) -> None:
-        image = self._cluster.image()
+    def _advance_reassignments(self, image: MetadataImage) -> None:
         self._commit(
             [
                 (
@@ -315,9 +316,8 @@ class Controller:
             ]
         )
 
-    def _balance(self) -> None:
+    def _balance(self, image: MetadataImage) -> None:
         """Move leaderships towards the preferred replicas, one replica in each round."""
-        image = self._cluster.image()
         config = image.cluster_config()
         if not config.auto_leader_rebalance_enable:
             self._moving = []
@@ -380,6 +380,10 @@ class Controller:
             self._tell(Decision(_COMPLETE, _ALL_ARE_IN_SYNC, topic, number))
 
     # --- changes of the metadata -----------------------------------------------------------------
+
+    def _known_image(self) -> MetadataImage:
+        """Return the metadata after this round's look and its changes, without a request."""
+        return self._cluster.metadata.known_image()
 
     def _check_epoch(self, image: MetadataImage) -> None:
         newest = image.controller

@@ -13,6 +13,7 @@ from .listing_validity import is_listing_valid as is_listing_valid
 from .listing_validity import listing_validity_ms as listing_validity_ms
 from .os_errors import TRANSIENT_ERRNOS as TRANSIENT_ERRNOS
 from .os_errors import storage_errors as storage_errors
+from .parallel_requests import map_requests as map_requests
 from .quorum import Membership as Membership
 from .quorum import QuorumStore as QuorumStore
 from .quorum import VoterDescription as VoterDescription

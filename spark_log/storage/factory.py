@@ -99,9 +99,6 @@ def open_one_root(
         InvalidRootError: as `open_store`.
         InvalidConfigurationError: as `open_store`.
     """
-    from spark_log.storage.memory import MemoryStore
-    from spark_log.storage.object import SERVICES
-
     protocol, path = None, url
     if "://" in url or "::" in url:
         import fsspec.core  # importing it takes as long as appending a record
@@ -110,7 +107,11 @@ def open_one_root(
     if protocol in (None, "file", "local"):
         return LocalStore(path)
     if protocol == "memory":
+        from spark_log.storage.memory import MemoryStore
+
         return MemoryStore(path)
+    from spark_log.storage.object import SERVICES
+
     if protocol in SERVICES:
         return _open_object_store(url, storage_options, request_timeout_ms)
     raise UnsupportedStoreError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -282,6 +282,10 @@ class Store(ABC):
 
         In no particular order. They belong to running writers and to writers that crashed.
         """
+
+    def list_with_hidden(self, directory: str) -> tuple[Sequence[FileInfo], Sequence[FileInfo]]:
+        """Return what `list` and `list_hidden` yield; on an object store by one listing."""
+        return tuple(self.list(directory)), tuple(self.list_hidden(directory))
 
     @abstractmethod
     def list_directories(self, directory: str) -> Iterator[str]:

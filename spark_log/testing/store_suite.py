@@ -506,6 +506,13 @@ class StoreSuite:
         assert list(store.list_hidden("no/such/directory")) == []
         assert next(iter(store.list_hidden("topic"))).size_bytes == 1
 
+    def test_one_call_lists_what_is_shown_and_what_is_hidden(self, store: Store) -> None:
+        for path in ("topic/.b", "topic/.c", "topic/-", "topic/0", "topic/.d/e", "topic/d/e"):
+            store.put_if_absent(path, b"x")
+        shown, hidden = store.list_with_hidden("topic")
+        assert list(shown) == list(store.list("topic"))
+        assert set(hidden) == set(store.list_hidden("topic"))
+
     def test_nothing_is_left_that_a_listing_does_not_show(self, store: Store) -> None:
         for number in range(2):
             with store.stage("topic") as staged:

@@ -10,9 +10,11 @@ from pathlib import Path
 import spark_log
 from spark_log.clock import ManualClock
 from spark_log.log import ProducerAppend
-from spark_log.metadata import Cluster
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+from spark_log.metadata import METADATA_DIRECTORY, Cluster
+from spark_log.storage import storage_time_us
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, view_transaction
 from tests.record.samples import record_batch, row
+from tests.waiting import wait_until
 
 PROJECT = Path(spark_log.__file__).parent.parent
 COMMAND = [sys.executable, "-m", "spark_log.cli"]
@@ -119,3 +121,17 @@ def begin_transaction(root, transactional_id, *partitions, timeout_ms=60_000):
     for topic, number in topics:
         cluster.partition_log(topic, number).append(record_batch([row(b"txn")]), producer=append)
     return coordinator, producer
+
+
+def begin_dead_transaction(root, transactional_id, *partitions):
+    """Begin a transaction, and wait until it has passed its timeout by the storage's time.
+
+    Files on a disk are dated by a clock that moves only every few milliseconds: the time of the
+    next file may be that of the transaction.
+    """
+    begun = begin_transaction(root, transactional_id, *partitions, timeout_ms=1)
+    cluster = Cluster(root)
+    view = view_transaction(cluster.store, transactional_id, cluster.clock)
+    dead_us = view.changed_us + view.state.timeout_ms * 1000
+    wait_until(lambda: storage_time_us(cluster.store, METADATA_DIRECTORY) > dead_us)
+    return begun

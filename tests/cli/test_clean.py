@@ -12,7 +12,14 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata.topics.deletion import DELETION_MARKERS
 from spark_log.types import ConfigResource, TopicPartition
-from tests.cli.support import append, begin_transaction, flip, partition_log, segment_files
+from tests.cli.support import (
+    append,
+    begin_dead_transaction,
+    begin_transaction,
+    flip,
+    partition_log,
+    segment_files,
+)
 
 TOPICS = ("flights", "weather")
 
@@ -216,7 +223,7 @@ class TestTransactionalIds:
     ORDERS = TopicPartition("flights", 0)
 
     def test_dead_transactions_are_aborted_with_all_topics(self, shell, root):
-        coordinator, _ = begin_transaction(root, "orders", self.ORDERS, timeout_ms=1)
+        coordinator, _ = begin_dead_transaction(root, "orders", self.ORDERS)
         planned = shell("clean", "--all-topics", "--dry-run", "--json").document
         assert planned["transactional_ids"] == [{"transactional_id": "orders", "action": "abort"}]
         assert shell("clean", "flights", "--json").document["transactional_ids"] == []
@@ -231,7 +238,7 @@ class TestTransactionalIds:
         assert shell("clean", "--all-topics", "--json").document["transactional_ids"] == []
 
     def test_a_marker_that_cannot_be_put_is_told(self, shell, root, monkeypatch):
-        begin_transaction(root, "orders", self.ORDERS, timeout_ms=1)
+        begin_dead_transaction(root, "orders", self.ORDERS)
 
         def fail(self, markers):
             raise StorageError("not there")

@@ -15,7 +15,7 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics.creation import topic_records
-from tests.cli.support import COMMAND, append, begin_transaction, environment
+from tests.cli.support import COMMAND, append, begin_dead_transaction, environment
 
 EVIL = "\x1b[2J\r\x07\x7f\x9b31m\u202e[red]x"
 ESCAPED = r"\x1b[2J\x0d\x07\x7f\x9b31m\u202e[red]x"
@@ -38,7 +38,7 @@ def hostile(root, monkeypatch):
         [TOPIC], client_id=f"client{EVIL}", instance_id=f"instance{EVIL}"
     )
     OffsetsTable(cluster).commit(GROUP, position)
-    begin_transaction(root, f"txn{EVIL}", TopicPartition(TOPIC, 0), timeout_ms=1)
+    begin_dead_transaction(root, f"txn{EVIL}", TopicPartition(TOPIC, 0))
     directory = _segment(root).parent
     (directory / f"strange{EVIL}\nname").write_text("")
     return root

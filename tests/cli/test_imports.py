@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import typer
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import COMMANDS, app
-from tests.cli.support import environment
+from tests.cli.support import append, environment, segment_files
 
 LARGE = {
     "asyncio",
@@ -27,10 +27,22 @@ LARGE = {
     "spark_log.coordinator.group.group",
     "spark_log.doctor",
     "spark_log.producer",
+    "spark_log.storage.memory",
     "spark_log.transaction.coordinator",
     "tenacity",
 }
 """Modules that take long to import, or import many others."""
+
+UNUSED = {
+    "asyncio",
+    "deltalake",
+    "obstore",
+    "pandas",
+    "pyspark",
+    "rich",
+    "spark_log.storage.memory",
+}
+"""Large modules that no command needs on a local root, if it draws no progress bar."""
 
 CODE = """
 import sys
@@ -49,15 +61,25 @@ def root(tmp_path_factory):
     return root
 
 
-def imported(arguments, root):
+@pytest.fixture(scope="module")
+def root_with_records(tmp_path_factory):
+    root = str(tmp_path_factory.mktemp("records"))
+    admin = Admin(root)
+    admin.create_topics([NewTopic("orders", 2)])
+    append(root, "orders", b"0", b"1", b"2")
+    admin.alter_group_offsets("reports", {TopicPartition("orders", 0): OffsetAndMetadata(1)})
+    return root
+
+
+def imported(arguments, root, given=""):
     done = subprocess.run(
         [sys.executable, "-c", CODE, *arguments.split()],
         env=environment(SPARK_LOG_ROOT=root),
+        input=given,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout
     return set(done.stderr.split())
 
 
@@ -80,6 +102,71 @@ def test_a_short_command_imports_nothing_large(arguments, root):
     found = imported(arguments, root)
     assert not found & LARGE
     assert "spark_log.cli.commands.groups" not in found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "groups list",
+        "groups describe reports",
+        "groups members reports --verbose",
+        "groups reset-offsets reports --all-topics --to-latest --execute",
+        "groups reset-offsets reports --all-topics --to-committed-at 2100-01-01",
+        "groups repair",
+        "console-consumer orders --from-beginning --max-messages 2",
+        "console-consumer orders --from-beginning --max-messages 2 --group readers --json",
+        "console-consumer orders --from-time 1970-01-01 --to-time 2100-01-01",
+        "console-producer orders",
+        "console-producer orders --property parse.key=true --property parse.headers=true",
+        "exporter --once",
+        "verify",
+        "clean orders --dry-run",
+        "transactions find-hanging",
+        "top --iterations 1",
+        "canary --once",
+        "doctor",
+    ],
+)
+def test_a_command_that_reads_or_writes_rows_imports_nothing_that_it_does_not_use(
+    arguments, root_with_records
+):
+    assert not imported(arguments, root_with_records, "name:header\tkey\tvalue\n") & UNUSED
+
+
+def test_a_dump_of_records_imports_no_pandas(root_with_records):
+    file = segment_files(root_with_records, "orders")[0]
+    assert not imported(f"dump-log {file} --print-data-log", root_with_records) & UNUSED
+
+
+def test_only_a_repair_imports_what_repairs_offsets(root):
+    repair = "spark_log.coordinator.offsets.repair"
+    assert repair not in imported("groups list", root)
+    assert repair in imported("groups repair", root)
+
+
+def test_the_collector_does_not_search_imports_while_a_command_runs(root):
+    code = (
+        "import atexit, gc, sys\n"
+        "searched = [0]\n"
+        "def note(phase, info):\n"
+        "    if phase == 'start' and 'spark_log.admin.admin' in sys.modules:\n"
+        "        ages = range(info['generation'] + 1)\n"
+        "        searched.append(sum(len(gc.get_objects(age)) for age in ages))\n"
+        "gc.callbacks.append(note)\n"
+        "atexit.register(lambda: print(max(searched)))\n"
+        "from spark_log.cli.main import main\n"
+        "main(['topics', 'list'])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(SPARK_LOG_ROOT=root),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    topic, searched = ran.stdout.split()[:2]
+    assert topic == "orders"
+    assert int(searched) < 10_000, "imports are more than 50,000 objects"
 
 
 def test_the_collector_searches_neither_imports_nor_what_a_command_leaves(root):

@@ -1,7 +1,9 @@
 """``spark-log mirror``: mistakes are one line, and write nothing."""
 
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,6 +70,24 @@ class TestFromRoot:
             "partitions"
         ]
         assert shell(*argv, "--topics", "weather").lines[-1].split() == ["weather", "0", "0", "0"]
+
+    def test_an_unchanged_source_is_asked_less_often(self, shell, root, folder, monkeypatch):
+        append(root, "flights", b"one")
+        now_s, pauses_s = 0.0, []
+
+        def sleep(pause_s):
+            nonlocal now_s
+            pauses_s.append(pause_s)
+            now_s += pause_s
+            if now_s > 60:
+                signal.raise_signal(signal.SIGTERM)
+
+        clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now_s)
+        monkeypatch.setattr("spark_log.cli.commands.mirror.time", clock)
+        outcome = shell("mirror", "from-root", "--source", root, "--root", folder / "copy")
+        assert outcome.status == 128 + signal.SIGTERM
+        assert pauses_s == sorted(pauses_s)
+        assert (pauses_s[0], pauses_s[-1]) == (0.5, 2.0)
 
     @pytest.mark.parametrize(
         ("given", "said"),

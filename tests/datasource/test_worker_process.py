@@ -1,5 +1,6 @@
 """Errors and warnings in the Python processes in which Spark runs the source."""
 
+import gc
 import importlib
 import io
 import os
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from spark_log.datasource import worker_process
 from spark_log.datasource.options import parse_read_options
@@ -20,9 +22,11 @@ from spark_log.datasource.worker_process import (
     REDACTION,
     REDACTION_SETTING,
     exposed_secrets,
+    freeze_modules,
     silence_broken_pipe,
 )
 from spark_log.errors import InvalidOptionError
+from tests.datasource.reading import create, fill
 
 KEYS = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 NAMES = [f"storage.{key}" for key in KEYS]
@@ -129,6 +133,54 @@ def test_another_program_is_left_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", program)
     silence_broken_pipe()
     assert program.traceback is traceback
+
+
+def test_a_worker_freezes_its_modules_once_for_each_role(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(worker_process, "_frozen_for", set())
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "")
+    freeze_modules("read")
+    assert not frozen, "a user's own process"
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    for role in ("read", "read", "write", "read"):
+        freeze_modules(role)
+    assert len(frozen) == 2
+
+
+@pytest.mark.spark
+def test_sparks_collection_after_a_task_leaves_modules_out(spark, tmp_path):
+    class Log(SparkLogDataSource):
+        @classmethod
+        def name(cls):
+            return "log"
+
+    class Counts(DataSource, DataSourceReader):
+        @classmethod
+        def name(cls):
+            return "counts"
+
+        def schema(self):
+            return "frozen long"
+
+        def reader(self, schema):
+            return self
+
+        def partitions(self):
+            return [InputPartition(number) for number in range(2)]
+
+        def read(self, partition):
+            yield (gc.get_freeze_count(),)
+
+    root = str(tmp_path / "root")
+    create(root, "t")
+    fill(root, "t", 0, range(10))
+    # Tasks of sources that a program registers run in the processes of their earlier tasks.
+    spark.dataSource.register(Log)
+    spark.dataSource.register(Counts)
+    spark.read.format("log").options(path=root, subscribe="t").load().collect()
+    found = spark.read.format("counts").load().collect()
+    assert any(row.frozen > 20_000 for row in found), found
 
 
 LOOKUP = """

@@ -1,5 +1,6 @@
 """The metadata log and the table of committed offsets."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ class TestOffsetsTable:
         for offset in range(3):
             table.commit("g", {P0: OffsetAndMetadata(offset)})
         Path(table.url, "_delta_log", f"{2:020}.json").unlink()
-        del table  # another process has read nothing yet
+        del table
+        gc.collect()  # another process has read nothing yet
         doctor = patient.doctor()
         (found,) = doctor.findings()
         assert (found.problem.code, found.severity) == ("offsets-damaged", Severity.ERROR)

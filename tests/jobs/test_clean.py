@@ -14,7 +14,7 @@ from spark_log.log import ReplicatedLog
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
-from tests.cli.support import begin_transaction
+from tests.cli.support import begin_dead_transaction
 from tests.datasource.reading import fill, log_of, records
 from tests.jobs.conftest import ENVIRONMENT, HOME, report, reported
 
@@ -128,7 +128,7 @@ def test_mistakes_are_one_line_before_spark_starts(root):
 
 @pytest.mark.usefixtures("spark")
 def test_dead_transactions_are_aborted_unless_topics_are_named(job, root):
-    coordinator, _ = begin_transaction(root, "orders", TopicPartition("small", 0), timeout_ms=1)
+    coordinator, _ = begin_dead_transaction(root, "orders", TopicPartition("small", 0))
     abort = [{"transactional_id": "orders", "action": "abort"}]
     assert reported(job("clean", "--dry-run", "--json"))["by_transactional_id"] == abort
     assert reported(job("clean", "small", "--json"))["transactional_ids"] == 0
@@ -143,7 +143,7 @@ def test_dead_transactions_are_aborted_unless_topics_are_named(job, root):
 
 @pytest.mark.usefixtures("spark")
 def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch):
-    begin_transaction(root, "orders", TopicPartition("small", 0), timeout_ms=1)
+    begin_dead_transaction(root, "orders", TopicPartition("small", 0))
 
     def fail(self, markers):
         raise StorageError("not there")

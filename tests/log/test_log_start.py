@@ -2,9 +2,10 @@
 
 import pytest
 
+from spark_log.clock import ManualClock
 from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
 from spark_log.log import ProducerAppend
-from spark_log.log.log_start import move_log_start
+from spark_log.log.log_start import move_log_start, move_replica_start
 from spark_log.testing.simulation import SimulationFailedError, simulate
 from tests.log.support import (
     HookedStore,
@@ -42,6 +43,34 @@ class TestWhatIsLeft:
             other.fetch(start - 1)
         assert other.append(numbered(10, 2)).base_offset == 10
         assert offsets(other) == list(range(start, 12))
+
+    @pytest.mark.parametrize("start", [1, 3, 5, 9, 10])
+    def test_a_log_that_was_listed_is_listed_once_more_at_the_end(self, memory_store, start):
+        store = HookedStore(memory_store)
+        log = open_log(store)
+        for first in range(0, 9, 3):
+            log.append(numbered(first, 3))
+        log.append(numbered(9, 1))
+        view = log.observe()
+        store.calls.clear()
+        assert move_replica_start(log.replica, start, view) == start
+        listings = [at for at, (name, _) in enumerate(store.calls) if name == "list"]
+        puts = [at for at, (_, path) in enumerate(store.calls) if path.endswith(".start")]
+        assert len(listings) == 1
+        assert listings[0] > puts[0]
+        assert offsets(open_log(memory_store)) == list(range(start, 10))
+
+    def test_an_old_listing_is_made_again(self, memory_store):
+        clock = ManualClock()
+        log = open_log(memory_store, clock=clock)
+        log.append(numbered(0, 3))
+        view = log.observe()
+        open_log(memory_store, clock=clock).append(numbered(3, 3))
+        clock.advance_ms(29_999)
+        with pytest.raises(OffsetOutOfRangeError):
+            move_replica_start(log.replica, 5, view)
+        clock.advance_ms(1)
+        assert move_replica_start(log.replica, 5, view) == 5
 
     def test_it_never_goes_back(self, log, memory_store):
         move_log_start(log, 5)

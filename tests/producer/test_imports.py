@@ -15,7 +15,7 @@ with Producer(sys.argv[1], transactional_id="t", linger_ms=0) as producer:
     for _ in range(70):  # the state log writes a snapshot, too
         with producer.transaction():
             producer.send("t", b"value", key=b"k")
-print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))
+print(sorted(sys.modules.keys() & {"asyncio", "pandas", "deltalake", "pyspark", "typer"}))
 """
 
 
@@ -36,7 +36,7 @@ with Producer(sys.argv[1]) as producer:
     sent = producer.send_table("t", table).result()
     sent += producer.send_table("t", table.select(["value"]).slice(0, 1), partition=0).result()
 assert sum(each.records for each in sent) == 4
-print(sorted(sys.modules.keys() & {"pandas", "deltalake", "pyspark", "typer"}))
+print(sorted(sys.modules.keys() & {"asyncio", "pandas", "deltalake", "pyspark", "typer"}))
 """
 
 

@@ -9,6 +9,7 @@ from spark_log.record.arrays import (
     bool_array,
     bools_of,
     int_array,
+    int_scalar,
     ints_of,
     text_array,
     text_scalar,
@@ -38,9 +39,16 @@ def test_integers_become_arrays_of_both_widths(kind):
     assert int_array([2**31 - 1], kind)[0].as_py() == 2**31 - 1
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_an_integer_becomes_a_scalar(kind):
+    assert int_scalar(-7, kind).equals(pa.scalar(-7, kind))
+
+
 def test_an_integer_that_is_too_large_is_refused():
     with pytest.raises(OverflowError):
         int_array([2**31], pa.int32())
+    with pytest.raises(OverflowError):
+        int_scalar(2**31, pa.int32())
 
 
 @pytest.mark.parametrize("values", [[], [True], [True, False] * 9])

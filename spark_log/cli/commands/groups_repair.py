@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,10 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.coordinator import LostFile, RepairReport
 from spark_log.printable import printable
+
+if TYPE_CHECKING:
+    from spark_log.coordinator import LostFile, RepairReport
 
 _SHOWN = 20
 

@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError
-from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
+from spark_log.record import (
+    HEADERS_TYPE,
+    RECORD_SCHEMA,
+    binary_array,
+    bool_array,
+    int_array,
+    ints_of,
+    timestamp_array,
+)
 
 _SHOWN_BYTES = 80
 
@@ -113,7 +121,7 @@ def parse_lines(block: bytes, line_format: LineFormat, timestamp_us: int) -> Par
         keys = _null_where_marked(cut.before(), line_format)
         values = cut.after()
     values = _null_where_marked(values, line_format)
-    times = pa.array(np.full(len(lines), timestamp_us), pa.int64()).cast(TIMESTAMP_TYPE)
+    times = timestamp_array(np.full(len(lines), timestamp_us))
     records = pa.RecordBatch.from_arrays([keys, values, headers, times], schema=RECORD_SCHEMA)
     first = min(problems, key=lambda problem: problem.index, default=None)
     return ParsedLines(records if first is None else records.slice(0, first.index), first)
@@ -124,18 +132,19 @@ class _Cut:
 
     def __init__(self, texts: pa.Array, separator: str) -> None:
         pieces = pc.split_pattern(texts, pattern=os.fsencode(separator), max_splits=1)
-        ends = pieces.offsets.to_numpy()
+        ends = ints_of(pieces.offsets, np.int32)
         self._pieces = pieces.values
         self._first, self._last = ends[:-1], ends[1:] - 1
         self.is_found: np.ndarray = self._last > self._first
 
     def before(self) -> pa.Array:
         """Return the text before the separator; null for a text without one."""
-        return self._pieces.take(pa.array(self._first, mask=~self.is_found))
+        first = self._pieces.take(int_array(self._first, pa.int32()))
+        return pc.if_else(bool_array(self.is_found), first, pa.nulls(len(first), first.type))
 
     def after(self) -> pa.Array:
         """Return the text after the separator; the whole text if it has none."""
-        return self._pieces.take(pa.array(self._last))
+        return self._pieces.take(int_array(self._last, pa.int32()))
 
 
 def _split(block: bytes) -> pa.Array:
@@ -143,17 +152,17 @@ def _split(block: bytes) -> pa.Array:
     if not block.endswith(b"\n"):
         block = block.removesuffix(b"\r")
     lines = block.split(b"\n")
-    return pa.array(lines[:-1] if block.endswith(b"\n") else lines, pa.binary())
+    return binary_array(lines[:-1] if block.endswith(b"\n") else lines)
 
 
 def _headers(texts: pa.Array, line_format: LineFormat) -> tuple[pa.Array, list[BadLine]]:
     """Return the headers in each text (null: no headers), and the bad lines."""
     pairs = pc.split_pattern(texts, pattern=os.fsencode(line_format.headers_separator))
     cut = _Cut(pairs.values, line_format.headers_key_separator)
-    names = pc.if_else(pa.array(cut.is_found), cut.before(), pairs.values)
+    names = pc.if_else(bool_array(cut.is_found), cut.before(), pairs.values)
     values = _null_where_marked(cut.after(), line_format)
-    values = pc.if_else(pa.array(cut.is_found), values, pa.scalar(None, pa.binary()))
-    lines = pc.list_parent_indices(pairs).to_numpy()
+    values = pc.if_else(bool_array(cut.is_found), values, pa.nulls(len(values), pa.binary()))
+    lines = ints_of(pc.list_parent_indices(pairs), np.int64)
     problems = []
     if not line_format.ignore_error and not cut.is_found.all():
         at = int(np.flatnonzero(~cut.is_found)[0])

@@ -14,7 +14,7 @@ from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log import FetchedRecords, SegmentName, SegmentReader
-from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c, ints_of
 from spark_log.storage import open_store
 
 _PARTITION_DIRECTORY: Final = re.compile(
@@ -122,7 +122,7 @@ class SegmentDump:
 
     def _fetched(self, header: BatchHeader, rows: pa.RecordBatch) -> FetchedRecords:
         if OFFSET_DELTA_FIELD.name in rows.schema.names:
-            deltas = rows.column(OFFSET_DELTA_FIELD.name).to_numpy().astype(np.int64)
+            deltas = ints_of(rows.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
         else:
             deltas = np.arange(header.base_offset_delta, header.last_offset_delta + 1)
         return FetchedRecords(

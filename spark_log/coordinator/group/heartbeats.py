@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.storage import FileInfo, Store, file_name, newest_modified_us
+from spark_log.storage import FileInfo, Store, file_name, map_requests, newest_modified_us
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.untrusted_json import parse_json
 
@@ -27,7 +27,7 @@ stopped for longer, or suspended with its machine, has not observed that others 
 
 
 class Heartbeats:
-    """Reads and writes the counters of members."""
+    """Reads and writes the counters of members. Safe to use from any thread."""
 
     def __init__(
         self, store: Store, group_id: str, suppressed: SuppressedErrors = IN_PROCESS
@@ -39,7 +39,7 @@ class Heartbeats:
             group_id: the group's id.
             suppressed: counts failures that do not stop a caller.
         """
-        self._store = store
+        self.store = store
         self.suppressed = suppressed
         self.directory = f"{group_directory(group_id)}/members"
 
@@ -57,7 +57,7 @@ class Heartbeats:
         document: dict[str, Any] = {"memberId": member_id, "beat": count}
         if join is not None:
             document["join"] = join
-        self._store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
+        self.store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
 
     def counter(self, member_id: str) -> int:
         """Return a member's counter; 0 if it has none, or if it cannot be parsed.
@@ -66,7 +66,7 @@ class Heartbeats:
             StorageError: it cannot be read.
         """
         try:
-            data = self._store.open_buffer(self._path(member_id)).to_pybytes()
+            data = self.store.open_buffer(self._path(member_id)).to_pybytes()
         except NotFoundError:
             return 0
         try:
@@ -80,7 +80,7 @@ class Heartbeats:
         Raises:
             StorageError: they cannot be listed.
         """
-        return list(self._store.list(self.directory))
+        return list(self.store.list(self.directory))
 
     def join_request(self, name: str) -> Mapping[str, Any] | None:
         """Return the request to join in a file of `list`; None if it has none.
@@ -88,7 +88,7 @@ class Heartbeats:
         Raises:
             StorageError: it cannot be read, or it is gone.
         """
-        data = self._store.open_buffer(f"{self.directory}/{name}").to_pybytes()
+        data = self.store.open_buffer(f"{self.directory}/{name}").to_pybytes()
         try:
             found = parse_json(data)["join"]
         except (ValueError, KeyError, TypeError):
@@ -99,7 +99,7 @@ class Heartbeats:
         """Delete the files of former members; a failure is only counted."""
         for member_id in member_ids:
             with self.suppressed.suppress("heartbeat deletion", self.directory, StorageError):
-                self._store.delete(self._path(member_id))
+                self.store.delete(self._path(member_id))
 
     def _path(self, member_id: str) -> str:
         return f"{self.directory}/{file_name(member_id)}"
@@ -143,6 +143,14 @@ class _Observation:
     silent_ms: float = 0.0
 
 
+class _Check(NamedTuple):
+    """A counter, and the monotonic times before and after it was read."""
+
+    counter: int
+    began_ms: float
+    ended_ms: float
+
+
 class HeartbeatMonitor:
     """Measures, for one observer, how long the counters of other members have not changed.
 
@@ -174,27 +182,33 @@ class HeartbeatMonitor:
         for member_id in self._observations.keys() - timeouts_ms.keys():
             del self._observations[member_id]
         dead, silent = set(), set()
-        for member_id, timeout_ms in timeouts_ms.items():
-            # The counter was the same from the end of one check to the start of the next.
-            began_ms = self._clock.monotonic_ms()
-            try:
-                counter = self._heartbeats.counter(member_id)
-            except StorageError as error:
-                beats = self._heartbeats
-                beats.suppressed.add("heartbeat reading", beats.directory, error)
+        checks = map_requests(self._heartbeats.store, self._check, timeouts_ms.keys())
+        for (member_id, timeout_ms), check in zip(timeouts_ms.items(), checks, strict=True):
+            if check is None:
                 self._observations.pop(member_id, None)
                 continue
-            ended_ms = self._clock.monotonic_ms()
             observed = self._observations.get(member_id)
-            if observed is None or counter > observed.counter:
-                self._observations[member_id] = _Observation(counter, ended_ms)
+            if observed is None or check.counter > observed.counter:
+                self._observations[member_id] = _Observation(check.counter, check.ended_ms)
                 continue
+            # The counter was the same from the end of one check to the start of the next.
             max_ms = timeout_ms / _CHECKS_PER_TIMEOUT
-            observed.silent_ms += min(max(0.0, began_ms - observed.checked_ms), max_ms)
-            observed.checked_ms = ended_ms
+            observed.silent_ms += min(max(0.0, check.began_ms - observed.checked_ms), max_ms)
+            observed.checked_ms = check.ended_ms
             if observed.silent_ms >= max_ms:
                 silent.add(member_id)
             if observed.silent_ms >= timeout_ms:
                 dead.add(member_id)
         self.silent = frozenset(silent)
         return dead
+
+    def _check(self, member_id: str) -> _Check | None:
+        """Read a member's counter; None if it cannot be read."""
+        began_ms = self._clock.monotonic_ms()
+        try:
+            counter = self._heartbeats.counter(member_id)
+        except StorageError as error:
+            beats = self._heartbeats
+            beats.suppressed.add("heartbeat reading", beats.directory, error)
+            return None
+        return _Check(counter, began_ms, self._clock.monotonic_ms())

@@ -8,11 +8,9 @@ from spark_log.clock import Clock
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY, TOPIC_ID, group_directory
 from spark_log.coordinator.group.records import from_json
-from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError, StorageError
+from spark_log.errors import CorruptRecordError
 from spark_log.log import PartitionLog
 from spark_log.storage import Store, text_of
-
-_MAX_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +54,13 @@ def list_group_ids(store: Store, clock: Clock) -> list[str]:
 
 def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> GroupView:
     log = PartitionLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
-    for _ in range(_MAX_TRIES):
-        live = log.observe().live
-        if not live.segments:
-            return GroupView(Group(group_id or ""))
-        try:
-            batches, _ = log.fetch_from(live.segments[-1].start_offset)
-        except OffsetOutOfRangeError:  # trimmed meanwhile: there is a newer record
-            continue
-        records = batches[-1].records
-        record = from_json(records.column("value")[-1].as_py())
-        if group_id is not None and record.group_id != group_id:
-            raise CorruptRecordError(
-                f"{directory}: the log of group {group_id!r} holds a record of {record.group_id!r}"
-            )
-        changed_us = live.segments[-1].file.modified_us
-        return GroupView(Group(record.group_id).replay(record), changed_us)
-    raise StorageError(
-        f"{directory}: the log was trimmed {_MAX_TRIES} times while it was read; try again"
-    )
+    batches, view = log.read_last()
+    if not batches:
+        return GroupView(Group(group_id or ""))
+    record = from_json(batches[-1].records.column("value")[-1].as_py())
+    if group_id is not None and record.group_id != group_id:
+        raise CorruptRecordError(
+            f"{directory}: the log of group {group_id!r} holds a record of {record.group_id!r}"
+        )
+    changed_us = view.live.segments[-1].file.modified_us
+    return GroupView(Group(record.group_id).replay(record), changed_us)

@@ -10,6 +10,8 @@ meanwhile: as they will be if no other process has changed the same groups. Then
 its name after the log was read, so that other processes are rarely faster. What turns out different
 is written again.
 
+Where other processes commit too, a process pauses after each of its versions (`CommitPace`).
+
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
 takes effect after a newer one (docs/adr/0010).
@@ -27,6 +29,7 @@ from dataclasses import dataclass, field
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
 from spark_log.clock import SYSTEM_CLOCK
+from spark_log.coordinator.offsets.commit_pace import CommitPace
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
@@ -154,6 +157,7 @@ class CommitQueue:
         self._waiting: deque[CommitRequest] = deque()
         self._turns = threading.Condition()
         self._is_committing = False
+        self._pace = CommitPace()
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
@@ -179,6 +183,7 @@ class CommitQueue:
         self._waiting.extend(requests)
         while self._take_turn(requests):
             try:
+                self._let_others_commit()
                 with self._table.lock:
                     self._commit_waiting()
             finally:
@@ -198,6 +203,11 @@ class CommitQueue:
                 return False
             self._is_committing = True
             return True
+
+    def _let_others_commit(self) -> None:
+        pause_ms = self._pace.pause_ms(SYSTEM_CLOCK.monotonic_ms())
+        if pause_ms > 0:
+            SYSTEM_CLOCK.sleep_ms(pause_ms)
 
     def _commit_waiting(self) -> None:
         batch: list[CommitRequest] = []
@@ -257,6 +267,7 @@ class CommitQueue:
         return content.transactions.get(request.group) or self._table.transaction(request.group)
 
     def _commit(self, batch: list[CommitRequest], *, is_retry: bool) -> None:
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
         self._refresh(batch, is_retry=is_retry)
         accepted: list[CommitRequest] = []
         content = _Content()
@@ -282,6 +293,8 @@ class CommitQueue:
         if not accepted:
             return
         version = self._append(content)
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        self._pace.on_appended(version.number, now_ms - began_ms, now_ms)
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         self._table.on_appended(content.transactions.keys(), content.rows)
         for request in accepted:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.delta import DataFile, DataFiles
+from spark_log.record import int_scalar
 from spark_log.storage import Store
 from spark_log.untrusted_json import parse_json
 
@@ -92,7 +93,6 @@ def to_footer(times: CommitTimes) -> dict[str, str]:
 
 def _wrong(part: pa.Table, time_us: int) -> list[RowId]:
     stamps = pc.cast(part.column("commit_timestamp"), pa.int64())
-    is_wrong = pc.or_(
-        pc.less(stamps, time_us - TOLERANCE_US), pc.greater(stamps, time_us + TOLERANCE_US)
-    )
+    first, last = (int_scalar(time_us + sign * TOLERANCE_US, pa.int64()) for sign in (-1, 1))
+    is_wrong = pc.or_(pc.less(stamps, first), pc.greater(stamps, last))
     return row_ids(part.filter(is_wrong))

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_footer
-from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, is_followed
+from spark_log.coordinator.offsets.rows import EMPTY, is_followed
 from spark_log.delta import DataFile, DataFiles
-from spark_log.record import text_array
+from spark_log.record import int_array, int_scalar, text_array, text_scalar
 
 FILES_PER_TIER = 32
 NO_TIMES: CommitTimes = {}
@@ -116,7 +116,7 @@ def _ranges(
     files: DataFiles, inputs: Sequence[DataFile], bounds: Sequence[str | None]
 ) -> Iterator[pa.Table]:
     for least, end in pairwise(bounds):
-        parts = [OFFSETS_SCHEMA.empty_table()]
+        parts = [EMPTY]
         for file in inputs:
             if (least is not None and file.max_group is not None and file.max_group < least) or (
                 end is not None and file.min_group is not None and file.min_group >= end
@@ -125,9 +125,11 @@ def _ranges(
             for part in files.parts(file, least, end):
                 inside = part
                 if least is not None:
-                    inside = inside.filter(pc.greater_equal(inside.column("group"), least))
+                    is_inside = pc.greater_equal(inside.column("group"), text_scalar(least))
+                    inside = inside.filter(is_inside)
                 if end is not None:
-                    inside = inside.filter(pc.less(inside.column("group"), end))
+                    is_inside = pc.less(inside.column("group"), text_scalar(end))
+                    inside = inside.filter(is_inside)
                 parts.append(inside)
         yield pa.concat_tables(parts)
 
@@ -140,11 +142,13 @@ def _needed_rows(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
         return rows
     followed = is_followed(rows)
     stamps = pc.cast(rows.column("commit_timestamp").combine_chunks(), pa.int64())
-    next_stamps = pa.concat_arrays([stamps.slice(1), pa.array([0], pa.int64())])
-    drop = pc.and_(followed, pc.less_equal(next_stamps, before_us))
+    next_stamps = pa.concat_arrays([stamps.slice(1), int_array([0], pa.int64())])
+    before = int_scalar(before_us, pa.int64())
+    drop = pc.and_(followed, pc.less_equal(next_stamps, before))
     if is_full:
-        forgotten = pc.and_(pc.invert(followed), pc.less(rows.column("offset"), 0))
-        forgotten = pc.and_(forgotten, pc.less_equal(stamps, before_us))
+        is_tombstone = pc.less(rows.column("offset"), int_scalar(0, pa.int64()))
+        forgotten = pc.and_(pc.invert(followed), is_tombstone)
+        forgotten = pc.and_(forgotten, pc.less_equal(stamps, before))
         drop = pc.or_(drop, forgotten)
     return rows.filter(pc.invert(drop))
 

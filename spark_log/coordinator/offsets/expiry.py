@@ -13,6 +13,7 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId
 from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey
 from spark_log.delta import DataFile, DataFiles
 from spark_log.metadata import MetadataImage
+from spark_log.record import int_scalar, text_array
 
 _COLUMNS = ["group", "topic_id", "offset", "commit_timestamp"]
 
@@ -82,13 +83,14 @@ def candidates(
     Raises:
         StorageError: the table cannot be read, or is damaged.
     """
-    topic_ids = pa.array([topic.topic_id for topic in image.topics()], pa.string())
+    topic_ids = text_array([topic.topic_id for topic in image.topics()])
     found = {row.group for row, time_us in times.items() if time_us < before_us}
+    before, zero = (int_scalar(value, pa.int64()) for value in (before_us, 0))
     for part in _parts(files, present):
         stamps = pc.cast(part.column("commit_timestamp"), pa.int64())
         is_gone = pc.invert(pc.is_in(part.column("topic_id"), topic_ids))
-        is_old = pc.or_(pc.less(stamps, before_us), is_gone)
-        is_wanted = pc.and_(is_old, pc.greater_equal(part.column("offset"), 0))
+        is_old = pc.or_(pc.less(stamps, before), is_gone)
+        is_wanted = pc.and_(is_old, pc.greater_equal(part.column("offset"), zero))
         found.update(pc.unique(part.filter(is_wanted).column("group")).to_pylist())
     return found
 

@@ -28,7 +28,7 @@ from spark_log.coordinator.group import (
 )
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
-from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
+from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
 from spark_log.delta import DataFile, Transaction
 from spark_log.errors import NotFoundError, StorageError
@@ -192,7 +192,7 @@ class OffsetsRepair:
             if file.name.endswith(".parquet")
         }
         unnamed = sorted(present - added.keys())
-        parts = [OFFSETS_SCHEMA.empty_table()]
+        parts = [EMPTY]
         lost = {file.path for file in report.lost_files}
         readable: list[DataFile] = []
         for file in added.values():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError, check_unicode
-from spark_log.record import TIMESTAMP_TYPE, int_array, text_array, timestamp_array
+from spark_log.record import TIMESTAMP_TYPE, bool_array, int_array, text_array, timestamp_array
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 OFFSETS_SCHEMA = pa.schema(
@@ -179,13 +179,14 @@ def to_table(rows: Iterable[StampedRow]) -> pa.Table:
 def is_followed(rows: pa.Table) -> pa.Array:
     """Return for each of some sorted rows whether the next row has the same group and partition."""
     if rows.num_rows == 0:
-        return pa.array([], pa.bool_())
+        return pa.nulls(0, pa.bool_())
     same = None
     for name in ("partition", "group", "topic", "topic_id"):
         column = rows.column(name).combine_chunks()
         equal = pc.equal(column.slice(0, len(column) - 1), column.slice(1))
         same = equal if same is None else pc.and_(same, equal)
-    return pa.concat_arrays([pa.chunked_array([same]).combine_chunks(), pa.array([False])])
+    last = bool_array(np.zeros(1, np.bool_))
+    return pa.concat_arrays([pa.chunked_array([same]).combine_chunks(), last])
 
 
 def _array(values: Sequence[Any], of_type: pa.DataType) -> pa.Array:

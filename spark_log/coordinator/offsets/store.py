@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -21,14 +20,13 @@ from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPosit
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
-from spark_log.storage import Store, call_beside
+from spark_log.storage import Store, call_beside, map_requests
 from spark_log.suppressed import IN_PROCESS
 
 DIRECTORY = "__consumer_offsets"
 
 APP_PREFIX = "group:"
 _MAX_CACHED_POSITIONS = 50_000
-_MAX_CONCURRENT_REQUESTS = 16
 
 
 class ChangedGroups:
@@ -217,10 +215,7 @@ class OffsetsStore:
         def read(file: DataFile) -> pa.Table:
             return self.files.rows_of(file, group)
 
-        if self.store.is_mapped or len(files) < 2:
-            return pa.concat_tables([EMPTY, *map(read, files)])
-        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-offsets") as pool:
-            return pa.concat_tables(pool.map(read, files))
+        return pa.concat_tables([EMPTY, *map_requests(self.store, read, files)])
 
     def on_appended(self, groups: Set[str], rows: Iterable[StampedRow]) -> None:
         """Update the cache from a version of this process.

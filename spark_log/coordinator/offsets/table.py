@@ -36,6 +36,7 @@ from spark_log.coordinator.offsets.rows import (
     check_offset,
 )
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta import DataFile
 from spark_log.errors import (
     CommitFailedError,
     InvalidGroupIdError,
@@ -43,7 +44,8 @@ from spark_log.errors import (
     check_unicode,
 )
 from spark_log.metadata import Cluster, MetadataImage
-from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms
+from spark_log.record import int_scalar
+from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
@@ -327,7 +329,7 @@ class OffsetsTable:
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = GroupPositions()
-        then.apply(rows.filter(pc.less_equal(stamps, time_us)))
+        then.apply(rows.filter(pc.less_equal(stamps, int_scalar(time_us, pa.int64()))))
         return then.positions()
 
     def history(self, group: str) -> pa.Table:
@@ -363,8 +365,8 @@ class OffsetsTable:
     def groups_with_positions(self) -> set[str]:
         """Return the ids of all groups that have a committed offset.
 
-        Reads two columns of the whole table, one row group at a time, and then the groups that ever
-        deleted an offset.
+        Reads two columns of the whole table, one row group of each file at a time and up to 16
+        files of an object store at once, and then the groups that ever deleted an offset.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -373,14 +375,21 @@ class OffsetsTable:
         with table.lock:
             table.refresh()
             files = list(table.state.files.values())
-        found: set[str] = set()
-        with_tombstones: set[str] = set()
-        for file in files:
+        first_offset = int_scalar(0, pa.int64())
+
+        def read(file: DataFile) -> tuple[set[str], set[str]]:
+            found: set[str] = set()
+            with_tombstones: set[str] = set()
             for part in table.files.parts(file, columns=["group", "offset"]):
-                is_position = pc.greater_equal(part.column("offset"), 0)
+                is_position = pc.greater_equal(part.column("offset"), first_offset)
                 groups = part.column("group")
                 found.update(pc.unique(groups.filter(is_position)).to_pylist())
                 with_tombstones.update(pc.unique(groups.filter(pc.invert(is_position))).to_pylist())
+            return found, with_tombstones
+
+        read_files = map_requests(table.store, read, files)
+        found = {group for groups, _ in read_files for group in groups}
+        with_tombstones = {group for _, groups in read_files for group in groups}
         return {group for group in found if group not in with_tombstones or self.positions(group)}
 
     def checkpoint_lag(self) -> CheckpointLag:

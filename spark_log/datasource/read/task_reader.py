@@ -11,6 +11,7 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.worker_process import (
+    freeze_modules,
     hide_traceback,
     silence_broken_pipe,
     warn_exposed_secrets,
@@ -32,6 +33,7 @@ def read_in_task(
         CorruptRecordError: a batch is damaged; the error has file and position.
     """
     silence_broken_pipe()
+    freeze_modules("read")
     warn_exposed_secrets(options)
     with hide_traceback():
         for split in splits_in(partition):

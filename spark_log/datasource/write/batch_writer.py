@@ -15,7 +15,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import WriteOptions, warn_ignored_options
-from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
+from spark_log.datasource.worker_process import (
+    freeze_modules,
+    warn_exposed_secrets,
+    without_traceback,
+)
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
@@ -67,6 +71,7 @@ class LogBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        freeze_modules("write")
         warn_exposed_secrets(self._options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()

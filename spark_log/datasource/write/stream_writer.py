@@ -10,7 +10,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import WriteOptions, warn_ignored_options
-from spark_log.datasource.worker_process import warn_exposed_secrets, without_traceback
+from spark_log.datasource.worker_process import (
+    freeze_modules,
+    warn_exposed_secrets,
+    without_traceback,
+)
 from spark_log.datasource.write.columns import check_columns
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
@@ -71,6 +75,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        freeze_modules("write")
         warn_exposed_secrets(self._options)
         identity = _identity()
         if identity.batch_id == 0 and identity.task == 0:

@@ -8,11 +8,12 @@ from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.log_start import move_replica_start
+from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.storage import with_reserve
 
 
-def move_chain_start(chain: ReplicaChain, offset: int) -> int:
+def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = None) -> int:
     """Move the log start offset of all in-sync and joining replicas, the leader first.
 
     A replica that comes back later gets the leader's start before the barrier of its epoch.
@@ -20,6 +21,7 @@ def move_chain_start(chain: ReplicaChain, offset: int) -> int:
     Args:
         chain: of the partition.
         offset: of the first record that is kept, up to the high watermark.
+        view: of all of one replica's log, made a moment ago: this one need not be listed.
 
     Returns:
         The lowest log start offset of the in-sync replicas (Kafka's low watermark).
@@ -36,7 +38,8 @@ def move_chain_start(chain: ReplicaChain, offset: int) -> int:
         for broker_id in state.chain:
             try:
                 replica = chain.replica(state, broker_id)
-                move = partial(_move_start, chain, broker_id, replica, offset)
+                here = view if view is not None and view.origin == replica.files.url else None
+                move = partial(_move_start, chain, broker_id, replica, offset, here)
                 starts.append(with_reserve(replica.files.store, move))
             except OffsetOutOfRangeError:
                 if broker_id in state.isr:
@@ -55,7 +58,9 @@ def move_chain_start(chain: ReplicaChain, offset: int) -> int:
     raise chain.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
 
-def _move_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
+def _move_start(
+    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+) -> int:
     """Move the start of one replica.
 
     Raises:
@@ -63,7 +68,7 @@ def _move_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: i
         StorageError: the root was emptied; or as of `move_chain_start`.
     """
     try:
-        return move_replica_start(replica, offset)
+        return move_replica_start(replica, offset, view)
     except OffsetOutOfRangeError:
         chain.check_root(broker_id)
         raise

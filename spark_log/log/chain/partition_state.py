@@ -66,12 +66,17 @@ class PartitionStates(Protocol):
             StorageError: the metadata cannot be read.
         """
 
-    def recent(self) -> PartitionState:
-        """Return a state that was the newest one within the last seconds, the writers' lease.
+    def recent(self, max_age_ms: float | None = None) -> PartitionState:
+        """Return a state that was the newest one at some time within the last ``max_age_ms``.
 
-        A joining replica enters the in-sync replicas only after the lease has passed since it
-        began to join. So whoever knew a state at some time within the lease knows all replicas
+        Sends no request if this process has read the metadata since then, for any partition.
+
+        A joining replica enters the in-sync replicas only after the writers' lease has passed since
+        it began to join. So whoever knew a state at some time within the lease knows all replicas
         that have been in sync since then.
+
+        Args:
+            max_age_ms: None for the writers' lease.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.

@@ -17,7 +17,8 @@ from spark_log.log.replica import Replica
 from spark_log.suppressed import SuppressedErrors
 
 _LOOK_MS: Final = 500
-"""A reader at the end of a replicated log looks this often whether the chain has changed."""
+"""A reader at the end of a replicated log looks this often whether the chain has changed. All
+readers of a process share what one of them has read."""
 
 _MAX_READ_TRIES: Final = 10
 
@@ -74,19 +75,20 @@ class ReplicaSelection:
         state = self.known_state
         return self._chain.replica(state, state.chain[-1])
 
-    def look(self, *, is_fresh: bool) -> None:
+    def look(self, *, max_age_ms: float = math.inf) -> None:
         """Choose the replica to be read.
 
         Args:
-            is_fresh: whether to read the metadata, where the partition may have several replicas.
+            max_age_ms: the metadata are read if this process has not read them within this time
+                and the partition may have several replicas. Without it they are taken as known.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
             StorageError: the storage does not answer.
         """
         state = self._chain.states.current()
-        if is_fresh and state.is_replicated:
-            state = self._chain.states.refresh()
+        if max_age_ms < math.inf and state.is_replicated:
+            state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
         for _ in range(_MAX_READ_TRIES):
@@ -114,7 +116,7 @@ class ReplicaSelection:
         state = self._chain.states.refresh()
         if before is not None and state.leader_epoch <= before.leader_epoch:
             raise self._chain.unknown_epoch(state)
-        self.look(is_fresh=False)
+        self.look()
 
     def is_look_due(self) -> bool:
         """Whether the chain may have changed since the replica was chosen."""
@@ -133,7 +135,7 @@ class ReplicaSelection:
         """
         if self.is_look_due():
             self._looked_ms = self._clock.monotonic_ms()
-            self.look(is_fresh=True)
+            self.look(max_age_ms=_LOOK_MS)
 
     def leave_out(self, error: SparkLogError) -> bool:
         """Leave out a replica that cannot be read; return whether another one can be."""

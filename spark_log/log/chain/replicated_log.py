@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
@@ -25,10 +26,16 @@ from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
-from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_directory import DirectoryListing, LogView
 from spark_log.log.partition_log import ALL, PartitionLog
 from spark_log.log.replica import Replica
-from spark_log.log.segment import LogBatch, SegmentWriter, StagedSegment
+from spark_log.log.segment import (
+    LogBatch,
+    OpenedSegments,
+    SegmentReader,
+    SegmentWriter,
+    StagedSegment,
+)
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
@@ -196,13 +203,15 @@ class ReplicatedLog(PartitionLog):
         """
         return self._chain.replicate()
 
-    def move_start(self, offset: int) -> int:
+    def move_start(self, offset: int, view: LogView | None = None) -> int:
         """Delete the records before an offset: move the log start of all in-sync replicas.
 
         The call may be repeated, also after an error.
 
         Args:
             offset: of the first record that is kept, up to the high watermark.
+            view: from `observe`, a moment ago: a partition of one replica on an object store need
+                not be listed again.
 
         Returns:
             The lowest log start offset of the in-sync replicas.
@@ -213,7 +222,12 @@ class ReplicatedLog(PartitionLog):
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        return move_chain_start(self._chain, offset)
+        state = self._states.current()
+        # A root that was emptied since must not get a start marker: its log would look whole. So
+        # replicas, of which others have the records, and mounts, which come and go, are listed.
+        if state.is_replicated or self._replica.files.store.is_mapped:
+            view = None
+        return move_chain_start(self._chain, offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if it has one replica: all of it is there."""
@@ -222,21 +236,24 @@ class ReplicatedLog(PartitionLog):
 
     # --- which replica is read -------------------------------------------------------------------
 
-    def observe_replicas(self) -> tuple[LogView, PartitionState]:
+    def observe_replicas(self) -> tuple[LogView, PartitionState, DirectoryListing]:
         """Return the log up to the high watermark, and the replicas as they were then or later.
 
         The metadata are read after the log, also of a partition that had one replica so far. So
         all in-sync replicas of the state have what the view shows.
+
+        Returns:
+            The view, the replicas, and the listing behind the view: of the replica that was read.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
             SparkLogError: as of `observe`.
         """
         while True:
-            view, read = self.observe(), self._selection.state
-            state = self._states.refresh()
+            listing = self._observe(self._list_replica)
+            read, state = self._selection.state, self._states.refresh()
             if read is not None and read.leader_epoch == state.leader_epoch:
-                return view, state
+                return self._visible(listing.view), state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only what all in-sync replicas have.
@@ -269,20 +286,28 @@ class ReplicatedLog(PartitionLog):
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        self._selection.look(is_fresh=True)
+        observe = partial(super().observe, reads_on=reads_on)
+        return self._visible(self._observe(lambda: DirectoryListing(observe())).view)
+
+    def _list_replica(self) -> DirectoryListing:
+        return self._replica.files.observe_files()
+
+    def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
+        """List the replica that is to be read, whose leader epoch is known then."""
+        self._selection.look(max_age_ms=0)
         while True:
             try:
-                view = super().observe(reads_on=reads_on)
-                if not view.log_end_offset:
+                listing = look()
+                if not listing.view.log_end_offset:
                     self._check_is_there()
-                if not self._selection.is_newer(view):
-                    return self._visible(view)
+                if not self._selection.is_newer(listing.view):
+                    return listing
             except NotFoundError:  # rewritten since it was listed
                 continue
             except REPLICA_ERRORS as error:
                 if not self._selection.leave_out(error):
                     raise
-                self._selection.look(is_fresh=True)
+                self._selection.look(max_age_ms=0)
             else:
                 self._selection.look_for_newer()
 
@@ -310,9 +335,15 @@ class ReplicatedLog(PartitionLog):
         """The highest offset up to which this object knows that the log can be read."""
         return int(min(self.files.reached_offset, self._selection.hidden_from))
 
-    def segments(self, view: LogView) -> tuple[list[SegmentSummary], LogView]:
+    def segments(
+        self,
+        view: LogView,
+        last: SegmentReader | None = None,
+        opened: OpenedSegments | None = None,
+    ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to."""
-        return super().segments(self._here(view))
+        here = self._here(view)
+        return super().segments(here, last if here is view else None, opened)
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view."""

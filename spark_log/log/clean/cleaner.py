@@ -9,6 +9,9 @@ The steps are, in this order, since deleted segments need not be merged:
    otherwise neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
 3. files that became spent long enough ago are deleted (`file_deletion`).
 
+One listing of the directory shows all steps what there is to do. A step that does something lists
+the directory again before it, and shows the next step what is there after it.
+
 Ages are measured by the storage's time, which is read once, before the first step. A process whose
 clock differs too much from it does nothing at all (`storage.storage_time`).
 """
@@ -19,6 +22,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
@@ -41,8 +45,9 @@ from spark_log.log.clean.merge_policy import MergePolicy, candidates_of_summarie
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.partition_directory import LogView
+from spark_log.log.partition_directory import DirectoryListing, LogView
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment import OpenedSegments
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
@@ -125,6 +130,7 @@ class PartitionCleaner:
         limit_offset: float = math.inf,
         storage_clock: StorageClock | None = None,
         rewriting: AbstractContextManager[object] | None = None,
+        listing: DirectoryListing | None = None,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -140,10 +146,14 @@ class PartitionCleaner:
                 replica: the high watermark.
             storage_clock: tells the storage's time, for several cleaners; None asks for it.
             rewriting: entered to merge or compact: a lock, where several cleaners run at once.
+            listing: of the log's directory, made a moment ago; None lists it.
         """
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
         self._is_compacted = "compact" in log.config.cleanup_policy
+        self._listing = listing
+        # A compaction reads again what was read to see whether it is due.
+        self._opened = OpenedSegments() if self._is_compacted else None
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
         self._config = log.config
@@ -172,28 +182,26 @@ class PartitionCleaner:
         store = self._log.files.store
         self._now_us = with_reserve(store, self._storage_time_us)
         problem: CorruptRecordError | StorageFullError | None = None
+        listing: DirectoryListing | None
         try:
-            with_reserve(store, self._retain)
-            self._rewrite()
+            listing = self._rewrite(with_reserve(store, self._retain))
         except (CorruptRecordError, StorageFullError) as error:
             problem = error  # delete spent files in spite of it, to free the disk
-        with_reserve(store, self._delete)
+            listing = None
+        with_reserve(store, partial(self._delete, listing))
         if isinstance(problem, StorageFullError):
             self._rewrite_after_deletion(problem)
         elif problem is not None:
             raise problem
         return self.report
 
-    def _rewrite(self) -> None:
-        if self._is_compacted:
-            self._compact()
-        else:
-            self._merge()
+    def _rewrite(self, listing: DirectoryListing) -> DirectoryListing:
+        return self._compact(listing) if self._is_compacted else self._merge(listing)
 
     def _rewrite_after_deletion(self, full: StorageFullError) -> None:
         if self.report.deleted_files:
             try:
-                self._rewrite()
+                self._rewrite(self._list())
             except StorageFullError as error:
                 full = error
             else:
@@ -218,7 +226,8 @@ class PartitionCleaner:
             StorageError: the storage does not answer.
         """
         self._now_us = self._storage_time_us()
-        segments, view = self._log.observe_segments()
+        segments, listing = self._segments(self._first_listing())
+        view = listing.view
         breach = self._breach(segments)
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
@@ -231,7 +240,7 @@ class PartitionCleaner:
             for run in self._runs(kept):
                 self._count_merged([kept[index] for index in run])
         self._count_segments(kept, view)
-        self._count_deleted(self._deletable())
+        self._count_deleted(self._deletable(listing))
         return self.report
 
     # --- the steps -------------------------------------------------------------------------------
@@ -247,14 +256,34 @@ class PartitionCleaner:
         check_clock_skew(clock, found.present_us(clock), self._max_clock_skew_ms)
         return found.shown_us
 
-    def _retain(self) -> None:
+    def _first_listing(self) -> DirectoryListing:
+        """Return the listing that was given if it is valid, or else a new one."""
+        listing = self._listing
+        if listing is None or self._log.files.is_outdated(listing.view.observed_ms):
+            return self._list()
+        return listing
+
+    def _list(self) -> DirectoryListing:
+        return self._log.files.observe_files()
+
+    def _segments(self, listing: DirectoryListing) -> tuple[list[SegmentSummary], DirectoryListing]:
+        """Return the summaries of a listing's live segments, and the listing they belong to.
+
+        This is a newer listing than the given one if the log was rewritten meanwhile.
+        """
+        segments, view = self._log.segments(listing.view, listing.last, self._opened)
+        return segments, listing if view is listing.view else DirectoryListing(view)
+
+    def _retain(self) -> DirectoryListing:
         """Move the log start offset past the segments that retention deletes."""
-        segments, view = self._log.observe_segments()
+        segments, listing = self._segments(self._first_listing())
         breach = self._breach(segments)
+        self._count_expired(segments, breach, listing.view)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
-        if start_offset > view.log_start_offset:
+        if start_offset > listing.view.log_start_offset:
             follow_log_start(self._log.replica, start_offset)
-        self._count_expired(segments, breach, view)
+            listing = self._list()
+        return listing
 
     def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
@@ -263,11 +292,13 @@ class PartitionCleaner:
             segments, self._config, self._now_us, limit_offset=self._limit_offset
         )
 
-    def _compact(self) -> None:
+    def _compact(self, listing: DirectoryListing) -> DirectoryListing:
         """Compact if the log is dirty enough, unless another cleaner compacts it at this time."""
         log, now_us = self._log, self._now_us
-        found, view = self._log_to_clean(log.observe())
+        segments, listing = self._segments(listing)
+        found, _ = self._log_to_clean(listing.view)
         if self._is_filthy(found):
+            segments_written = 0
             with self._rewriting, suppress(NotFoundError, OffsetOutOfRangeError):
                 done = compact(
                     log,
@@ -275,6 +306,7 @@ class PartitionCleaner:
                     memory_bytes=self._dedupe_buffer_bytes,
                     on_progress=self._on_progress,
                     limit_offset=self._limit_offset,
+                    opened=self._opened,
                 )
                 self.report = replace(
                     self.report,
@@ -283,10 +315,13 @@ class PartitionCleaner:
                     kept_records=done.records_written,
                     tombstones_removed=done.tombstones_removed,
                 )
-                if done.segments_written:
-                    log.write_snapshot()
-            view = log.observe()
-        self._count_segments(*log.segments(view))
+                segments_written = done.segments_written
+            listing = self._list()
+            if segments_written:
+                log.write_snapshot(listing.view)
+            segments, listing = self._segments(listing)
+        self._count_segments(segments, listing.view)
+        return listing
 
     def _log_to_clean(self, view: LogView) -> tuple[LogToClean, LogView]:
         return log_to_clean(self._log, view, now_us=self._now_us, limit_offset=self._limit_offset)
@@ -296,19 +331,20 @@ class PartitionCleaner:
         is_dirty = found.ratio > self._config.min_cleanable_dirty_ratio
         return found.dirty_bytes > 0 and (found.is_overdue or is_dirty)
 
-    def _merge(self) -> None:
+    def _merge(self, listing: DirectoryListing) -> DirectoryListing:
         """Merge level by level, until the merge policy finds no more merges."""
-        segments, view = self._log.observe_segments()
+        segments, listing = self._segments(listing)
         if self._runs(segments):
             with self._rewriting:
-                segments, view = self._merge_levels(segments, view)
+                segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
-            self._log.write_snapshot()
-        self._count_segments(segments, view)
+            self._log.write_snapshot(listing.view)
+        self._count_segments(segments, listing.view)
+        return listing
 
     def _merge_levels(
-        self, segments: list[SegmentSummary], view: LogView
-    ) -> tuple[list[SegmentSummary], LogView]:
+        self, segments: list[SegmentSummary], listing: DirectoryListing
+    ) -> tuple[list[SegmentSummary], DirectoryListing]:
         log = self._log
         for _ in range(_MAX_ROUNDS):
             runs = self._runs(segments)
@@ -316,12 +352,12 @@ class PartitionCleaner:
                 break
             for run in runs:
                 try:
-                    log.on_rewritten(self._merge_run(view, run))
+                    log.on_rewritten(self._merge_run(listing.view, run))
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])
-            segments, view = log.observe_segments()
-        return segments, view
+            segments, listing = self._segments(self._list())
+        return segments, listing
 
     def _runs(self, segments: Sequence[SegmentSummary]) -> list[range]:
         """Return the runs of segments to merge next."""
@@ -349,15 +385,26 @@ class PartitionCleaner:
             on_progress=self._on_progress,
         )
 
-    def _delete(self) -> None:
-        """Delete the files that became spent long enough ago."""
-        found = self._deletable()
+    def _delete(self, listing: DirectoryListing | None) -> None:
+        """Delete the files that became spent long enough ago.
+
+        Args:
+            listing: if it shows no such file, nothing is deleted; else the directory is listed
+                again, since the files that the listing shows may be others by now.
+        """
+        found = self._deletable(listing)
+        if found.all and listing is not None and listing.files is not None:
+            found = self._deletable()
         delete_found(self._log.files.store, found)
         self._count_deleted(found)
 
-    def _deletable(self) -> DeletableFiles:
-        delay_ms = self._config.file_delete_delay_ms
-        return find_deletable(self._log.files, delay_ms, now_us=self._now_us)
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
+        return find_deletable(
+            self._log.files,
+            self._config.file_delete_delay_ms,
+            now_us=self._now_us,
+            listed=None if listing is None else listing.files,
+        )
 
     # --- what was done ---------------------------------------------------------------------------
 

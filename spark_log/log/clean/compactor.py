@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 import pyarrow as pa
 
@@ -49,6 +49,7 @@ from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment import OpenedSegments, open_in_order
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
 
@@ -97,6 +98,7 @@ def compact(
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
     on_progress: OnProgress = lambda done_bytes: None,
     limit_offset: float = math.inf,
+    opened: OpenedSegments | None = None,
 ) -> Compaction:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
@@ -104,7 +106,7 @@ def compact(
 
     May be killed at any point. Any number of compactions may run at once, beside writers, readers,
     mergers and retention. Memory: ``memory_bytes``, one joined Arrow batch, and one bit for each
-    record in a temporary file.
+    record in a temporary file; on an object store also the segments of up to 1 MiB, each read once.
 
     Args:
         log: the partition's log, opened with the topic's config.
@@ -112,6 +114,7 @@ def compact(
         memory_bytes: memory for the keys of the log (``log.cleaner.dedupe.buffer.size``).
         on_progress: called with numbers of bytes as they are read and written; may block.
         limit_offset: nothing behind it is compacted, or counts.
+        opened: segments that are open; None if there are none.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -125,7 +128,7 @@ def compact(
         log, view, found, now_us
     ):
         return done
-    readers = _open(log, view, found.end_offset)
+    readers = _open(log, view, found.end_offset, opened)
     following = (
         (segment.start_offset, log.files.open_listed(segment, view.observed_ms))
         for segment in view.live.segments[len(readers) :]
@@ -147,7 +150,10 @@ def compact(
         for reader, headers, records in live_batches(log.files, view, readers, on_progress):
             raw_bytes[reader.path] += records.nbytes
             _add_keys(offset_map, transactions, reader.base_offset, headers, records)
-        last_offsets, marked_epochs = _last_batches_of_producers(log, view, limit_offset)
+        open_segments = zip(view.live.segments, (reader for _, reader in readers), strict=False)
+        last_offsets, marked_epochs = _last_batches_of_producers(
+            log, view, limit_offset, OpenedSegments(open_segments)
+        )
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
         batch_filter = BatchFilter(
@@ -177,17 +183,17 @@ def compact(
     return done
 
 
-def _open(log: PartitionLog, view: LogView, end_offset: int) -> list[OpenSegment]:
+def _open(
+    log: PartitionLog, view: LogView, end_offset: int, opened: OpenedSegments | None
+) -> list[OpenSegment]:
     """Open the segments of a view from the log's start to an offset.
 
     Raises:
         NotFoundError: a segment was freed since, or the listing is incomplete.
     """
     readers = []
-    for segment in view.live.segments:
-        if segment.start_offset >= end_offset:
-            break
-        reader = log.files.open_listed(segment, view.observed_ms)
+    segments = takewhile(lambda each: each.start_offset < end_offset, view.live.segments)
+    for segment, reader in open_in_order(log.files, segments, view.observed_ms, opened):
         if segment.end_offset not in (None, reader.end_offset) or reader.end_offset > end_offset:
             path = segment.file.path
             raise NotFoundError(f"{path}: the next segment does not begin where it ends", path=path)
@@ -223,7 +229,7 @@ def _add_keys(
 
 
 def _last_batches_of_producers(
-    log: PartitionLog, view: LogView, limit_offset: float
+    log: PartitionLog, view: LogView, limit_offset: float, opened: OpenedSegments
 ) -> tuple[frozenset[int], dict[int, int]]:
     """Return the batches that must be retained for producer state.
 
@@ -231,12 +237,14 @@ def _last_batches_of_producers(
         log: the partition's log.
         view: of the log.
         limit_offset: what is behind it may yet be lost, so it replaces nothing.
+        opened: segments of the view that are open.
 
     Returns:
         The last offset of each active producer; and the epochs of producers that only have a
         marker, so that older epochs stay fenced.
     """
-    state = log.producers()
+    # A producer that has appended since the view was made keeps a batch more than it needs.
+    state = log.producers(view, opened)
     entries = list(state.entries())
     if state.offset > limit_offset:
         active = {id_ for id_, _ in entries}

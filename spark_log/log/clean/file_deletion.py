@@ -81,8 +81,8 @@ def find_deletable(
         directory: the partition's directory.
         delete_delay_ms: ``file.delete.delay.ms``.
         now_us: the storage's time, or earlier; None reads it from the storage.
-        listed: the files and the hidden files of the directory, listed after ``now_us``; None
-            lists them.
+        listed: the files and the hidden files of the directory, listed after ``now_us`` if they
+            are to be deleted; None lists them.
 
     Raises:
         StorageError: the storage does not answer.
@@ -93,7 +93,7 @@ def find_deletable(
     old_us = now_us - delete_delay_ms * 1000 - directory.store.time_resolution_us
     if listed is None:
         path = directory.path
-        listed = list(directory.store.list(path)), list(directory.store.list_hidden(path))
+        listed = directory.store.list_with_hidden(path)
     files, hidden = listed
     by_name = {file.name: file for file in files}
     live = live_log(files)

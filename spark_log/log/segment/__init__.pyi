@@ -5,6 +5,8 @@ from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
 from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .offset_index import OffsetIndex as OffsetIndex
+from .opened_segments import OpenedSegments as OpenedSegments
+from .opened_segments import open_in_order as open_in_order
 from .opener import SegmentOpener as SegmentOpener
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies

@@ -17,7 +17,7 @@ from spark_log.log.append import ProducerState
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import SegmentReader
+from spark_log.log.segment import OpenedSegments, SegmentReader, open_in_order
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 
@@ -91,7 +91,10 @@ class Snapshots:
                 self.newest(view)
 
     def segments(
-        self, view: LogView, last: SegmentReader | None = None
+        self,
+        view: LogView,
+        last: SegmentReader | None = None,
+        opened: OpenedSegments | None = None,
     ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
@@ -100,6 +103,7 @@ class Snapshots:
         Args:
             view: of the log.
             last: the last segment of the view if it is open: it is not opened again.
+            opened: segments that are open; small ones that had to be opened are kept in it.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -108,12 +112,13 @@ class Snapshots:
         while True:
             self._load_summaries(view)
             found: dict[SegmentName, SegmentSummary] = {}
+            try:
+                self._open_unknown(view, last, opened)
+            except NotFoundError:
+                view, last = self._directory.observe_and_open()
+                continue
             for segment in view.live.segments:
-                reader = last if segment is view.live.segments[-1] else None
-                try:
-                    summary = self.summaries.get(segment, view.observed_ms, reader)
-                except NotFoundError:
-                    break
+                summary = self.summaries.get(segment, view.observed_ms)
                 if segment.end_offset not in (None, summary.end_offset):
                     if segment == doubted:
                         raise self._directory.missing(segment, summary.end_offset)
@@ -124,6 +129,18 @@ class Snapshots:
                 self.summaries.replace(found)
                 return list(found.values()), view
             view, last = self._directory.observe_and_open()
+
+    def _open_unknown(
+        self, view: LogView, last: SegmentReader | None, opened: OpenedSegments | None
+    ) -> None:
+        """Open the segments of a view whose summaries are not known."""
+        unknown = [each for each in view.live.segments if self.summaries.known(each) is None]
+        if last is not None and unknown and unknown[-1] is view.live.segments[-1]:
+            self.summaries.get(unknown.pop(), view.observed_ms, last)
+        for segment, reader in open_in_order(self._directory, unknown, view.observed_ms, opened):
+            self.summaries.get(segment, view.observed_ms, reader)
+            if opened is not None:
+                opened.keep(segment, reader)
 
     def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
         """Yield the summaries of the first segments of a view, up to the first that is not known.
@@ -163,7 +180,10 @@ class Snapshots:
         return state, view
 
     def producers(
-        self, view: LogView, state: ProducerState | None = None
+        self,
+        view: LogView,
+        state: ProducerState | None = None,
+        opened: OpenedSegments | None = None,
     ) -> tuple[ProducerState, LogView]:
         """Return the producer state at the end of a view, and the view that it belongs to.
 
@@ -172,6 +192,7 @@ class Snapshots:
         Args:
             view: of the log.
             state: an earlier state, which is updated; None begins with the newest snapshot.
+            opened: segments that are open.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -181,7 +202,7 @@ class Snapshots:
         while True:
             state, view = self.initial_state(view, state)
             try:
-                last = self._replay(state, view)
+                last = self._replay(state, view, opened)
             except OffsetOutOfRangeError:
                 state = None  # the log start offset has moved
             except NotFoundError:
@@ -376,7 +397,9 @@ class Snapshots:
         )
         directory.suppressed.add("reading of producers", directory.path, error)
 
-    def _replay(self, state: ProducerState, view: LogView) -> LiveSegment | None:
+    def _replay(
+        self, state: ProducerState, view: LogView, opened: OpenedSegments | None = None
+    ) -> LiveSegment | None:
         """Replay the segments of a view on a state, up to its end or to a segment that it lacks.
 
         Returns:
@@ -391,8 +414,12 @@ class Snapshots:
         last: LiveSegment | None = None
         if state.offset < view.log_end_offset:
             first = view.live.index_of(state.offset)
-            for segment in view.live.segments[first:]:
-                end_offset, headers = self.summaries.headers(segment, view.observed_ms)
+            segments = view.live.segments[first:]
+            unread = [each for each in segments if not self.summaries.has_headers(each)]
+            opening = open_in_order(self._directory, unread, view.observed_ms, opened)
+            for segment in segments:
+                reader = None if self.summaries.has_headers(segment) else next(opening)[1]
+                end_offset, headers = self.summaries.headers(segment, view.observed_ms, reader)
                 state.replay(segment.name.base_offset, headers, segment.file.modified_us)
                 state.offset = max(state.offset, end_offset)
                 last = segment

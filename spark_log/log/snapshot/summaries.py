@@ -50,6 +50,10 @@ class SegmentSummaries:
             self.headers(segment, observed_ms, reader)
         return self._by_name[segment.name]
 
+    def has_headers(self, segment: LiveSegment) -> bool:
+        """Whether `headers` need not open a listed segment: it was appended recently."""
+        return self.known(segment) is not None and segment.name in self._recent_headers
+
     def headers(
         self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
     ) -> tuple[int, Sequence[BatchHeader]]:

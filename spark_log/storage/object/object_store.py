@@ -239,6 +239,14 @@ class ObjectStore(Store):
             if info is not None:
                 yield info
 
+    def list_with_hidden(self, directory: str) -> tuple[Sequence[FileInfo], Sequence[FileInfo]]:
+        """Return the files and the hidden objects directly in ``directory``, by one listing."""
+        found: tuple[list[FileInfo], list[FileInfo]] = [], []
+        for name, info in self._children(directory, ""):
+            if info is not None:
+                found[name.startswith(".")].append(info)
+        return found
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the names of the directories directly in ``directory``.
 

@@ -1,5 +1,7 @@
 """Heartbeats: which members are dead, by one observer's clock."""
 
+import threading
+
 import pytest
 
 from spark_log.coordinator.group.group_log import group_directory
@@ -93,3 +95,24 @@ def test_a_member_may_have_any_name(heartbeats, memory_store):
     assert len(list(memory_store.list(f"{group_directory('g')}/members"))) == 1
     heartbeats.forget(["../x/é"])
     assert heartbeats.counter("../x/é") == 0
+
+
+def test_many_members_are_read_at_once_where_a_read_is_a_request(memory_store, clock):
+    members = {f"m{number}": TIMEOUT_MS for number in range(32)}
+    at_once = threading.Barrier(16)
+    store = HookedStore(memory_store, is_mapped=False)
+    heartbeats = Heartbeats(store, "g")
+    for member_id in members:
+        heartbeats.beat(member_id, 1)
+
+    def read(path, call):
+        at_once.wait(timeout=60)  # an error unless 16 requests are under way
+        return call()
+
+    store.on("open_buffer", read)
+    watch = HeartbeatMonitor(heartbeats, clock)
+    assert not watch.expired_members(members)
+    heartbeats.beat("m7", 2)
+    clock.advance_ms(TIMEOUT_MS / 4)
+    assert not watch.expired_members(members)
+    assert watch.silent == members.keys() - {"m7"}

@@ -66,8 +66,8 @@ class States:
         self._known = self._metadata.state
         return self._known
 
-    def recent(self):
-        is_recent = self._clock.monotonic_ms() - self._read_ms < METADATA_LEASE_MS
+    def recent(self, max_age_ms=METADATA_LEASE_MS):
+        is_recent = self._clock.monotonic_ms() - self._read_ms < max_age_ms
         return self._known if is_recent else self.refresh()
 
     def leave(self, state, brokers):
@@ -111,14 +111,18 @@ class Cluster:
 
 
 class Process:
-    """One process: its log, and its connections to the roots."""
+    """One process: its log, and its connections to the roots; ``log_again`` opens another one."""
 
     def __init__(self, cluster):
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self.stores = {each: HookedStore(cluster.root(each)) for each in (1, 2, 3, 4)}
         self.states = States(cluster.metadata, cluster.clock)
         self._cluster = cluster
-        self.log = ReplicatedLog(
+        self.log = self.log_again()
+
+    def log_again(self):
+        cluster = self._cluster
+        return ReplicatedLog(
             self.states,
             self._open,
             lambda broker_id: self.stores[broker_id],

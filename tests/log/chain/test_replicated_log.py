@@ -18,10 +18,10 @@ from spark_log.log import (
     move_replica_start,
 )
 from spark_log.log.append import CopiedSegment
-from spark_log.log.file_names import SegmentName
+from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.metadata import METADATA_LEASE_MS
 from tests.log.chain.support import NO_LEADER, Cluster
-from tests.log.support import DIRECTORY, done_but, failing, values
+from tests.log.support import DIRECTORY, done_but, failing, file_names, values
 from tests.record.samples import START_US, numbered
 
 FIRST = f"{DIRECTORY}/{SegmentName(0).log}"
@@ -491,6 +491,16 @@ class TestPrefix:
         assert newcomer.states.current().isr == (1, 2, 3)
         assert newcomer.end_offsets() == [5, 5, 5]
 
+    def test_records_are_not_deleted_by_a_listing_of_before_a_replica_was_emptied(self):
+        cluster = Cluster(1, 2)
+        process = cluster.process()
+        process.log.append(numbered(0, 2))
+        view = process.log.observe()  # it knows the headers of what it has appended
+        cluster.empty(2)
+        process.log.move_start(2, view)
+        assert cluster.metadata.state.isr == (1,)
+        assert not any(StartMarker.parse(name) for name in file_names(cluster.root(2)))
+
     def test_a_writer_of_an_old_epoch_does_not_append_to_a_log_that_was_emptied(self):
         cluster = Cluster(1, 2)
         stale, process = cluster.process(), cluster.process()
@@ -567,6 +577,19 @@ class TestRead:
         batches, position = reader.log.fetch_from(position)
         assert [batch.records.num_rows for batch in batches] == [2]
         assert position == 5
+
+    def test_at_the_end_looks_at_the_metadata_twice_a_second_for_all_logs_of_a_process(self):
+        cluster = Cluster()
+        process = cluster.process()
+        process.log.append(numbered(0, 1))
+        readers = [process.log_again() for _ in range(40)]
+        positions = [reader.fetch_from(0)[1] for reader in readers]
+        process.states.looks = 0
+        for _ in range(40):
+            cluster.clock.advance_ms(100)
+            for reader, position in zip(readers, positions, strict=True):
+                assert reader.fetch_from(position) == ([], position)
+        assert process.states.looks == 8
 
     def test_shows_no_record_that_one_in_sync_replica_lacks(self):
         cluster = Cluster()

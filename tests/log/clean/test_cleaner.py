@@ -239,6 +239,43 @@ class TestDeleting:
         assert values(open_log(inner)) == before
 
 
+class TestListings:
+    """The steps that only look share a listing; what deletes has one of its own."""
+
+    def test_a_cleaning_that_finds_nothing_to_do_lists_once(self, log, store, clock):
+        clean(log)
+        clock.advance_ms(61_001)
+        clean(log)
+        store.calls.clear()
+        clean(log)
+        assert len(store.called("list")) == 1
+        assert not store.called("read_tail")
+
+    def test_a_listing_that_is_given_is_not_made_again(self, log, store):
+        listing = log.files.observe_files()
+        store.calls.clear()
+        report = PartitionCleaner(log, fan_in=100, listing=listing).clean()
+        assert not store.called("list")
+        assert (report.segments, report.log_end_offset) == (20, 40)
+
+    def test_a_listing_is_made_again_when_it_is_too_old(self, log, inner, clock):
+        listing = log.files.observe_files()
+        open_log(inner, clock=clock, **FOR_EVER).append(numbered(40, 2))
+        clock.advance_ms(29_999)
+        assert PartitionCleaner(log, fan_in=100, listing=listing).clean().log_end_offset == 40
+        clock.advance_ms(1)
+        assert PartitionCleaner(log, fan_in=100, listing=listing).clean().log_end_offset == 42
+
+    def test_a_listing_of_before_does_not_decide_what_is_deleted(self, log, inner, clock):
+        inner.put(f"{DIRECTORY}/.left.tmp", b"by a writer that died")
+        inner.put(f"{DIRECTORY}/.busy.tmp", b"")
+        clock.advance_ms(3_600_001)
+        listing = log.files.observe_files()
+        inner.put(f"{DIRECTORY}/.busy.tmp", b"written again")
+        PartitionCleaner(log, listing=listing).clean()
+        assert [file.name for file in inner.list_hidden(DIRECTORY)] == [".busy.tmp"]
+
+
 class TestDamage:
     def test_damage_does_not_stop_the_other_steps(self, log, inner, clock):
         move_log_start(log, 10)

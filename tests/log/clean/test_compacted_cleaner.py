@@ -6,10 +6,11 @@ from spark_log.clock import ManualClock
 from spark_log.log.clean import compacted_segment, merger
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.log_to_clean import log_to_clean
+from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment import writer as segment_writer
 from spark_log.storage.memory import MemoryStore
-from tests.log.support import DIRECTORY, open_log, records_of
+from tests.log.support import DIRECTORY, HookedStore, open_log, records_of
 from tests.record.samples import record_batch, row
 
 HOUR_MS = 3_600_000
@@ -42,6 +43,17 @@ def clean(log):
 def keys(log):
     found = records_of(log.scan(log.log_start_offset()))
     return [(offset, row["key"]) for offset, row in found]
+
+
+def test_a_small_segment_is_read_once(inner, clock):
+    log = open_log(inner, clock=clock, cleanup_policy="compact")
+    for _ in range(20):
+        append(log, b"a")
+    store = HookedStore(inner, is_mapped=False)
+    report = clean(open_log(store, clock=clock, cleanup_policy="compact"))
+    assert (report.compacted_records, report.kept_records) == (19, 1)
+    read = [SegmentName.parse(path.rpartition("/")[2]) for path in store.called("open_buffer")]
+    assert [read.count(SegmentName(offset)) for offset in range(19)] == [1] * 19
 
 
 class TestDirt:

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from spark_log.log.append import appender_state
 from spark_log.log.clean import file_deletion
 from spark_log.log.segment import file as segment_file
+from spark_log.log.segment import opened_segments
 from spark_log.log.segment import opener as segment_opener
 from spark_log.testing.simulation.log.profile import Profile
 from spark_log.testing.simulation.patches import Patch
@@ -44,6 +45,7 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         (segment_file, "_PROBE_BYTES", range_bytes // 2),
         (segment_file, "ThreadPoolExecutor", SameThread),
         (segment_opener, "ThreadPoolExecutor", SameThread),
+        (opened_segments, "ThreadPoolExecutor", SameThread),
         (file_deletion, "ThreadPoolExecutor", SameThread),
     )
 

@@ -17,6 +17,7 @@ from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets import store as offsets_store
+from spark_log.coordinator.offsets.commit_pace import CommitPace
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
@@ -30,7 +31,7 @@ from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.storage import Store
+from spark_log.storage import Store, parallel_requests
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS
 from spark_log.testing.simulation.log.small_numbers import SameThread, call_at_once
 from spark_log.testing.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
@@ -194,9 +195,10 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
         (offset_commits, "_BACKOFF_S", 0.0),
+        (CommitPace, "max_pause_ms", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
         (offset_commits, "ThreadPoolExecutor", SameThread),
-        (offsets_store, "ThreadPoolExecutor", SameThread),
+        (parallel_requests, "ThreadPoolExecutor", SameThread),
         (delta_reader, "ThreadPoolExecutor", SameThread),
         (offsets_store, "call_beside", call_at_once),
         (uuid, "uuid4", uuid4),

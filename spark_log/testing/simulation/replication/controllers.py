@@ -227,7 +227,7 @@ class Retention:
                 view = opened.log.observe()
                 start = random.choice((view.log_end_offset, random.randint(0, view.log_end_offset)))
                 world.truth.start = max(world.truth.start, start)
-                opened.log.move_start(start)
+                opened.log.move_start(start, view)
                 world.scheduler.note(f"deletes the records before {start}")
             except (OffsetOutOfRangeError, *_FAILURES) as error:
                 world.scheduler.note(f"deleting: {type(error).__name__}")

@@ -66,8 +66,10 @@ def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo
     return what[-1]  # type: ignore[no-any-return]
 
 
-def _moves_the_start(chain: ReplicaChain, broker_id: int, replica: Replica, offset: int) -> int:
-    return move_replica_start(replica, offset)
+def _moves_the_start(
+    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+) -> int:
+    return move_replica_start(replica, offset, view)
 
 
 def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:

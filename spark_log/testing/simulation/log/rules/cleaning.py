@@ -21,7 +21,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.live_log import LiveSegment
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.partition_directory import DirectoryListing, LogView, PartitionDirectory
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.record.batch_header import BatchHeader
@@ -118,15 +118,15 @@ def _cleaning(cleaner_class: type[PartitionCleaner]) -> Variant:
 
 
 class _FreesAtOnce(PartitionCleaner):
-    def _deletable(self) -> DeletableFiles:
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
         at_once = find_deletable(self._log.files, 0)
-        return replace(super()._deletable(), segments=at_once.segments)
+        return replace(super()._deletable(listing), segments=at_once.segments)
 
 
 class _FreesWithoutCover(PartitionCleaner):
     """Deletes old segments that no rewritten segment covers."""
 
-    def _deletable(self) -> DeletableFiles:
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
         directory = self._log.files
         old_us = self._now_us - self._config.file_delete_delay_ms * 1000
         files = directory.store.list(directory.path)
@@ -150,9 +150,9 @@ class _CleansAtAnyTime(PartitionCleaner):
 
 
 class _RemovesMarkersAtOnce(PartitionCleaner):
-    def _deletable(self) -> DeletableFiles:
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
         at_once = find_deletable(self._log.files, 0)
-        return replace(super()._deletable(), markers=at_once.markers)
+        return replace(super()._deletable(listing), markers=at_once.markers)
 
 
 class _RemovesEveryOther(Retention):

@@ -20,6 +20,7 @@ from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.log_reader import LogReader
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.tail_view import TailView
+from spark_log.storage import FileInfo
 from spark_log.testing.simulation.log.rules.variant import Variant, plain_name
 
 
@@ -37,8 +38,8 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
 class _PlainFirst(PartitionDirectory):
     """Prefers plain segments, and uses rewritten ones only where there is no plain one."""
 
-    def live_log(self) -> LiveLog:
-        files = list(self.store.list(self.path))
+    def live_log(self, files: Iterable[FileInfo] | None = None) -> LiveLog:
+        files = list(self.store.list(self.path) if files is None else files)
         live = live_log(files)
         plain = {name.base_offset: file for file in files if (name := plain_name(file))}
         return replace(
@@ -60,8 +61,8 @@ class _PlainFirst(PartitionDirectory):
 class _SticksOut(PartitionDirectory):
     """Continues behind a rewritten segment in any plain one that ends after it."""
 
-    def live_log(self) -> LiveLog:
-        files = list(self.store.list(self.path))
+    def live_log(self, files: Iterable[FileInfo] | None = None) -> LiveLog:
+        files = list(self.store.list(self.path) if files is None else files)
         live = live_log(files)
         for number, segment in enumerate(live.segments):
             end = segment.end_offset
@@ -79,8 +80,8 @@ class _SticksOut(PartitionDirectory):
 class _CrossesHoles(PartitionDirectory):
     """Takes the result of one listing for the log, even with a hole."""
 
-    def live_log(self) -> LiveLog:
-        return replace(super().live_log(), base_after_gap=None)
+    def live_log(self, files: Iterable[FileInfo] | None = None) -> LiveLog:
+        return replace(super().live_log(files), base_after_gap=None)
 
     def walk(
         self,

@@ -1,0 +1,27 @@
+"""Requests that do not need each other's answers, sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from spark_log.storage.store import Store
+
+_MAX_CONCURRENT_REQUESTS: Final = 16
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def map_requests(
+    store: Store, read: Callable[[_Item], _Result], items: Collection[_Item]
+) -> list[_Result]:
+    """Call ``read`` for each item: in parallel where a read is a request.
+
+    On a local root one thread calls it: the cost is Python's own time.
+    """
+    if store.is_mapped or len(items) < 2:
+        return [read(each) for each in items]
+    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-requests") as pool:
+        return list(pool.map(read, items))
