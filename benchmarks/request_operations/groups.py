@@ -192,9 +192,10 @@ OPERATIONS = (
     Operation(
         "a member leaves",
         leave,
-        5,
+        6,
         5,
         "looks at the group's log and the metadata, a record in the group's log; its "
-        "heartbeat is deleted",
+        "heartbeat is deleted; looks for the next record and for the group's next change may be "
+        "under way",
     ),
 )
