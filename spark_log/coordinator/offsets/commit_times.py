@@ -13,14 +13,17 @@ Times are microseconds since the epoch. The timestamps never change: they order 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.delta import DataFile, DataFiles
-from spark_log.record import int_scalar
+from spark_log.errors import NotFoundError
+from spark_log.record import int_array, ints_of
 from spark_log.storage import Store
 from spark_log.untrusted_json import parse_json
 
@@ -31,6 +34,7 @@ TOLERANCE_US = 60_000_000
 """A timestamp is right if it differs from the commit time by at most this much: commits are retried
 for that long, and clocks differ. Offsets expire later by this much than their timestamps say."""
 
+_ROWS_TOGETHER = 16_384
 _KEY = "spark_log.committed_us"
 _COLUMNS = ["group", "topic_id", "partition", "generation", "commit_timestamp"]
 
@@ -54,7 +58,9 @@ def commit_times(
 ) -> CommitTimes:
     """Return the rows of some files that have wrong timestamps.
 
-    This costs one listing. The files of commits are read, of compacted files only the footers.
+    The files of commits are read, of compacted files only the footers. On an object store a listing
+    tells the times of all commits; on a local disk each file is asked for its own, since the
+    directory also holds the files that were compacted days ago.
 
     Args:
         store: the store of the table.
@@ -65,16 +71,16 @@ def commit_times(
     Raises:
         StorageError: a file cannot be read, or is damaged.
     """
-    appeared = {file.name: file.modified_us for file in store.list(directory)}
     found: dict[RowId, int] = {}
+    commits = []
     for file in present:
-        if not file.path.startswith(COMMIT_PREFIX):
+        if file.path.startswith(COMMIT_PREFIX):
+            commits.append(file)
+        else:
             text = files.footer_value(file, _KEY)
             found.update((RowId(*row[:5]), row[5]) for row in parse_json(text or "[]"))
-        elif file.path in appeared:
-            for part in files.parts(file, columns=_COLUMNS):
-                time_us = appeared[file.path]
-                found.update((row, time_us) for row in _wrong(part, time_us))
+    for parts in _some_rows(files, commits, _appeared(store, directory, commits)):
+        found.update(_wrong(parts))
     return found
 
 
@@ -91,8 +97,45 @@ def to_footer(times: CommitTimes) -> dict[str, str]:
     return {_KEY: json.dumps([[*row, time_us] for row, time_us in times.items()])} if times else {}
 
 
-def _wrong(part: pa.Table, time_us: int) -> list[RowId]:
-    stamps = pc.cast(part.column("commit_timestamp"), pa.int64())
-    first, last = (int_scalar(time_us + sign * TOLERANCE_US, pa.int64()) for sign in (-1, 1))
-    is_wrong = pc.or_(pc.less(stamps, first), pc.greater(stamps, last))
-    return row_ids(part.filter(is_wrong))
+def _appeared(store: Store, directory: str, commits: Collection[DataFile]) -> dict[str, int]:
+    """Return by path when each file appeared; those that are gone are missing."""
+    if not store.is_mapped:
+        wanted = {file.path for file in commits}
+        listed = store.list(directory) if commits else ()
+        return {file.name: file.modified_us for file in listed if file.name in wanted}
+    found = {}
+    for file in commits:
+        with suppress(NotFoundError):
+            found[file.path] = store.head(f"{directory}/{file.path}").modified_us
+    return found
+
+
+def _some_rows(
+    files: DataFiles, commits: Iterable[DataFile], appeared: Mapping[str, int]
+) -> Iterator[list[tuple[pa.Table, int]]]:
+    """Yield the rows of files, each part with the time of its commit: many small parts at once."""
+    parts: list[tuple[pa.Table, int]] = []
+    num_rows = 0
+    for file in commits:
+        if (time_us := appeared.get(file.path)) is None:
+            continue
+        for part in files.parts(file, columns=_COLUMNS):
+            parts.append((part, time_us))
+            num_rows += part.num_rows
+            if num_rows >= _ROWS_TOGETHER:
+                yield parts
+                parts, num_rows = [], 0
+    if parts:
+        yield parts
+
+
+def _wrong(parts: list[tuple[pa.Table, int]]) -> Iterator[tuple[RowId, int]]:
+    """Yield the rows whose timestamps are wrong, each with the time of its commit."""
+    rows = pa.concat_tables([part for part, _ in parts])
+    times_us = np.repeat([time_us for _, time_us in parts], [part.num_rows for part, _ in parts])
+    stamps_us = ints_of(rows.column("commit_timestamp").combine_chunks(), np.int64)
+    is_early, is_late = stamps_us < times_us - TOLERANCE_US, stamps_us > times_us + TOLERANCE_US
+    places = np.flatnonzero(is_early | is_late)
+    if len(places):
+        wrong = rows.take(int_array(places, pa.int64()))
+        yield from zip(row_ids(wrong), times_us[places].tolist(), strict=True)

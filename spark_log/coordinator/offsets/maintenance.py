@@ -71,8 +71,9 @@ class OffsetsMaintenance:
         tidy_every_us: time between two expiries of offsets and removals of files (Kafka's
             ``offsets.retention.check.interval.ms``).
         compact_all_every_us: time between two compactions of all files.
-        checkpoint_pause_ms: minimum time between two checkpoints of a process, also at hundreds of
-            versions per second.
+        checkpoint_pause_ms: minimum time between two checkpoints, also at hundreds of versions per
+            second: after one that it wrote, or saw another process write, a process waits for so
+            long.
     """
 
     tidy_every_us: ClassVar[int] = 600_000_000
@@ -95,6 +96,7 @@ class OffsetsMaintenance:
         self._is_running = threading.Lock()
         self._is_wanted = threading.Event()
         self._checkpoint_from_ms = 0.0
+        self._known_checkpoint: int | None = None
         self._cleanup = DeltaCleanup(table.store, DIRECTORY, table.clock)
         self._told: set[str] = set()
 
@@ -228,8 +230,12 @@ class OffsetsMaintenance:
         with self._table.lock:
             state = self._table.state
             interval = state.configuration.get("delta.checkpointInterval", "100")
-            behind = state.version - self._table.log.last_checkpoint()
+            last = self._table.log.last_checkpoint()
+        behind = state.version - last
         now_ms = SYSTEM_CLOCK.monotonic_ms()
+        if self._known_checkpoint not in (None, last):
+            self._checkpoint_from_ms = now_ms + self.checkpoint_pause_ms
+        self._known_checkpoint = last
         is_due = behind >= int(interval) and now_ms >= self._checkpoint_from_ms
         if state.version <= 0 or not (is_forced or is_due):
             return False

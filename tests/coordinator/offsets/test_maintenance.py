@@ -163,6 +163,40 @@ def test_a_checkpoint_comes_every_so_many_versions_and_keeps_fences(cluster, tab
     assert fresh.generation("fenced") == 7
 
 
+def test_a_checkpoint_of_another_process_is_enough_for_a_while(cluster, table, monkeypatch):
+    monkeypatch.setattr(maintenance.OffsetsMaintenance, "checkpoint_pause_ms", float("inf"))
+    other = other_process(cluster)
+
+    def commit(by, count):
+        for offset in range(count):
+            by.commit("g", {P0: OffsetAndMetadata(offset)})
+        wait_for_maintenance()
+
+    commit(other, MAINTENANCE_EVERY)  # it looks for a checkpoint, and sees none
+    commit(table, 100 + MAINTENANCE_EVERY)
+    last = Path(table.url, "_delta_log", "_last_checkpoint")
+    written = last.read_text()
+    commit(other, 100 + 2 * MAINTENANCE_EVERY)
+    assert last.read_text() == written
+
+
+def test_the_times_of_commits_cost_no_listing_of_all_files_ever_written(
+    cluster, table, monkeypatch
+):
+    table.commit("g", {P0: OffsetAndMetadata(0)})
+    table.maintain()  # expiry of offsets and removal of files, which are not due again
+    listed = []
+    list_files = cluster.store.list
+    monkeypatch.setattr(
+        cluster.store, "list", lambda path, *rest: listed.append(path) or list_files(path, *rest)
+    )
+    for offset in range(2 * MAINTENANCE_EVERY):
+        table.commit("g", {P0: OffsetAndMetadata(offset)})
+    wait_for_maintenance()
+    assert live_files(table) <= MAINTENANCE_EVERY + 2  # some were compacted
+    assert DIRECTORY not in listed
+
+
 def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
     for offset in range(3):
         table.commit("g", {P0: OffsetAndMetadata(offset)})
