@@ -182,9 +182,10 @@ OPERATIONS = (
     Operation(
         "an idle consumer of 40 partitions, a second",
         idle(40),
-        10,
+        10.5,
         11,
-        "a GET of the next segment's name for ten of the partitions in turn",
+        "a GET of the next segment's name for ten of the partitions in turn; the five seconds of a "
+        "count may begin and end with some",
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE,

@@ -187,9 +187,12 @@ def test_the_times_of_commits_cost_no_listing_of_all_files_ever_written(
     table.maintain()  # expiry of offsets and removal of files, which are not due again
     listed = []
     list_files = cluster.store.list
-    monkeypatch.setattr(
-        cluster.store, "list", lambda path, *rest: listed.append(path) or list_files(path, *rest)
-    )
+
+    def noted(directory, *rest):
+        listed.append(directory)
+        return list_files(directory, *rest)
+
+    monkeypatch.setattr(cluster.store, "list", noted)
     for offset in range(2 * MAINTENANCE_EVERY):
         table.commit("g", {P0: OffsetAndMetadata(offset)})
     wait_for_maintenance()
