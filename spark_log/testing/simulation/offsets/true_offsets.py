@@ -90,9 +90,9 @@ class TrueOffsets:
             if written_us is None:
                 raise ViolationError(f"version {number} names {path}, which was deleted")
             self._files.add(path)
+            begun_us = min(begun_us, written_us)
             if now_us - written_us > DELETE_DELAY_MS * 500:
                 self._late.add(path)  # its writer was paused: see `DeltaCleanup.free_data_files`
-                begun_us = written_us
         for kind, action in actions:
             if kind == "txn":
                 self._check_fence(number, action)
@@ -116,7 +116,7 @@ class TrueOffsets:
         self._fences[group] = action["version"]
 
     def _commit(self, number: int, group: str, offset: int, now_us: int, begun_us: int) -> None:
-        """Check a row. The age of a commit counts from its file, if its writer was paused then."""
+        """Check a row. The age of a commit counts from its file: see `commit_times`."""
         known = self.history.setdefault(group, [-1])
         if offset < 0:
             age_ms = (now_us - self._committed_us[group]) / 1000
