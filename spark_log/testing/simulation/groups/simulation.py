@@ -22,8 +22,8 @@ from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
 _SETTLED_WITHIN_MS = 26 * SESSION_TIMEOUT_MS
 """Maximum time after the faults until live members own all partitions: paused members continue
 within four delete delays, dead ones expire within two session timeouts, revoked partitions are
-released at the next poll, and a new group waits for up to two session timeouts for its members. The
-slowest of some thousand seeds (5035) takes 21: its members' transactions hold up each rebalance."""
+released at the next poll, and a new group waits for its members for up to two session timeouts.
+Seed 5035 takes 21: its members' transactions hold up each rebalance."""
 
 _QUIET_MS = 2 * SESSION_TIMEOUT_MS
 """Time without a change after which the group counts as settled."""
