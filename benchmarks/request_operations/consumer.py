@@ -182,7 +182,7 @@ OPERATIONS = (
     Operation(
         "an idle consumer of 40 partitions, a second",
         idle(40),
-        10.5,
+        10,
         11,
         "a GET of the next segment's name for ten of the partitions in turn; the five seconds of a "
         "count may begin and end with some",
