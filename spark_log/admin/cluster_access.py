@@ -74,18 +74,23 @@ class ClusterAccess(ForeignMethods):
         self._broker_options = broker_options
         self._clock = clock
         self._opened: Cluster | None = None
+        self._is_shared = False
         self._is_local: bool | None = None
 
     def close(self) -> None:
         """Drop the metadata that was read. There is no connection to close."""
+        if self._opened is not None and not self._is_shared:
+            self._opened.release()
         self._opened = None
 
     def _share(self, cluster: Cluster) -> None:
         """Use a root that is open already, instead of opening it again."""
         self._opened = cluster
+        self._is_shared = True
 
     def _cluster(self, create: bool = False) -> Cluster:
         if self._opened is None:
+            self._is_shared = False
             self._opened = Cluster(
                 self._root,
                 self._storage_options,

@@ -221,6 +221,7 @@ class Consumer(
                 self._interceptors.close()
                 self._reporters.close()
                 self._client_metrics.close()
+                self._cluster.release()
 
     def __repr__(self) -> str:
         group = "" if self.group_id is None else f" group_id={self.group_id!r}"

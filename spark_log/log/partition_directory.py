@@ -151,6 +151,7 @@ class PartitionDirectory:
         self.witness = witness
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
+        self._is_missing_checked = False
 
     @property
     def reached_offset(self) -> int:
@@ -160,6 +161,23 @@ class PartitionDirectory:
     def on_log_end(self, end_offset: int) -> None:
         """Record the log end offset after an append, or after the next segment was found."""
         self._reached_offset = max(self._reached_offset, end_offset)
+
+    def check_not_removed(self) -> None:
+        """Check once, before a file is staged, that the directory was not removed.
+
+        Staging the first file of a log makes its directory. Nothing may be made in the place of one
+        that someone has moved away or removed.
+
+        Raises:
+            LogTruncatedError: the log has had records, and its directory is missing.
+        """
+        if not self._is_missing_checked and self.store.is_gone(self.path):
+            reached_offset = self._reached_offset
+            if not reached_offset and self.witness is not None:
+                reached_offset = int(self.witness.exists(self.store))
+            if reached_offset:
+                raise self.truncated(0, reached_offset)
+        self._is_missing_checked = True
 
     def observe(self) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.

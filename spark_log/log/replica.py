@@ -90,20 +90,29 @@ class Replica:
             validator: checks the records by the topic's settings; None checks nothing.
             copies: to be made of the segment on the roots of followers.
             on_failure: called with the error if the segment cannot be staged, before it is raised.
+
+        Raises:
+            LogTruncatedError: the directory was removed.
+            StorageError: the segment cannot be staged.
         """
-        return SegmentWriter(
-            self.files.store,
-            self.files.path,
-            topic_id=self.files.topic_id,
-            partition=self.files.partition,
-            compression=compression,
-            index_interval_bytes=self._config.index_interval_bytes,
-            leader_epoch=leader_epoch,
-            producer=producer,
-            validator=validator,
-            copies=copies,
-            on_failure=on_failure,
-        )
+        self.files.check_not_removed()
+        try:
+            return SegmentWriter(
+                self.files.store,
+                self.files.path,
+                topic_id=self.files.topic_id,
+                partition=self.files.partition,
+                compression=compression,
+                index_interval_bytes=self._config.index_interval_bytes,
+                leader_epoch=leader_epoch,
+                producer=producer,
+                validator=validator,
+                copies=copies,
+                on_failure=on_failure,
+            )
+        except NotFoundError:
+            self.files.observe()  # raises if the directory was removed
+            raise
 
     def stage_again(
         self, segment: StagedSegment, leader_epoch: int, copies: StagedCopies | None = None

@@ -326,6 +326,7 @@ class Producer(ForeignMethods):
         if not self._runtime.is_of_parent_process:
             self._runtime.close(timeout)
             self._client_metrics.close()
+            self._cluster.release()
 
     # --- transactions ----------------------------------------------------------------------------
 

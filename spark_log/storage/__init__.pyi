@@ -30,5 +30,6 @@ from .store import FileInfo as FileInfo
 from .store import StagedFile as StagedFile
 from .store import StorageOptions as StorageOptions
 from .store import Store as Store
+from .store import has_files as has_files
 from .text_names import file_name as file_name
 from .text_names import text_of as text_of

@@ -7,12 +7,15 @@ import mmap
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Final, cast
 
 import pyarrow as pa
 
 from spark_log.storage.os_errors import storage_errors
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 
 _COPIED_BYTES: Final = 65_536
 """A file up to this size is copied: that takes less time than mapping and unmapping it."""
@@ -64,16 +67,61 @@ def make_directories(directory: str, synced_names: set[str], root: str | None = 
         return
     parent = os.path.dirname(directory)
     make_directories(parent, synced_names, root)
+    descriptor = os.open(parent, _DIRECTORY)
     try:
-        os.mkdir(directory)
+        is_below = root is not None and f"{parent}/".startswith(f"{root}/")
+        _make_directory(os.path.basename(directory), descriptor, shared=is_below)
+    finally:
+        os.close(descriptor)
+    synced_names.add(directory)
+
+
+def make_directories_below(
+    root: str, directory: str, synced_names: set[str], check: Callable[[int], None]
+) -> None:
+    """Create a directory and its parents below a root that exists, as `make_directories` does.
+
+    Nothing is created anywhere else: each directory is made relative to the open one above it.
+
+    Args:
+        root: absolute path of the root.
+        directory: absolute path of the directory, below the root.
+        synced_names: directories whose names are durable; new ones are added.
+        check: called with the descriptor of the root before anything is created; it raises if that
+            is not the right root.
+    """
+    made, descriptor = root, os.open(root, _DIRECTORY)
+    try:
+        check(descriptor)
+        for name in directory[len(root) :].strip("/").split("/"):
+            made = f"{made}/{name}"
+            with suppress(FileExistsError):
+                _make_directory(name, descriptor, shared=True)
+            synced_names.add(made)
+            below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(name: str, parent: int, *, shared: bool) -> None:
+    """Create a directory, and make its name durable; harmless if it exists.
+
+    Args:
+        name: its name.
+        parent: the descriptor of the directory that it is to be in.
+        shared: whether it gets the permissions of that directory.
+    """
+    try:
+        os.mkdir(name, dir_fd=parent)
     except FileExistsError:
-        if not os.path.isdir(directory):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=parent).st_mode):
             raise
     else:
-        if root is not None and f"{parent}/".startswith(f"{root}/"):
-            _share(directory, parent, 0o777)
-    sync_path(parent)
-    synced_names.add(directory)
+        if shared:
+            _share(name, os.fstat(parent), 0o777, parent)
+    os.fsync(parent)
 
 
 def share_file(path: str, directory: str) -> None:
@@ -86,15 +134,15 @@ def share_file(path: str, directory: str) -> None:
         directory: absolute path of its directory.
     """
     if _umask() & 0o444:
-        _share(path, directory, 0o444)
+        _share(path, os.stat(directory), 0o444)
 
 
-def _share(path: str, directory: str, bits: int) -> None:
-    """Add those of the permission bits that the directory has."""
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    shared = mode | (os.stat(directory).st_mode & bits)
+def _share(path: str, directory: os.stat_result, bits: int, parent: int | None = None) -> None:
+    """Add those of the permission bits that the directory has; the path may be relative to it."""
+    mode = stat.S_IMODE(os.stat(path, dir_fd=parent).st_mode)
+    shared = mode | (directory.st_mode & bits)
     if shared != mode:
-        os.chmod(path, shared)
+        os.chmod(path, shared, dir_fd=parent)
 
 
 @cache

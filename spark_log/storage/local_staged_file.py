@@ -28,15 +28,19 @@ class LocalStagedFile(StagedFile):
     """
 
     def __init__(
-        self, directory: str, synced_names: set[str] | None = None, root: str | None = None
+        self,
+        directory: str,
+        make_directory: Callable[[str], None] | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         """Create the empty file.
 
         Args:
-            directory: absolute path of its directory, which is created if it is missing.
-            synced_names: directories whose names are durable; created directories are added.
-            root: of the store: files and directories below it have the permissions of the
-                directory that they are in; None: those of the umask.
+            directory: absolute path of its directory.
+            make_directory: called with the directory if it is missing; None creates it.
+            is_shared: whether all users who may read the directory may read the file, whatever the
+                umask of this process is.
 
         Raises:
             StorageFullError: no space.
@@ -49,9 +53,12 @@ class LocalStagedFile(StagedFile):
             try:
                 file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
-                make_directories(directory, set() if synced_names is None else synced_names, root)
+                if make_directory is None:
+                    make_directories(directory, set())
+                else:
+                    make_directory(directory)
                 file = pa.OSFile(self.path, "wb")
-            if root is not None:
+            if is_shared:
                 share_file(self.path, directory)
         self.sink = pa.BufferedOutputStream(file, _BUFFER_BYTES)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -25,6 +26,7 @@ from spark_log.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from spark_log.storage.quorum.fan_out import Call
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
@@ -32,7 +34,6 @@ from spark_log.storage.quorum.membership import (
     Membership,
     Standing,
     Voter,
-    give_id,
     read_membership,
 )
 from spark_log.storage.quorum.merged_list import merged_list
@@ -73,7 +74,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         # The id first: from the decision on the root counts.
         directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
-        give_id(joining, voter.directory_id)
+        voter.give_id(joining)
         # What clients with the list before this one have put until they were told of it.
         store.with_members(lambda members: synchronize(members, clock=clock))
         changed = _decide(store, members, (*voters, voter))
@@ -96,6 +97,8 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
 def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
     """Remove a member, which need not answer; return the new list.
 
+    If it answers it loses its id, so that clients with the older list write nothing into it.
+
     Raises:
         InvalidConfigurationError: it is not a member, or the only one.
         ConcurrentModificationError: another process changed the members.
@@ -115,6 +118,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
     _install(members, changed)
     store.reload()
     store.put(f"{changed.change_path}.installed", b"")
+    _take_ids(store, members, set(voters) - set(staying))
     return changed
 
 
@@ -217,6 +221,16 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
             "with spark-log quorum describe, then try again"
         ) from None
     return changed
+
+
+def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) -> None:
+    """Take the ids from roots that are no members any more, if they answer soon."""
+    for voter in removed:
+        take = Call(voter.root, partial(voter.take_id, store.open_member(voter.root)))
+        replies = members.fan_out.ask([take], is_done=lambda _: False, suffices=lambda _: True)
+        for reply in replies:
+            if reply is not None and reply.error is not None:
+                IN_PROCESS.add("taking of a removed member's id", voter.root, reply.error)
 
 
 def _install(members: Members, changed: Membership) -> None:

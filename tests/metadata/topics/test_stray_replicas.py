@@ -14,6 +14,7 @@ from spark_log.metadata.topics import (
     remove_stray_replicas,
     stray_replicas,
 )
+from spark_log.storage import open_store
 from tests.log.support import ShiftedClock
 
 DAY_US = 86_400_000_000
@@ -38,8 +39,9 @@ def days_later(cluster, monkeypatch):
 
 def write(cluster, broker_id, name):
     directory = f"{cluster.topic('a').directory}/{name}"
-    cluster.broker_store(broker_id).put(f"{directory}/x", b"xyz")
-    Witness(directory).create(cluster.broker_store(broker_id))
+    store = open_store(cluster.broker_store(broker_id).url)  # as another process has it
+    store.put(f"{directory}/x", b"xyz")
+    Witness(directory).create(store)
     return directory
 
 
