@@ -7,6 +7,7 @@ it. What a client does in a copy continues at the end that the copy's logs have.
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -57,7 +58,7 @@ class CreatesTopics(Client):
 
 
 class Sends(Client):
-    settings = {}
+    settings: ClassVar[dict[str, str]] = {}
 
     def __init__(self, root):
         super().__init__(root)
@@ -74,7 +75,7 @@ class Sends(Client):
 
 
 class SendsInTransactions(Sends):
-    settings = {"transactional_id": "tx"}
+    settings: ClassVar[dict[str, str]] = {"transactional_id": "tx"}
 
     def __init__(self, root):
         super().__init__(root)

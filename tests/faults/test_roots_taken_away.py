@@ -67,8 +67,11 @@ class Writers:
         assert not self._errors
         assert arrived, "the writers stand still"
 
-    def stop(self) -> list[bytes]:
+    def tell_to_stop(self) -> None:
         self._is_stopped.set()
+
+    def stop(self) -> list[bytes]:
+        self.tell_to_stop()
         for thread in self._threads:
             thread.join(60)
         assert not self._errors
@@ -86,10 +89,10 @@ def writing(root: Path):
     try:
         yield writers
     finally:
-        writers._is_stopped.set()
+        writers.tell_to_stop()
 
 
-def values(root: Path) -> list[bytes]:
+def values(root: Path) -> list[object]:
     with Consumer(
         "t", root=root, auto_offset_reset="earliest", consumer_timeout_ms=500
     ) as consumer:
