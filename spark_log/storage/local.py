@@ -68,7 +68,7 @@ _NOT_LINKED = {
 class LocalStore(Store):
     """Files below a local directory. ``put_if_absent`` makes a hard link.
 
-    A `guarded` store does not make a directory again that it has seen and someone else has removed.
+    A `guarded` store does not make a directory again that it has seen and someone has removed.
     """
 
     is_mapped: ClassVar[bool] = True
@@ -85,10 +85,12 @@ class LocalStore(Store):
         self._synced_names: set[str] = set()
         self._seen: set[str] = set()
         self._guard: RootGuard | None = None
+        self._remakes_removed = True
 
-    def guarded(self, marker: str, check: CheckRoot) -> Store:
+    def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
         """Return a store of the same root that does nothing where this root does not lie."""
         store = LocalStore(self.url)
+        store._remakes_removed = remakes_removed
         store._guard = RootGuard(self, marker, check)
         return store
 
@@ -182,7 +184,7 @@ class LocalStore(Store):
             make_directories(directory, self._synced_names, self.url)
             return
         self.check_root()
-        if directory not in self._seen:
+        if directory not in self._seen or self._remakes_removed:
             check = self._guard.check_descriptor
             make_directories_below(self.url, directory, self._synced_names, check)
         elif not os.path.isdir(directory):  # no other thread has just made it

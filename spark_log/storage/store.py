@@ -156,7 +156,7 @@ class Store(ABC):
             InvalidRootError: the root cannot be created, or is not a directory.
         """
 
-    def guarded(self, marker: str, check: CheckRoot) -> Store:
+    def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
         """Return a store of the same root that does nothing where this root does not lie.
 
         A local directory can lose its file system, be moved away or be exchanged, and then looks
@@ -170,6 +170,8 @@ class Store(ABC):
             check: reads the marker in the store that it is given, and raises a `StorageError` if
                 the root is missing or is another one. The store that is returned raises this error.
                 It can be pickled.
+            remakes_removed: whether a put makes a directory again that the store that is returned
+                has seen, and someone else has removed.
         """
         return self
 

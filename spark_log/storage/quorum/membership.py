@@ -56,7 +56,8 @@ class Voter:
         Args:
             store: the store of the root.
         """
-        return store.guarded(self.id_path, partial(_check_has_id, path=self.id_path))
+        check = partial(_check_has_id, path=self.id_path)
+        return store.guarded(self.id_path, check, remakes_removed=True)
 
     def give_id(self, store: Store) -> None:
         """Give the root the id with which it becomes a member; harmless if it has it.
