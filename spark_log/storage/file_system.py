@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_log.storage.os_errors import storage_errors
 
-_COPIED_BYTES: Final = 65_536
+COPIED_BYTES: Final = 65_536
 """A file up to this size is copied: that takes less time than mapping and unmapping it."""
 
 
@@ -42,7 +42,7 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
         descriptor = os.open(absolute, os.O_RDONLY)
         try:
             size_bytes = os.fstat(descriptor).st_size
-            if size_bytes <= _COPIED_BYTES:
+            if size_bytes <= COPIED_BYTES:
                 return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
         finally:
             os.close(descriptor)
@@ -161,5 +161,5 @@ def release_pages(buffer: pa.Buffer) -> None:
         buffer: all of what `map_file` returned.
     """
     # A small file was copied, not mapped: there this would clear memory that others use.
-    if buffer.size > _COPIED_BYTES and _MADVISE is not None:
+    if buffer.size > COPIED_BYTES and _MADVISE is not None:
         _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.record import BatchHeader
+from spark_log.record import BatchHeader, unpack_headers
+
+_SUMMARY: Final = struct.Struct("<qqqqqi")
+"""End offset, records, bytes, smallest and largest timestamp, and the length of the headers."""
+
+_NO_TIME: Final = -(2**63)
+"""The smallest timestamp of a segment of which it is not known."""
+
+_ENTRY_BYTES: Final = 160
+"""Approximate memory of an entry beside its packed fields: its key, the object, the dictionary."""
+
+_Key = int | SegmentName
+"""The base offset of a plain segment, the name of a rewritten one."""
 
 
-class SegmentSummaries:
+class SegmentSummaries(LogCache):
     """The known segment summaries of one partition, and the headers of recent appends.
 
-    Segments never change, so a summary is valid as long as its file exists.
+    Segments never change, so a summary is valid as long as its file exists. An append leaves about
+    300 bytes here, until its segment is merged or deleted (`log.cache_budget`).
     """
 
     def __init__(self, directory: PartitionDirectory) -> None:
         self._directory = directory
-        self._by_name: dict[SegmentName, SegmentSummary] = {}
-        self._recent_headers: dict[SegmentName, tuple[BatchHeader, ...]] = {}
+        self._share = LOG_CACHES.share(self)
+        self._packed = _Packed()
+
+    def drop(self) -> None:
+        """Forget all of them."""
+        self._packed = _Packed()
 
     def covers(self, view: LogView) -> bool:
         """Whether the summary of each segment of a view is known."""
-        return all(segment.name in self._by_name for segment in view.live.segments)
+        packed = self._packed
+        return all(_key(segment.name) in packed for segment in view.live.segments)
 
     def known(self, segment: LiveSegment) -> SegmentSummary | None:
         """Return the summary of a listed segment; None if it is not known."""
-        known = self._by_name.get(segment.name)
-        return known if known and known.size_bytes == segment.file.size_bytes else None
+        packed = self._packed.get(_key(segment.name))
+        if packed is None:
+            return None
+        summary = _unpack(segment.name, packed)
+        return summary if summary.size_bytes == segment.file.size_bytes else None
 
     def get(
         self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
@@ -46,13 +70,23 @@ class SegmentSummaries:
             NotFoundError: the segment was deleted, or may have been.
             CorruptRecordError: the segment is damaged.
         """
-        if self.known(segment) is None:
-            self.headers(segment, observed_ms, reader)
-        return self._by_name[segment.name]
+        known = self.known(segment)
+        return known or self._open(segment, observed_ms, reader)[0]
 
-    def has_headers(self, segment: LiveSegment) -> bool:
-        """Whether `headers` need not open a listed segment: it was appended recently."""
-        return self.known(segment) is not None and segment.name in self._recent_headers
+    def known_headers(self, segment: LiveSegment) -> tuple[int, Sequence[BatchHeader]] | None:
+        """Return end offset and batch headers of a listed segment that was appended recently.
+
+        Returns:
+            None if they are not known.
+        """
+        packed = self._packed.get(_key(segment.name))
+        if packed is None:
+            return None
+        end_offset, _, size_bytes, _, _, headers_bytes = _SUMMARY.unpack_from(packed)
+        if not headers_bytes or size_bytes != segment.file.size_bytes:
+            return None
+        behind = _SUMMARY.size + headers_bytes
+        return end_offset, unpack_headers(packed[_SUMMARY.size : behind])
 
     def headers(
         self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
@@ -70,37 +104,54 @@ class SegmentSummaries:
             NotFoundError: the segment was deleted, or may have been.
             CorruptRecordError: the segment is damaged.
         """
-        known, recent = self.known(segment), self._recent_headers.get(segment.name)
-        if known is not None and recent is not None:
-            return known.end_offset, recent
+        known = self.known_headers(segment)
+        if known is not None:
+            return known
+        summary, headers = self._open(segment, observed_ms, reader)
+        return summary.end_offset, headers
+
+    def _open(
+        self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None
+    ) -> tuple[SegmentSummary, Sequence[BatchHeader]]:
         reader = self._directory.open_listed(segment, observed_ms, reader)
         headers = [header for _, found in reader.all_headers() for header in found]
         self._directory.check_unchanged(reader, observed_ms)
-        if known is None:
-            self._by_name[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
-        return reader.end_offset, headers
+        known = self.known(segment)
+        if known is not None:
+            return known, headers
+        summary = SegmentSummary.of_headers(segment.name, reader, headers)
+        self._keep(summary)
+        return summary, headers
 
     def on_appended(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
         """Add a segment that was appended, with its headers."""
-        self._by_name[summary.name] = summary
-        self._recent_headers[summary.name] = headers
+        self._keep(summary, headers)
 
     def on_opened(self, name: SegmentName, reader: SegmentReader) -> None:
         """Add a segment that was opened and read whole, with its headers."""
         headers = tuple(header for _, found in reader.all_headers() for header in found)
         self.on_appended(SegmentSummary.of_headers(name, reader, headers), headers)
 
-    def on_rewritten(self, summary: SegmentSummary) -> None:
-        """Add a segment that a merge wrote."""
-        self._by_name[summary.name] = summary
+    def on_rewritten(self, summary: SegmentSummary, covered: Iterable[SegmentName] = ()) -> None:
+        """Add a segment that a merge wrote.
+
+        Args:
+            summary: of the segment.
+            covered: the segments that it is made of. They are no longer part of the log.
+        """
+        for name in covered:
+            self._packed.remove(_key(name))
+        self._keep(summary)
 
     def load(self, summaries: Iterable[SegmentSummary]) -> None:
         """Add the summaries of a snapshot. Those that are known already stay."""
-        self._by_name = {each.name: each for each in summaries} | self._by_name
+        self._replace({_key(each.name): _pack(each) for each in summaries} | self._packed)
 
     def replace(self, live: Mapping[SegmentName, SegmentSummary]) -> None:
-        """Keep the summaries of these live segments alone."""
-        self._by_name = dict(live)
+        """Keep the summaries of these live segments alone, and their headers."""
+        packed = self._packed
+        keys = ((_key(name), summary) for name, summary in live.items())
+        self._replace({key: packed.get(key) or _pack(summary) for key, summary in keys})
 
     def drop_before(self, offset: int, segment_count: int) -> None:
         """Drop headers and summaries that only a snapshot up to ``offset`` needed.
@@ -110,12 +161,81 @@ class SegmentSummaries:
             segment_count: number of live segments. Summaries are dropped if there are more than
                 twice as many.
         """
-        self._recent_headers = {
-            name: headers
-            for name, headers in self._recent_headers.items()
-            if name.base_offset >= offset
-        }
-        if len(self._by_name) > 2 * segment_count:
-            self._by_name = {
-                name: self._by_name[name] for name in self._recent_headers if name in self._by_name
-            }
+        packed = self._packed
+        is_full = len(packed) > 2 * segment_count
+        kept: dict[_Key, bytes] = {}
+        for key, fields in packed.items():
+            base_offset = key if isinstance(key, int) else key.base_offset
+            if base_offset < offset:
+                fields = _without_headers(fields)
+            if not is_full or _has_headers(fields):
+                kept[key] = fields
+        self._replace(kept)
+
+    def _keep(self, summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> None:
+        packed = self._packed
+        packed.put(_key(summary.name), _pack(summary, headers))
+        self._share.hold(packed.size_bytes)
+
+    def _replace(self, fields: dict[_Key, bytes]) -> None:
+        self._packed = packed = _Packed(fields)
+        self._share.hold(packed.size_bytes)
+
+
+class _Packed(dict[_Key, bytes]):
+    """The packed fields of each segment, and their approximate memory."""
+
+    def __init__(self, fields: Mapping[_Key, bytes] | None = None) -> None:
+        super().__init__(fields or {})
+        self.size_bytes = sum(map(_size, self.values()))
+
+    def put(self, key: _Key, fields: bytes) -> None:
+        self.remove(key)
+        self[key] = fields
+        self.size_bytes += _size(fields)
+
+    def remove(self, key: _Key) -> None:
+        fields = self.pop(key, None)
+        if fields is not None:
+            self.size_bytes -= _size(fields)
+
+
+def _key(name: SegmentName) -> _Key:
+    return name.base_offset if name.last_offset is None else name
+
+
+def _size(fields: bytes) -> int:
+    """Return the approximate memory of an entry."""
+    return len(fields) + _ENTRY_BYTES
+
+
+def _pack(summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> bytes:
+    packed = b"".join([each.pack() for each in headers])
+    least_us = summary.min_timestamp_us
+    fields = _SUMMARY.pack(
+        summary.end_offset,
+        summary.record_count,
+        summary.size_bytes,
+        _NO_TIME if least_us is None else least_us,
+        summary.max_timestamp_us,
+        len(packed),
+    )
+    return b"".join([fields, packed, summary.append_id.encode()])
+
+
+def _unpack(name: SegmentName, fields: bytes) -> SegmentSummary:
+    end_offset, records, size_bytes, least_us, max_us, headers_bytes = _SUMMARY.unpack_from(fields)
+    append_id = fields[_SUMMARY.size + headers_bytes :].decode()
+    known_us = None if least_us == _NO_TIME else least_us
+    return SegmentSummary(name, end_offset, records, size_bytes, known_us, max_us, append_id)
+
+
+def _has_headers(fields: bytes) -> bool:
+    return bool(_SUMMARY.unpack_from(fields)[-1])
+
+
+def _without_headers(fields: bytes) -> bytes:
+    *others, headers_bytes = _SUMMARY.unpack_from(fields)
+    if not headers_bytes:
+        return fields
+    return _SUMMARY.pack(*others, 0) + fields[_SUMMARY.size + headers_bytes :]
