@@ -12,7 +12,8 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, Self
 
 LIMIT_BYTES: Final = 33_554_432
 """Approximate memory that the caches of all logs of a process hold together."""
@@ -29,25 +30,27 @@ class LogCache(ABC):
         """
 
 
-class CacheShare:
-    """What one cache holds of a budget.
+class CacheShare(weakref.ref[LogCache]):
+    """What one cache holds of a budget. It does not keep the cache alive.
 
     Attributes:
         size_bytes: as it was given last; 0 after the cache was dropped.
     """
 
-    __slots__ = ("_budget", "_cache", "size_bytes")
+    __slots__ = ("_budget", "size_bytes")
 
-    def __init__(self, budget: CacheBudget, cache: LogCache) -> None:
-        """Hold nothing yet.
+    def __new__(cls, cache: LogCache, budget: CacheBudget) -> Self:
+        """Hold nothing yet. What the cache holds is no longer counted when it is gone."""
+        share = super().__new__(cls, cache, budget.release_later)
+        share._budget = budget
+        share.size_bytes = 0
+        return share
 
-        Args:
-            budget: that is shared.
-            cache: it is not kept alive. What it holds is no longer counted when it is gone.
-        """
-        self._budget = budget
-        self._cache = weakref.ref(cache, lambda _: budget.release_later(self))
-        self.size_bytes = 0
+    def __init__(self, cache: LogCache, budget: CacheBudget) -> None:
+        super().__init__(cache, budget.release_later)
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     def hold(self, size_bytes: int) -> None:
         """Record that the cache was used, and how much it holds now. May drop any caches.
@@ -65,7 +68,7 @@ class CacheShare:
 
     def drop(self) -> None:
         """Drop the cache if it still exists."""
-        cache = self._cache()
+        cache = self()
         if cache is not None:
             cache.drop()
 
@@ -75,6 +78,8 @@ class CacheBudget:
 
     Attributes:
         limit_bytes: what they may hold together. A lower value takes effect with the next `hold`.
+        release_later: counts a share no longer. It takes no lock: a garbage collection may call it
+            anywhere.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -84,6 +89,7 @@ class CacheBudget:
         self._shares: OrderedDict[CacheShare, None] = OrderedDict()  # used longest ago first
         self._held_bytes = 0
         self._gone: deque[CacheShare] = deque()
+        self.release_later: Callable[[Any], None] = self._gone.append
 
     @property
     def held_bytes(self) -> int:
@@ -94,7 +100,7 @@ class CacheBudget:
 
     def share(self, cache: LogCache) -> CacheShare:
         """Return the share of a cache, which holds nothing yet."""
-        return CacheShare(self, cache)
+        return CacheShare(cache, self)
 
     def hold(self, share: CacheShare, size_bytes: int) -> None:
         """Record that a share was used, and what it holds now; drop what is too much."""
@@ -112,10 +118,6 @@ class CacheBudget:
                 dropped.append(oldest)
         for each in dropped:  # without the lock: it may release other caches
             each.drop()
-
-    def release_later(self, share: CacheShare) -> None:
-        """Count a share no longer. It takes no lock: a garbage collection may call it anywhere."""
-        self._gone.append(share)
 
     def renew_lock(self) -> None:
         """Replace the lock in a child process, where the thread that held it does not exist."""

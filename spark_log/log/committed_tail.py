@@ -26,8 +26,8 @@ class CommittedTail(LogCache):
     A transaction is decided by a marker behind its records. So the headers of each new segment are
     read when it is found, and its records wait until nothing before them is undecided. Meanwhile
     the open segment is held, so that no file is opened or read twice. Segments for which the budget
-    of the process has no room are opened again. The segments of a listing that lie behind the newest snapshot
-    are followed like new ones.
+    of the process has no room are opened again. The segments of a listing that lie behind the
+    newest snapshot are followed like new ones.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:

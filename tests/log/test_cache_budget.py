@@ -114,7 +114,8 @@ class Follower:
 
     def read(self):
         found = []
-        for batch, self._offset in self._log.read_on(self._offset, isolation_level=self._level):
+        for batch, offset in self._log.read_on(self._offset, isolation_level=self._level):
+            self._offset = offset
             if batch is not None:
                 found += batch.offsets().tolist()
         return found

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
-from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start

@@ -170,12 +170,13 @@ class Snapshots(LogCache):
         opening = open_in_order(self._directory, unknown, observed_ms, opened)
         summaries: list[SegmentSummary] = []
         for segment, summary in zip(segments, known, strict=True):
-            if summary is None:
-                _, reader = next(opening)
-                summary = self.summaries.get(segment, observed_ms, reader)
-                if opened is not None:
-                    opened.keep(segment, reader)
-            summaries.append(summary)
+            if summary is not None:
+                summaries.append(summary)
+                continue
+            _, reader = next(opening)
+            summaries.append(self.summaries.get(segment, observed_ms, reader))
+            if opened is not None:
+                opened.keep(segment, reader)
         return summaries
 
     def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:

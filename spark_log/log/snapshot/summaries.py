@@ -158,18 +158,17 @@ class SegmentSummaries(LogCache):
 
         Args:
             offset: of a snapshot that exists.
-            segment_count: number of live segments. Summaries are dropped if there are more than
-                twice as many.
+            segment_count: number of live segments. Summaries before ``offset`` are dropped if there
+                are more than twice as many in all.
         """
         packed = self._packed
         is_full = len(packed) > 2 * segment_count
         kept: dict[_Key, bytes] = {}
         for key, fields in packed.items():
             base_offset = key if isinstance(key, int) else key.base_offset
-            if base_offset < offset:
-                fields = _without_headers(fields)
-            if not is_full or _has_headers(fields):
-                kept[key] = fields
+            is_recent = base_offset >= offset
+            if is_recent or not is_full:
+                kept[key] = fields if is_recent else _without_headers(fields)
         self._replace(kept)
 
     def _keep(self, summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> None:
@@ -228,10 +227,6 @@ def _unpack(name: SegmentName, fields: bytes) -> SegmentSummary:
     append_id = fields[_SUMMARY.size + headers_bytes :].decode()
     known_us = None if least_us == _NO_TIME else least_us
     return SegmentSummary(name, end_offset, records, size_bytes, known_us, max_us, append_id)
-
-
-def _has_headers(fields: bytes) -> bool:
-    return bool(_SUMMARY.unpack_from(fields)[-1])
 
 
 def _without_headers(fields: bytes) -> bytes:
