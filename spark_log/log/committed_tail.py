@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -36,7 +35,7 @@ class CommittedTail(LogCache):
         self._snapshots = snapshots
         self._state: ProducerState | None = None
         self._tail: TailView | None = None
-        self._held: deque[SegmentReader] = deque()
+        self._held: list[SegmentReader] = []  # a deque takes 760 bytes for each log
         self._held_bytes = 0
         self._is_doubted = False
         self._lock = Lock()
@@ -159,7 +158,7 @@ class CommittedTail(LogCache):
         """Return the segment that contains ``offset``; None if the listing has to be repeated."""
         assert self._tail is not None
         while self._held and self._held[0].end_offset <= offset:
-            self._held_bytes -= self._held.popleft().memory_bytes
+            self._held_bytes -= self._held.pop(0).memory_bytes
         if self._held and self._held[0].base_offset <= offset:
             return self._held[0]
         return self._tail.open_at(offset)

@@ -13,6 +13,7 @@ from typing import Final, cast
 import pyarrow as pa
 
 from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.synced_names import SyncedNames
 
 COPIED_BYTES: Final = 65_536
 """A file up to this size is copied: that takes less time than mapping and unmapping it."""
@@ -50,7 +51,7 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
             return file.read_buffer()
 
 
-def make_directories(directory: str, synced_names: set[str], root: str | None = None) -> None:
+def make_directories(directory: str, synced_names: SyncedNames, root: str | None = None) -> None:
     """Create a directory and its parents, and make the names of new ones durable.
 
     Args:

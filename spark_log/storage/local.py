@@ -45,6 +45,7 @@ from spark_log.storage.local_staged_file import LocalStagedFile
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
 from spark_log.storage.store import FileInfo, StagedFile, Store
+from spark_log.storage.synced_names import SyncedNames
 from spark_log.suppressed import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
@@ -76,7 +77,7 @@ class LocalStore(Store):
             root: the directory, relative or absolute; need not exist yet.
         """
         self.url = os.path.abspath(root)
-        self._synced_names: set[str] = set()
+        self._synced_names = SyncedNames()
 
     def create_root(self) -> None:
         """Create the directory and its parents, and check that put-if-absent works on it.
@@ -263,8 +264,7 @@ class LocalStore(Store):
                 IN_PROCESS.add("deletion of a directory", absolute, error)
 
         shutil.rmtree(absolute, onerror=note)
-        gone = {name for name in self._synced_names if f"{name}/".startswith(f"{absolute}/")}
-        self._synced_names -= gone
+        self._synced_names.forget(absolute)
 
     def directory_url(self, directory: str) -> str:
         """Return the absolute path of ``directory``."""

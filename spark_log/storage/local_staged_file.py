@@ -14,6 +14,7 @@ import pyarrow as pa
 from spark_log.storage.file_system import make_directories, map_file, share_file, sync_path
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
+from spark_log.storage.synced_names import SyncedNames
 from spark_log.suppressed import IN_PROCESS
 
 _BUFFER_BYTES: Final = 65_536
@@ -28,7 +29,7 @@ class LocalStagedFile(StagedFile):
     """
 
     def __init__(
-        self, directory: str, synced_names: set[str] | None = None, root: str | None = None
+        self, directory: str, synced_names: SyncedNames | None = None, root: str | None = None
     ) -> None:
         """Create the empty file.
 
@@ -49,7 +50,7 @@ class LocalStagedFile(StagedFile):
             try:
                 file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
-                make_directories(directory, set() if synced_names is None else synced_names, root)
+                make_directories(directory, synced_names or SyncedNames(), root)
                 file = pa.OSFile(self.path, "wb")
             if root is not None:
                 share_file(self.path, directory)

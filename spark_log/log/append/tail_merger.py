@@ -11,7 +11,6 @@ The appender's thread decides what is to be merged, and takes the result in. Wha
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
@@ -114,7 +113,7 @@ class TailMerger:
         self._has_others = False
         self._needs_listing = False
         self._merges = 0
-        self._covered: deque[TailMerge] = deque()
+        self._covered: list[TailMerge] = []
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
@@ -335,5 +334,5 @@ class TailMerger:
         """Return segments that a merge of this appender has covered for long enough."""
         found: list[SegmentTable] = []
         while self._covered and self._covered[0].deletable_ms <= self._clock.monotonic_ms():
-            found.append(self._covered.popleft().covered)
+            found.append(self._covered.pop(0).covered)
         return found

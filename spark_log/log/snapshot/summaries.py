@@ -14,17 +14,24 @@ from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.record import BatchHeader, unpack_headers
 
-_SUMMARY: Final = struct.Struct("<qqqqqi")
-"""End offset, records, bytes, smallest and largest timestamp, and the length of the headers."""
+_PLAIN: Final = struct.Struct("<qqqqqi")
+"""End offset, records, bytes, smallest and largest timestamp, and the length of the headers. Behind
+them are the headers and the append id."""
 
 _NO_TIME: Final = -(2**63)
 """The smallest timestamp of a segment of which it is not known."""
 
-_ENTRY_BYTES: Final = 160
-"""Approximate memory of an entry beside its packed fields: its key, the object, the dictionary."""
+_PLAIN_BYTES: Final = 160
+"""Approximate memory of a plain segment beside its packed fields: key, object, dictionary."""
+
+_REWRITTEN_BYTES: Final = 600
+"""Approximate memory of a rewritten segment, beside its headers. There are few of them."""
 
 _Key = int | SegmentName
 """The base offset of a plain segment, the name of a rewritten one."""
+
+_Entry = bytes | tuple[SegmentSummary, bytes]
+"""A plain segment's packed fields; or a rewritten one's summary and packed headers."""
 
 
 class SegmentSummaries(LogCache):
@@ -37,23 +44,23 @@ class SegmentSummaries(LogCache):
     def __init__(self, directory: PartitionDirectory) -> None:
         self._directory = directory
         self._share = LOG_CACHES.share(self)
-        self._packed = _Packed()
+        self._entries = _Entries()
 
     def drop(self) -> None:
         """Forget all of them."""
-        self._packed = _Packed()
+        self._entries = _Entries()
 
     def covers(self, view: LogView) -> bool:
         """Whether the summary of each segment of a view is known."""
-        packed = self._packed
-        return all(_key(segment.name) in packed for segment in view.live.segments)
+        entries = self._entries
+        return all(_key(segment.name) in entries for segment in view.live.segments)
 
     def known(self, segment: LiveSegment) -> SegmentSummary | None:
         """Return the summary of a listed segment; None if it is not known."""
-        packed = self._packed.get(_key(segment.name))
-        if packed is None:
+        entry = self._entries.get(_key(segment.name))
+        if entry is None:
             return None
-        summary = _unpack(segment.name, packed)
+        summary, _ = _unpack(segment.name, entry)
         return summary if summary.size_bytes == segment.file.size_bytes else None
 
     def get(
@@ -79,14 +86,13 @@ class SegmentSummaries(LogCache):
         Returns:
             None if they are not known.
         """
-        packed = self._packed.get(_key(segment.name))
-        if packed is None:
+        entry = self._entries.get(_key(segment.name))
+        if entry is None:
             return None
-        end_offset, _, size_bytes, _, _, headers_bytes = _SUMMARY.unpack_from(packed)
-        if not headers_bytes or size_bytes != segment.file.size_bytes:
+        summary, headers = _unpack(segment.name, entry)
+        if not headers or summary.size_bytes != segment.file.size_bytes:
             return None
-        behind = _SUMMARY.size + headers_bytes
-        return end_offset, unpack_headers(packed[_SUMMARY.size : behind])
+        return summary.end_offset, unpack_headers(headers)
 
     def headers(
         self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
@@ -140,18 +146,18 @@ class SegmentSummaries(LogCache):
             covered: the segments that it is made of. They are no longer part of the log.
         """
         for name in covered:
-            self._packed.remove(_key(name))
+            self._entries.remove(_key(name))
         self._keep(summary)
 
     def load(self, summaries: Iterable[SegmentSummary]) -> None:
         """Add the summaries of a snapshot. Those that are known already stay."""
-        self._replace({_key(each.name): _pack(each) for each in summaries} | self._packed)
+        self._replace({_key(each.name): _pack(each) for each in summaries} | self._entries)
 
     def replace(self, live: Mapping[SegmentName, SegmentSummary]) -> None:
         """Keep the summaries of these live segments alone, and their headers."""
-        packed = self._packed
+        entries = self._entries
         keys = ((_key(name), summary) for name, summary in live.items())
-        self._replace({key: packed.get(key) or _pack(summary) for key, summary in keys})
+        self._replace({key: entries.get(key) or _pack(summary) for key, summary in keys})
 
     def drop_before(self, offset: int, segment_count: int) -> None:
         """Drop headers and summaries that only a snapshot up to ``offset`` needed.
@@ -161,57 +167,60 @@ class SegmentSummaries(LogCache):
             segment_count: number of live segments. Summaries before ``offset`` are dropped if there
                 are more than twice as many in all.
         """
-        packed = self._packed
-        is_full = len(packed) > 2 * segment_count
-        kept: dict[_Key, bytes] = {}
-        for key, fields in packed.items():
-            base_offset = key if isinstance(key, int) else key.base_offset
-            is_recent = base_offset >= offset
+        entries = self._entries
+        is_full = len(entries) > 2 * segment_count
+        kept: dict[_Key, _Entry] = {}
+        for key, entry in entries.items():
+            is_recent = (key if isinstance(key, int) else key.base_offset) >= offset
             if is_recent or not is_full:
-                kept[key] = fields if is_recent else _without_headers(fields)
+                kept[key] = entry if is_recent else _without_headers(entry)
         self._replace(kept)
 
     def _keep(self, summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> None:
-        packed = self._packed
-        packed.put(_key(summary.name), _pack(summary, headers))
-        self._share.hold(packed.size_bytes)
+        entries = self._entries
+        entries.put(_key(summary.name), _pack(summary, headers))
+        self._share.hold(entries.size_bytes)
 
-    def _replace(self, fields: dict[_Key, bytes]) -> None:
-        self._packed = packed = _Packed(fields)
-        self._share.hold(packed.size_bytes)
+    def _replace(self, entries: dict[_Key, _Entry]) -> None:
+        self._entries = kept = _Entries(entries)
+        self._share.hold(kept.size_bytes)
 
 
-class _Packed(dict[_Key, bytes]):
-    """The packed fields of each segment, and their approximate memory."""
+class _Entries(dict[_Key, _Entry]):
+    """What is known of each segment, and its approximate memory."""
 
-    def __init__(self, fields: Mapping[_Key, bytes] | None = None) -> None:
-        super().__init__(fields or {})
+    def __init__(self, entries: Mapping[_Key, _Entry] | None = None) -> None:
+        super().__init__(entries or {})
         self.size_bytes = sum(map(_size, self.values()))
 
-    def put(self, key: _Key, fields: bytes) -> None:
+    def put(self, key: _Key, entry: _Entry) -> None:
         self.remove(key)
-        self[key] = fields
-        self.size_bytes += _size(fields)
+        self[key] = entry
+        self.size_bytes += _size(entry)
 
     def remove(self, key: _Key) -> None:
-        fields = self.pop(key, None)
-        if fields is not None:
-            self.size_bytes -= _size(fields)
+        entry = self.pop(key, None)
+        if entry is not None:
+            self.size_bytes -= _size(entry)
 
 
 def _key(name: SegmentName) -> _Key:
     return name.base_offset if name.last_offset is None else name
 
 
-def _size(fields: bytes) -> int:
+def _size(entry: _Entry) -> int:
     """Return the approximate memory of an entry."""
-    return len(fields) + _ENTRY_BYTES
+    if isinstance(entry, bytes):
+        return len(entry) + _PLAIN_BYTES
+    return len(entry[1]) + _REWRITTEN_BYTES
 
 
-def _pack(summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> bytes:
+def _pack(summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> _Entry:
     packed = b"".join([each.pack() for each in headers])
+    if summary.name.last_offset is not None:
+        return summary, packed
     least_us = summary.min_timestamp_us
-    fields = _SUMMARY.pack(
+    fields = _PLAIN.pack(
         summary.end_offset,
         summary.record_count,
         summary.size_bytes,
@@ -222,15 +231,22 @@ def _pack(summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> bytes
     return b"".join([fields, packed, summary.append_id.encode()])
 
 
-def _unpack(name: SegmentName, fields: bytes) -> SegmentSummary:
-    end_offset, records, size_bytes, least_us, max_us, headers_bytes = _SUMMARY.unpack_from(fields)
-    append_id = fields[_SUMMARY.size + headers_bytes :].decode()
+def _unpack(name: SegmentName, entry: _Entry) -> tuple[SegmentSummary, bytes]:
+    """Return the summary of a segment, and its packed headers; empty if they are not known."""
+    if not isinstance(entry, bytes):
+        return entry
+    end_offset, records, size_bytes, least_us, max_us, headers_bytes = _PLAIN.unpack_from(entry)
+    behind = _PLAIN.size + headers_bytes
     known_us = None if least_us == _NO_TIME else least_us
-    return SegmentSummary(name, end_offset, records, size_bytes, known_us, max_us, append_id)
+    append_id = entry[behind:].decode()
+    summary = SegmentSummary(name, end_offset, records, size_bytes, known_us, max_us, append_id)
+    return summary, entry[_PLAIN.size : behind]
 
 
-def _without_headers(fields: bytes) -> bytes:
-    *others, headers_bytes = _SUMMARY.unpack_from(fields)
+def _without_headers(entry: _Entry) -> _Entry:
+    if not isinstance(entry, bytes):
+        return entry[0], b""
+    *others, headers_bytes = _PLAIN.unpack_from(entry)
     if not headers_bytes:
-        return fields
-    return _SUMMARY.pack(*others, 0) + fields[_SUMMARY.size + headers_bytes :]
+        return entry
+    return _PLAIN.pack(*others, 0) + entry[_PLAIN.size + headers_bytes :]
