@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import replace
 from typing import Final
 
 from spark_log.errors import NotFoundError
@@ -14,6 +15,12 @@ from spark_log.storage import is_listing_valid
 
 _MIN_PROBES: Final = 8
 """Segments found one by one before the log is listed, so that the next ones are read at once."""
+
+LISTED_BYTES: Final = 480
+"""Approximate memory of a segment in a listing: its name, path, size and times."""
+
+_FOUND_BYTES: Final = 120
+"""Approximate memory of a segment that was found since."""
 
 _SEGMENTS_PER_PROBE: Final = 100
 """The longer a listing is, the more segments are found one by one before the next one."""
@@ -35,7 +42,11 @@ class TailView:
     """
 
     def __init__(
-        self, directory: PartitionDirectory, view: LogView, last: SegmentReader | None = None
+        self,
+        directory: PartitionDirectory,
+        view: LogView,
+        last: SegmentReader | None = None,
+        start_offset: int = 0,
     ) -> None:
         """Begin with a listing.
 
@@ -43,8 +54,15 @@ class TailView:
             directory: of the partition.
             view: of the listing.
             last: the last segment of the listing if it is open, to be read without another request.
+            start_offset: segments before the one that contains it are not kept.
         """
         self._directory = directory
+        self.log_start_offset = self._first_offset = view.log_start_offset
+        self._passed = max(0, view.live.index_of(start_offset))
+        if self._passed:
+            segments = view.live.segments[self._passed :]
+            self._first_offset = segments[0].start_offset
+            view = replace(view, live=replace(view.live, segments=segments))
         self._view = view
         self._listed_end = view.log_end_offset
         self._segments = view.live.segments
@@ -52,11 +70,23 @@ class TailView:
         self._valid_ms = directory.valid_ms
         self._starts = [segment.start_offset for segment in self._segments]
         self._names = [segment.name for segment in self._segments]
-        self.log_start_offset = view.log_start_offset
         self.log_end_offset = view.log_end_offset
         self._opener = SegmentOpener(directory, view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
         self._found = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory that it takes."""
+        opened, listed = self._opened, len(self._segments)
+        open_bytes = self._opener.ahead_bytes
+        if opened is not None:
+            open_bytes += opened[1].memory_bytes
+        return LISTED_BYTES * listed + _FOUND_BYTES * (len(self._names) - listed) + open_bytes
+
+    def close(self) -> None:
+        """Drop what was opened ahead. Any thread may call it; a read that runs opens it again."""
+        self._opener.close()
 
     @property
     def is_valid(self) -> bool:
@@ -64,14 +94,14 @@ class TailView:
         return is_listing_valid(self._directory.clock, self.observed_ms, self._valid_ms)
 
     def holds(self, offset: int) -> bool:
-        """Return whether ``offset`` lies in the log, or is the log end offset."""
-        return self.log_start_offset <= offset <= self.log_end_offset
+        """Return whether ``offset`` lies in a segment that was kept, or is the log end offset."""
+        return self._first_offset <= offset <= self.log_end_offset
 
     def can_read(self, offset: int) -> bool:
         """Return whether ``offset`` can be read, or the next segment looked for, by this view."""
         if self.is_valid:
             return self.holds(offset)
-        is_listed = self.log_start_offset <= offset < self._listed_end
+        is_listed = self._first_offset <= offset < self._listed_end
         return is_listed and not self._directory.is_outdated(self.observed_ms)
 
     @property
@@ -79,7 +109,8 @@ class TailView:
         """Whether so many segments were found one by one that a listing finds the rest sooner."""
         if self._directory.store.is_mapped:
             return False
-        return self._found >= max(_MIN_PROBES, len(self._names) // _SEGMENTS_PER_PROBE)
+        segments = self._passed + len(self._names)
+        return self._found >= max(_MIN_PROBES, segments // _SEGMENTS_PER_PROBE)
 
     def open_at(self, offset: int) -> SegmentReader | None:
         """Open the segment that contains ``offset``; at the log's end, the next segment.

@@ -48,6 +48,7 @@ class TopicRouter:
         self._new_partitioner = new_partitioner
         self._first_epoch = first_epoch
         self._on_image = on_image
+        self._image: MetadataImage | None = None
         self._random = Random()
 
     def route(self, topic: str) -> TopicRoute:
@@ -122,6 +123,9 @@ class TopicRouter:
         self._on_image(image)
         found = image.find(topic)
         with self._accumulator.lock:
+            if image is not self._image:  # a new image is made only for a change
+                self._image = image
+                self._forget_deleted(image)
             route = self._accumulator.routes.get(topic)
             if route is None:
                 return image
@@ -135,6 +139,17 @@ class TopicRouter:
             else:
                 self._accumulator.replace_route(self._new_route(found, looked_up_ms))
         return image
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the routes of deleted topics for which nothing waits: they are not sent to again.
+
+        A producer of ever new topics would otherwise keep the logs of all.
+        """
+        routes = self._accumulator.routes
+        for route in list(routes.values()):
+            if image.find_by_id(route.topic.topic_id) is None and route.is_idle:
+                route.is_deleted = True
+                del routes[route.topic.name]
 
     def _install(self, topic: TopicImage) -> TopicRoute:
         looked_up_ms = self._clock.monotonic_ms()

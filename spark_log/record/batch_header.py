@@ -176,8 +176,17 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
     Raises:
         ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
     """
+    return unpack_headers(_unpacked(value))
+
+
+def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
+    """Return the headers of which `BatchHeader.pack` gave the bytes, one after the other.
+
+    Raises:
+        ValueError: a header is of unknown magic.
+    """
     headers = []
-    for first, last, epoch, magic, *behind in _LAYOUT.iter_unpack(_unpacked(value)):
+    for first, last, epoch, magic, *behind in _LAYOUT.iter_unpack(packed):
         if magic != MAGIC:
             raise _unknown_magic(magic)
         headers.append(BatchHeader(first, last, epoch, *behind))

@@ -8,6 +8,7 @@ from .factory import checked_root as checked_root
 from .factory import find_quorum as find_quorum
 from .factory import open_quorum as open_quorum
 from .factory import open_store as open_store
+from .file_system import COPIED_BYTES as COPIED_BYTES
 from .file_system import sync_path as sync_path
 from .listing_validity import is_listing_valid as is_listing_valid
 from .listing_validity import listing_validity_ms as listing_validity_ms

@@ -13,11 +13,12 @@ from typing import Final, cast
 
 import pyarrow as pa
 
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 
-_COPIED_BYTES: Final = 65_536
+COPIED_BYTES: Final = 65_536
 """A file up to this size is copied: that takes less time than mapping and unmapping it."""
 
 
@@ -45,7 +46,7 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
         descriptor = os.open(absolute, os.O_RDONLY)
         try:
             size_bytes = os.fstat(descriptor).st_size
-            if size_bytes <= _COPIED_BYTES:
+            if size_bytes <= COPIED_BYTES:
                 return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
         finally:
             os.close(descriptor)
@@ -53,7 +54,9 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
             return file.read_buffer()
 
 
-def make_directories(directory: str, synced_names: set[str], root: str | None = None) -> None:
+def make_directories(
+    directory: str, synced_names: KnownDirectories, root: str | None = None
+) -> None:
     """Create a directory and its parents, and make the names of new ones durable.
 
     Args:
@@ -77,7 +80,7 @@ def make_directories(directory: str, synced_names: set[str], root: str | None = 
 
 
 def make_directories_below(
-    root: str, directory: str, synced_names: set[str], check: Callable[[int], None]
+    root: str, directory: str, synced_names: KnownDirectories, check: Callable[[int], None]
 ) -> None:
     """Create a directory and its parents below a root that exists, as `make_directories` does.
 
@@ -209,5 +212,5 @@ def release_pages(buffer: pa.Buffer) -> None:
         buffer: all of what `map_file` returned.
     """
     # A small file was copied, not mapped: there this would clear memory that others use.
-    if buffer.size > _COPIED_BYTES and _MADVISE is not None:
+    if buffer.size > COPIED_BYTES and _MADVISE is not None:
         _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

@@ -43,6 +43,7 @@ from spark_log.storage.file_system import (
     release_pages,
     sync_path,
 )
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.local_staged_file import LocalStagedFile
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
@@ -82,8 +83,8 @@ class LocalStore(Store):
             root: the directory, relative or absolute; need not exist yet.
         """
         self.url = os.path.abspath(root)
-        self._synced_names: set[str] = set()
-        self._seen: set[str] = set()
+        self._synced_names = KnownDirectories()
+        self._seen = KnownDirectories()
         self._guard: RootGuard | None = None
         self._remakes_removed = True
 
@@ -151,7 +152,7 @@ class LocalStore(Store):
     def make_directory(self, directory: str) -> None:
         """Create a directory that was removed."""
         absolute = self._absolute(directory)
-        self._seen.discard(absolute)
+        self._seen.forget(absolute)
         with storage_errors(absolute, "making a directory"):
             self._make_directory(absolute)
 
@@ -336,8 +337,8 @@ class LocalStore(Store):
                 IN_PROCESS.add("deletion of a directory", absolute, error)
 
         shutil.rmtree(absolute, onerror=note)
-        for names in (self._synced_names, self._seen):
-            names -= {name for name in names if f"{name}/".startswith(f"{absolute}/")}
+        self._synced_names.forget(absolute)
+        self._seen.forget(absolute)
 
     def directory_url(self, directory: str) -> str:
         """Return the absolute path of ``directory``."""

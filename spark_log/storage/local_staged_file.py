@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_log.storage.file_system import make_directories, map_file, share_file, sync_path
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
@@ -54,7 +55,7 @@ class LocalStagedFile(StagedFile):
                 file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
                 if make_directory is None:
-                    make_directories(directory, set())
+                    make_directories(directory, KnownDirectories())
                 else:
                     make_directory(directory)
                 file = pa.OSFile(self.path, "wb")
