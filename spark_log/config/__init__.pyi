@@ -11,6 +11,8 @@ from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
 from .documentation import MODELS as MODELS
 from .documentation import markdown as markdown
+from .ignored_settings import warn_ignored_settings as warn_ignored_settings
+from .ignored_settings import warn_of_setting as warn_of_setting
 from .model import ConfigKey as ConfigKey
 from .model import ConfigModel as ConfigModel
 from .model import split_list as split_list
@@ -21,6 +23,7 @@ from .replication import ReplicationConfig as ReplicationConfig
 from .settings import AdminSettings as AdminSettings
 from .settings import ConsumerSettings as ConsumerSettings
 from .settings import ProducerSettings as ProducerSettings
+from .spelling import misspelled as misspelled
 from .times import parse_duration as parse_duration
 from .times import parse_time_ms as parse_time_ms
 from .times import parse_time_us as parse_time_us

@@ -9,8 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_log import Admin, NewTopic
-from spark_log.datasource.options.kafka_options import IgnoredOptionWarning
+from spark_log import Admin, IgnoredOptionWarning, NewTopic
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.batch_writer import LogBatchWriter
 from spark_log.log import PartitionLog

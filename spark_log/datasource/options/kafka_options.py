@@ -1,4 +1,4 @@
-"""Options that a program sets for Kafka's clients.
+"""Options that a program sets for Kafka's clients, and options of Spark's Kafka connector.
 
 Most of them configure the connection to brokers. spark-log has no brokers, so these options have no
 effect, and one warning names them. The few options that change the records read or written are
@@ -8,18 +8,15 @@ refused here too, with an explanation.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spark_log.config import warn_ignored_settings, warn_of_setting
 from spark_log.errors import InvalidOptionError
 
 _PREFIX: Final = "kafka."
-
-
-class IgnoredOptionWarning(UserWarning):
-    """An option or column has no effect in ``format("spark_log")``, or not the effect it names."""
+_SERVERS: Final = "bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,8 @@ class OptionTranslation:
                 translated[self.renamed[lower]] = value
             elif lower.startswith(_PREFIX) or lower in self.ignored:
                 foreign.add(name)
-                servers = name if lower == "kafka.bootstrap.servers" else servers
+            if lower in (_SERVERS, _PREFIX + _SERVERS):
+                servers = name
         return translated, foreign, servers
 
 
@@ -140,6 +138,6 @@ def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> No
         names: the ignored options.
         others: other warnings, one sentence each.
     """
-    ignored = [f"format spark_log ignores {', '.join(names)}"] if names else []
-    for sentence in [*ignored, *others]:
-        warnings.warn(sentence, IgnoredOptionWarning, stacklevel=2)
+    warn_ignored_settings("format spark_log", names)
+    for sentence in others:
+        warn_of_setting(sentence)

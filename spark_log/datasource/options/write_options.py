@@ -102,8 +102,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a write.
 
     Raises:
-        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
-            invalid value.
+        InvalidOptionError: an option is misspelled (the error names the nearest), missing, or has
+            an invalid value.
     """
     parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
     instead = substitute_codec(options)
