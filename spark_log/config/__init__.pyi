@@ -7,6 +7,7 @@ from .broker_options import to_keys as to_keys
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
+from .compression import CODECS as CODECS
 from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
 from .documentation import MODELS as MODELS

@@ -14,15 +14,16 @@ from spark_log.errors import IgnoredOptionWarning
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 
 
-def warn_ignored_settings(where: str, names: Iterable[str]) -> None:
+def warn_ignored_settings(where: str, names: Iterable[str], instead: str = "") -> None:
     """Warn that settings have no effect, if there are any.
 
     Args:
         where: what ignores them, such as ``format spark_log``.
         names: the settings, as the user wrote them.
+        instead: what has an effect in their place, if anything has.
     """
     if listed := ", ".join(names):
-        warn_of_setting(f"{where} ignores {listed}")
+        warn_of_setting(f"{where} ignores {listed}{instead and ': '}{instead}")
 
 
 def warn_of_setting(sentence: str) -> None:

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.config import warn_ignored_settings, warn_of_setting
+from spark_log.config import CODECS, warn_ignored_settings, warn_of_setting
 from spark_log.errors import InvalidOptionError
 
 _PREFIX: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
+_COMPRESSION_OPTIONS: Final = ("compression.type", "kafka.compression.type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +111,22 @@ WRITE_TRANSLATION: Final = OptionTranslation(
 )
 
 
-_SUBSTITUTES: Final = {"gzip": "zstd", "snappy": "lz4"}
-"""The nearest codec for each of Kafka's codecs that Arrow files do not support."""
-
-
 def substitute_codec(options: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the codec that replaces one that Arrow does not support, and a warning; else None.
+
+    The warning is not shown here: each micro-batch of a stream parses its options again.
 
     Args:
         options: options of a write, as given. ``compression.type`` takes precedence over
             ``kafka.compression.type``.
     """
     by_lower = {name.lower(): value for name, value in options.items()}
-    codec = by_lower.get("kafka.compression.type", "").strip().lower()
-    if "compression.type" in by_lower or codec not in _SUBSTITUTES:
+    name = next((each for each in _COMPRESSION_OPTIONS if each in by_lower), "")
+    codec = by_lower.get(name, "").strip().lower()
+    if codec not in CODECS.meanings:
         return None
-    return _SUBSTITUTES[codec], (
-        f"option kafka.compression.type is {codec}, which Arrow files do not support; "
-        f"{_SUBSTITUTES[codec]} is used instead (supported: none, lz4, zstd)"
-    )
+    used = CODECS.meanings[codec]
+    return used, f"option {name} is {codec}, {CODECS.reason}; {used} is used instead"
 
 
 def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> None:
