@@ -189,7 +189,7 @@ def _escape_warnings(name: str) -> None:
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
 
-    def show(message: Warning | str, *place: object) -> None:
+    def show(message: Warning | str, *place: object, **more: object) -> None:
         print_note(f"{name}: warning: {printable(str(message))}")
 
     warnings.showwarning = show

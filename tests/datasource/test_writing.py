@@ -69,6 +69,33 @@ def test_every_column_is_kept(spark: SparkSession, root: str) -> None:
     ]
 
 
+def test_an_empty_array_of_headers_is_read_back_as_one(spark: SparkSession, root: str) -> None:
+    df = spark.createDataFrame(
+        [(b"empty", []), (b"none", None)],
+        "value binary, headers array<struct<key:string,value:binary>>",
+    )
+    write(df, root, topic="t")
+
+    read = spark.read.format("spark_log").options(path=root, subscribe="t", includeHeaders="true")
+    found = {bytes(row["value"]): row["headers"] for row in read.load().collect()}
+    assert found == {b"empty": [], b"none": None}
+
+
+def test_a_column_of_type_timestamp_is_kept_to_the_microsecond(
+    spark: SparkSession, root: str
+) -> None:
+    write(
+        spark.sql("SELECT 'a' AS value, timestamp'2013-07-04 12:30:00.123456' AS timestamp"),
+        root,
+        topic="t",
+    )
+
+    read = spark.read.format("spark_log").options(path=root, subscribe="t").load()
+    assert [row[0] for row in read.selectExpr("unix_micros(timestamp)").collect()] == [
+        1372941000123456
+    ]
+
+
 def test_strings_are_written_as_utf8(spark: SparkSession, root: str) -> None:
     write(spark.createDataFrame([("ключ", "значение")], ["key", "value"]), root, topic="t")
 
