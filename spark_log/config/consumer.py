@@ -14,6 +14,7 @@ from spark_log.config.client import (
     DefaultApiTimeoutMs,
     RequestTimeoutMs,
 )
+from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, PositiveInt, split_list
 from spark_log.config.times import parse_duration
 from spark_log.errors import InvalidConfigurationError
@@ -45,7 +46,7 @@ class ConsumerConfig(ConfigModel):
     """Settings of a `Consumer`."""
 
     title: ClassVar[str] = "Consumer"
-    is_client: ClassVar[bool] = True
+    foreign: ClassVar[ForeignKeys] = CLIENT_KEYS
 
     client_id: str = Field(
         default="",

@@ -54,13 +54,11 @@ class SparkLogDataSource(DataSource):
     # own, and only the traceback contains our message.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for a streaming query."""
-        from spark_log.datasource.options import parse_read_options, warn_ignored_options
+        from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.stream import LogStreamReader
 
         freeze_modules("streamReader")
-        options = parse_read_options(self.options, is_stream=True)
-        warn_ignored_options(options.ignored)
-        return LogStreamReader(schema, options)
+        return LogStreamReader(schema, parse_read_options(self.options, is_stream=True))
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

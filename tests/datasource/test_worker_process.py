@@ -25,7 +25,7 @@ from spark_log.datasource.worker_process import (
     freeze_modules,
     silence_broken_pipe,
 )
-from spark_log.errors import InvalidOptionError
+from spark_log.errors import InvalidConfigurationError, InvalidOptionError
 from tests.datasource.reading import create, fill
 
 KEYS = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
@@ -78,6 +78,20 @@ def test_a_session_hides_options_for_the_file_system_unless_it_is_told_what_to_h
         assert spark_session("test").conf.get(REDACTION_SETTING) == "mine"
     finally:
         settings.setConfString(REDACTION_SETTING, REDACTION)
+
+
+@pytest.mark.spark
+def test_a_running_session_without_delta_cannot_get_it(spark):
+    assert spark_session("test", delta=True) is spark
+    settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
+    extensions = spark.conf.get("spark.sql.extensions")
+    settings.setConfString("spark.sql.extensions", "")
+    try:
+        assert spark_session("test") is spark
+        with pytest.raises(InvalidConfigurationError, match="before any other session"):
+            spark_session("test", delta=True)
+    finally:
+        settings.setConfString("spark.sql.extensions", extensions)
 
 
 @pytest.mark.parametrize(("runtime", "hidden"), [("PYTHON_WORKER", "1"), ("", None)])

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.options import ReadOptions, warn_ignored_options
 from spark_log.datasource.read import check_columns, read_in_task
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
@@ -105,6 +105,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _driver(self) -> MicroBatchPlanner:
         if self._batches is None:
+            # Here and not where the reader is made: Spark makes it in two processes of the driver.
+            warn_ignored_options(self._options.ignored)
             self._batches = MicroBatchPlanner(self._options, SYSTEM_CLOCK)
         return self._batches
 
