@@ -12,7 +12,7 @@ from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTim
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
 from spark_log.log import LogView, ReplicatedLog, TailView, TransactionIndex
-from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage, open_cluster
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OffsetReader:
             RootNotFoundError: there is no root at ``path``.
         """
         self.options = options
-        self._cluster = Cluster(
+        self._cluster = open_cluster(
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None

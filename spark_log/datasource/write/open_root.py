@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from spark_log.config import BrokerOptions, TopicConfig, to_keys
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.metadata import MetadataImage, TopicImage, open_cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 _MAX_ROOTS: Final = 4
@@ -54,7 +54,7 @@ class OpenRoot:
             storage_options: options of the file system.
             broker_options: broker id → options of the file system of its root.
         """
-        self.cluster = Cluster(root, storage_options, broker_options=broker_options)
+        self.cluster = open_cluster(root, storage_options, broker_options=broker_options)
         self.image: MetadataImage = self.cluster.image()
         self._key = _key(root, storage_options, broker_options)
         self._logs: OrderedDict[TopicIdPartition, tuple[TopicConfig, PartitionLog]] = OrderedDict()
