@@ -15,6 +15,7 @@ from .listing_validity import listing_validity_ms as listing_validity_ms
 from .os_errors import TRANSIENT_ERRNOS as TRANSIENT_ERRNOS
 from .os_errors import storage_errors as storage_errors
 from .outage import OUTAGE_LOG as OUTAGE_LOG
+from .outage import OutageWait as OutageWait
 from .outage import call_through_outages as call_through_outages
 from .outage import is_unavailable as is_unavailable
 from .outage import retry_append as retry_append

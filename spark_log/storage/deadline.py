@@ -39,6 +39,7 @@ class Deadline:
     """
 
     __slots__ = (
+        "_began_ms",
         "_clock",
         "_due_ms",
         "failure",
@@ -59,11 +60,16 @@ class Deadline:
         self.has_written = False
         self.failure: SparkLogError | None = None
         self._clock = clock
-        self._due_ms = clock.monotonic_ms() + timeout_ms
+        self._began_ms = clock.monotonic_ms()
+        self._due_ms = self._began_ms + timeout_ms
 
     def left_s(self) -> float:
         """Return the seconds that remain; 0 when the time is up."""
         return min(max(0.0, self._due_ms - self._clock.monotonic_ms()) / 1000, _LONGEST_WAIT_S)
+
+    def passed_ms(self) -> float:
+        """Return the milliseconds since the call began."""
+        return self._clock.monotonic_ms() - self._began_ms
 
     def error(self) -> KafkaTimeoutError | UnknownOutcomeError:
         """Return the error to raise when the time is up.

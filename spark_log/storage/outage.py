@@ -10,6 +10,7 @@ only while the container runs.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
@@ -141,42 +142,89 @@ def retry_while_unavailable(
         KafkaTimeoutError: the time is over; the message contains the last error.
         SparkLogError: the call's error, if waiting cannot mend it.
     """
-    failures, random = 0, Random()
-    began_ms, is_noted = clock.monotonic_ms(), False
+    wait: OutageWait | None = None  # most calls need none
     while True:
         try:
             answer = call()
         except SparkLogError as error:
             if deadline.has_written or not is_unavailable(error):
                 raise
-            deadline.failure = error
-            left_s = deadline.left_s()
-            if not left_s:
-                raise deadline.error() from error
+            wait = wait or OutageWait(lambda: deadline, clock)
+            wait.check(error)
+            before_pause()
+            wait.pause()
         else:
-            if is_noted:
-                passed_s = (clock.monotonic_ms() - began_ms) / 1000
-                _log.warning(
-                    "%s: the storage answers again, after %.1f s",
-                    deadline.what,
-                    passed_s,
-                    extra={"is_over": True},
-                )
-            deadline.failure = None
+            if wait is not None:
+                wait.end()
             return answer
-        failures += 1
-        before_pause()
+
+
+class OutageWait:
+    """The pauses of a loop that continues where it was when the storage answers again.
+
+    Call `check` and `pause` after each failure, and `end` after each success. Not thread-safe.
+    """
+
+    def __init__(self, begin: Callable[[], Deadline], clock: Clock = SYSTEM_CLOCK) -> None:
+        """Prepare; nothing has failed yet.
+
+        Args:
+            begin: returns until when to wait; called at the first of several failures in a row.
+            clock: for the pauses.
+        """
+        self._begin = begin
+        self._clock = clock
+        self._random = Random()
+        self._deadline: Deadline | None = None
+        self._failures = 0
+        self._is_noted = False
+
+    def check(self, error: SparkLogError) -> None:
+        """Check that time is left after a failure.
+
+        Raises:
+            KafkaTimeoutError: the time is over; the message contains the error.
+        """
+        if self._deadline is None:
+            self._deadline = self._begin()
+        self._failures += 1
+        self._deadline.failure = error
+        if not self._deadline.left_s():
+            raise self._deadline.error() from error
+
+    def pause(self) -> None:
+        """Wait before the next attempt, longer after each failure; say so after `NOTICE_S`."""
+        deadline = self._deadline
+        assert deadline is not None
+        assert deadline.failure is not None
         pause_ms = retry_pause_ms(
-            failures, initial_ms=_FIRST_PAUSE_MS, max_ms=_MAX_PAUSE_MS, random=random
+            self._failures, initial_ms=_FIRST_PAUSE_MS, max_ms=_MAX_PAUSE_MS, random=self._random
         )
-        passed_ms = clock.monotonic_ms() - began_ms
-        if not is_noted and passed_ms + pause_ms >= NOTICE_S * 1000:
-            is_noted = True
+        passed_ms = deadline.passed_ms()
+        if not self._is_noted and passed_ms + pause_ms >= NOTICE_S * 1000:
+            self._is_noted = True
             _log.warning(
-                "%s: waiting up to %.0f s (%s) for the storage: %s",
+                "%s: waiting %sfor the storage: %s",
                 deadline.what,
-                deadline.timeout_ms / 1000,
-                deadline.setting,
+                f"up to {deadline.timeout_ms / 1000:.0f} s ({deadline.setting}) "
+                if deadline.timeout_ms < math.inf
+                else "",
                 deadline.failure.message,
             )
-        clock.sleep_ms(min(pause_ms, left_s * 1000))
+        self._clock.sleep_ms(min(pause_ms, deadline.left_s() * 1000))
+
+    def end(self) -> None:
+        """Note a success."""
+        deadline, self._deadline = self._deadline, None
+        if deadline is None:
+            return
+        deadline.failure = None
+        self._failures = 0
+        if self._is_noted:
+            self._is_noted = False
+            _log.warning(
+                "%s: the storage answers again, after %.1f s",
+                deadline.what,
+                deadline.passed_ms() / 1000,
+                extra={"is_over": True},
+            )

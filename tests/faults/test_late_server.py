@@ -4,6 +4,7 @@ import asyncio
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from spark_log import (
@@ -13,15 +14,22 @@ from spark_log import (
     Consumer,
     KafkaTimeoutError,
     NewTopic,
+    OffsetSpec,
     Producer,
     TopicPartition,
 )
-from spark_log.datasource.read import OffsetReader
+from spark_log.datasource.options import parse_read_options, parse_write_options
+from spark_log.datasource.read import OffsetReader, plan_splits
+from spark_log.datasource.read.split_reader import _read_through_outages
+from spark_log.datasource.write.identity import WriteIdentity
+from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidRootError, RootNotFoundError
+from spark_log.metadata import Cluster
 from spark_log.storage import OUTAGE_LOG
 from spark_log.testing.servers.s3_server import versitygw_binary
 from tests.cli.support import spark_log_process
 from tests.faults.restarted_server import RestartedServer
+from tests.record.samples import record_batch, row
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -171,6 +179,21 @@ def calls_of(admin, consumer):
     }
 
 
+def test_a_command_that_follows_a_topic_goes_on_after_a_restart(server, settings, tmp_path):
+    argv = ("console-consumer", "t", "--from-beginning", *words(settings))
+    process = spark_log_process(*argv, cwd=tmp_path)
+    assert process.stdout.readline() == "first\n"
+    server.kill()
+    while "reading: waiting for the storage" not in process.stderr.readline():
+        assert process.poll() is None
+    server.start()
+    assert sent(settings) == "t"
+    assert process.stdout.readline() == "late\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+
+
 class TestTheTimeIsOver:
     def test_of_a_client(self, settings, away):
         over = pytest.raises(KafkaTimeoutError, match=r"max\.block\.ms.*connection refused")
@@ -237,20 +260,72 @@ class TestWhatWaitingCannotMend:
             Producer(settings["root"], storage_options=options, max_block_ms=self.LIMIT_MS)
 
 
-def test_a_spark_reader_waits_on_the_driver(server, settings, caplog):
-    from spark_log.datasource.options import parse_read_options
+class TestSpark:
+    """The parts of a query that ask the storage, on the driver and in tasks; without a JVM."""
 
-    given = {
-        "path": settings["root"],
-        "subscribe": "t",
-        **{f"storage.{key}": value for key, value in settings["storage_options"].items()},
-    }
-    options = parse_read_options(given)
-    server.kill()
-    with ThreadPoolExecutor(1) as threads:
-        opened = threads.submit(OffsetReader, options)
-        try:
-            wait_until(lambda: waits(caplog) or opened.done())
-        finally:
-            server.start()
-        assert opened.result(timeout=60).partitions() == [T0]
+    @pytest.fixture
+    def given(self, settings):
+        storage = settings["storage_options"].items()
+        return {"path": settings["root"], **{f"storage.{key}": value for key, value in storage}}
+
+    def while_the_server_restarts(self, server, caplog, call):
+        """Kill the server, make a call, and start the server when the call waits for it."""
+        caplog.clear()
+        server.kill()
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(call)
+            try:
+                wait_until(lambda: outages(caplog) or running.done())
+            finally:
+                server.start()
+            result = running.result(timeout=60)
+        assert outages(caplog), "it did not have to wait"
+        return result
+
+    def test_planning_waits(self, server, given, caplog):
+        options = parse_read_options({**given, "subscribe": "t"})
+        reader = self.while_the_server_restarts(server, caplog, lambda: OffsetReader(options))
+        for read in (
+            reader.partitions,
+            lambda: sorted(reader.latest([T0])),
+            lambda: sorted(reader.earliest([T0])),
+        ):
+            assert self.while_the_server_restarts(server, caplog, read) == [T0]
+
+    def test_a_task_that_reads_continues_where_it_was(self, server, settings, given, caplog):
+        cluster = Cluster(settings["root"], settings["storage_options"])
+        log = cluster.partition_log(cluster.topic("t"), 0)
+        for number in range(40):  # more segments than are opened ahead
+            log.append(record_batch([row(b"%d" % number)]))
+        options = parse_read_options({**given, "subscribe": "t"})
+        (split,) = plan_splits(options)
+        batches = _read_through_outages(split, None, options)
+        read = [next(batches)]
+        rest = self.while_the_server_restarts(server, caplog, lambda: list(batches))
+        assert [batch.base_offset for batch in read + rest] == list(range(41))
+
+    @pytest.mark.parametrize("way", [{}, {"transactional": "true"}, {"idempotent": "false"}])
+    def test_a_task_that_writes_appends_once(self, server, settings, given, caplog, way):
+        batch = pa.record_batch({"value": pa.array([b"a", b"b"], pa.binary())})
+        identity = WriteIdentity("query", 0, 0, is_stream=True)
+        options = parse_write_options({**given, "topic": "t", **way})
+        with TaskWriter(options, identity) as writer:
+            writer.add(batch)
+            writer._buffers.finish()  # noqa: SLF001 - the rows are staged before the server stops
+            self.while_the_server_restarts(server, caplog, writer.commit)
+        (end,) = Admin(**settings).list_offsets({T0: OffsetSpec.LATEST}).values()
+        assert end.offset == 3
+
+    def test_a_task_that_begins_waits(self, server, given, caplog):
+        options = parse_write_options({**given, "topic": "t"})
+        identity = WriteIdentity("query", 0, 0, is_stream=True)
+        with TaskWriter(options, identity):
+            pass  # its root is kept open
+        writer = self.while_the_server_restarts(
+            server, caplog, lambda: TaskWriter(options, identity)
+        )
+        assert writer.partition_writer(writer._root.image.topic("t"), 0)  # noqa: SLF001
+
+
+def outages(caplog):
+    return [record for record in caplog.records if record.name == OUTAGE_LOG]
