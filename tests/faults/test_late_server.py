@@ -1,6 +1,7 @@
 """Clients and commands that are started while the S3 server is away, as during its restart."""
 
 import asyncio
+import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -194,16 +195,50 @@ def test_a_command_that_follows_a_topic_goes_on_after_a_restart(server, settings
     assert (process.returncode, out) == (130, "")
 
 
+def test_top_and_a_mirror_go_on_after_a_restart(server, settings, tmp_path):
+    target = {**settings, "root": server.server.new_bucket()}
+    Admin(**target).create_topics([NewTopic("other")])
+    pairs = settings["storage_options"].items()
+    source = [each for k, v in pairs for each in ("--source-storage-option", f"{k}={v}")]
+    mirror = ["mirror", "from-root", "--topics", "t", "--source", settings["root"], *source]
+    top = ["top", "--json", "--interval", "0.2"]
+    commands = [
+        spark_log_process(*mirror, *words(target), cwd=tmp_path),
+        spark_log_process(*top, *words(settings), cwd=tmp_path),
+    ]
+    with Consumer(**target, auto_offset_reset="earliest") as consumer:
+        wait_until(lambda: "t" in consumer.topics())
+        consumer.assign([T0])
+        wait_until(lambda: consumer.poll(100))
+        assert commands[1].stdout.readline()
+        server.kill()
+        for process in commands:
+            while "waiting for the storage" not in process.stderr.readline():
+                assert process.poll() is None
+        server.start()
+        sent(settings)
+        (late,) = wait_until(lambda: consumer.poll(100)).values()
+    assert [record.value for record in late] == [b"late"]
+    for line in iter(commands[1].stdout.readline, ""):
+        (topic,) = json.loads(line)["topics"]
+        if topic["log_end_offsets"] == [2]:
+            break
+    for process in commands:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 130)
+
+
 class TestTheTimeIsOver:
     def test_of_a_client(self, settings, away):
         over = pytest.raises(KafkaTimeoutError, match=r"max\.block\.ms.*connection refused")
         with over as told:
-            Producer(**settings, request_timeout_ms=1, max_block_ms=1_500)
+            Producer(**settings, request_timeout_ms=1_000, max_block_ms=2_500)
         assert told.value.retriable
         with pytest.raises(
             KafkaTimeoutError, match=r"default\.api\.timeout\.ms.*connection refused"
         ):
-            Consumer(**settings, default_api_timeout_ms=1_500)
+            Consumer(**settings, default_api_timeout_ms=2_500)
 
     def test_of_a_command_is_one_line_and_a_status(self, settings, away, tmp_path):
         lines = [f"storage.{key}={value}" for key, value in settings["storage_options"].items()]
@@ -215,7 +250,7 @@ class TestTheTimeIsOver:
         *notes, error = err.splitlines()
         assert "default.api.timeout.ms (1500 ms)" in error
         assert error.startswith("spark-log: error: opening the root ")
-        assert all("waiting up to 2 s" in note for note in notes)
+        assert all("waiting" in note for note in notes)
 
 
 def test_ctrl_c_ends_a_command_at_once(settings, away, tmp_path):
