@@ -148,7 +148,11 @@ class TestTable:
             "producer_byte_rate": 2**63 - 1,
             "consumer_byte_rate": 2**63 - 1,
         }
-        assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
+        assert ToolConfig.parse({}).dotted() == {
+            "root": None,
+            "num.partitions": 1,
+            "default.api.timeout.ms": 60_000,
+        }
 
     def test_the_page_in_docs_is_what_the_table_says(self):
         assert (PROJECT / "docs/configuration.md").read_text("utf-8") == markdown()

@@ -33,7 +33,7 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, map_requests, with_reserve
+from spark_log.storage import Deadline, LimitedCall, map_requests, retry_append, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,
@@ -104,7 +104,7 @@ class TopicOperations(ClusterAccess):
         else:
             cluster = self._cluster(create=True)
             cluster.image()  # a storage that does not answer is found before anything is sent
-            cluster.metadata.commit(decide)
+            retry_append(lambda: cluster.metadata.commit(decide))
         return topic_ids
 
     @limited

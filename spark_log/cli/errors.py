@@ -19,6 +19,7 @@ import typer
 
 from spark_log import errors
 from spark_log.cli.format import print_note
+from spark_log.cli.outage_status import outages_shown
 from spark_log.printable import printable, printable_lines
 
 PROGRAM_VARIABLE: Final = "SPARK_LOG_PROGRAM"
@@ -91,7 +92,8 @@ def run(
     # tenth of a short command. The memory goes back to the system in any case.
     atexit.register(gc.freeze)
     try:
-        status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
+        with outages_shown():
+            status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED

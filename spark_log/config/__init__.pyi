@@ -4,6 +4,7 @@ from .broker_options import BrokerOptions as BrokerOptions
 from .broker_options import checked_broker_options as checked_broker_options
 from .broker_options import parse_broker_options as parse_broker_options
 from .broker_options import to_keys as to_keys
+from .client import DEFAULT_API_TIMEOUT_MS as DEFAULT_API_TIMEOUT_MS
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig

@@ -81,8 +81,9 @@ class ProducerConfig(ConfigModel):
     )
     max_block_ms: NonNegativeLong = Field(
         default=60_000,
-        description="Maximum time that `send` and `partitions_for` block because the buffer is "
-        "full or the storage does not answer.",
+        description="Maximum time that opening a `Producer`, `send` and `partitions_for` block "
+        "because the buffer is full or the storage does not answer. Opening waits at least for "
+        "`request.timeout.ms`.",
     )
     max_in_flight_requests_per_connection: PositiveInt = Field(
         default=5,

@@ -123,8 +123,8 @@ class Consumer(
             RootNotFoundError: the root does not exist.
             InvalidRootError: the root's files are not those of a cluster.
             UnsupportedStoreError: the storage lacks a capability that the log needs.
-            KafkaTimeoutError, StorageUnavailableError: the storage does not answer, or not within
-                ``default.api.timeout.ms``; try again.
+            KafkaTimeoutError: the storage does not answer within ``default.api.timeout.ms``; try
+                again.
         """
         settings = ConsumerConfig.parse(config)
         checked_group_id = _checked_group_id(group_id)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import BrokerOptions, TopicConfig
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
@@ -48,7 +48,7 @@ from spark_log.storage import (
     StorageOptions,
     Store,
     call_beside,
-    call_within,
+    call_through_outages,
     find_quorum,
     listing_validity_ms,
     open_store,
@@ -66,20 +66,20 @@ def open_cluster(
     root: str | os.PathLike[str] | None,
     storage_options: StorageOptions | None = None,
     *,
-    timeout_ms: float,
-    setting: str,
+    timeout_ms: float = DEFAULT_API_TIMEOUT_MS,
+    setting: str = "default.api.timeout.ms",
     clock: Clock = SYSTEM_CLOCK,
     create: bool = False,
     request_timeout_ms: int | None = None,
     broker_options: BrokerOptions | None = None,
     client_rack: str = "",
 ) -> Cluster:
-    """Open a root as `Cluster` does, with a time limit if it is on an object store.
+    """Open a root as `Cluster` does; wait if its storage does not answer.
 
     Args:
         root: a path or URL.
         storage_options: for the file system; never printed or logged.
-        timeout_ms: the time limit. It does not apply to a local path.
+        timeout_ms: how long to wait.
         setting: the config key of the time limit, for messages.
         clock: gives records their timestamps, and measures ages.
         create: create the root if it does not exist.
@@ -90,7 +90,7 @@ def open_cluster(
     Raises:
         KafkaTimeoutError: the time is over.
         UnknownOutcomeError: the time is over, and the root may have been created.
-        StorageError: the root does not exist, is not a root, or cannot be reached.
+        StorageError: the root does not exist, is not a root, or its storage refuses the request.
     """
 
     def opened() -> Cluster:
@@ -105,9 +105,15 @@ def open_cluster(
         )
 
     store = open_store(root, storage_options)
-    if store.is_mapped:
-        return opened()
-    return call_within(timeout_ms, opened, what=f"opening the root {store.url}", setting=setting)
+    return call_through_outages(
+        timeout_ms,
+        opened,
+        what=f"opening the root {store.url}",
+        setting=setting,
+        is_local=store.is_mapped,
+        clock=clock,
+        notes_silence=True,
+    )
 
 
 class Cluster:

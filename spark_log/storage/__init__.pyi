@@ -2,6 +2,7 @@ from .deadline import Deadline as Deadline
 from .deadline import LimitedCall as LimitedCall
 from .deadline import call_beside as call_beside
 from .deadline import call_within as call_within
+from .deadline import within as within
 from .directory_watch import DirectoryWatch as DirectoryWatch
 from .directory_watch import watch_directories as watch_directories
 from .factory import checked_root as checked_root
@@ -14,6 +15,12 @@ from .listing_validity import is_listing_valid as is_listing_valid
 from .listing_validity import listing_validity_ms as listing_validity_ms
 from .os_errors import TRANSIENT_ERRNOS as TRANSIENT_ERRNOS
 from .os_errors import storage_errors as storage_errors
+from .outage import OUTAGE_LOG as OUTAGE_LOG
+from .outage import OutageWait as OutageWait
+from .outage import call_through_outages as call_through_outages
+from .outage import is_unavailable as is_unavailable
+from .outage import retry_append as retry_append
+from .outage import retry_while_unavailable as retry_while_unavailable
 from .parallel_requests import map_requests as map_requests
 from .quorum import Membership as Membership
 from .quorum import QuorumStore as QuorumStore

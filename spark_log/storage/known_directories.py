@@ -1,4 +1,4 @@
-"""Directories of which a store remembers something: that their names are durable, or that they exist."""
+"""Directories that a store remembers: those whose names are durable, and those it has seen."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ from spark_log.cli.mirror_options import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
-from spark_log.errors import InvalidConfigurationError
+from spark_log.errors import InvalidConfigurationError, SparkLogError, UnknownOutcomeError
 from spark_log.stop_signals import StopSignals
+from spark_log.storage import Deadline, OutageWait, is_unavailable
 
 if TYPE_CHECKING:
     from spark_log.mirror import GroupTranslation, Mirror, Side, TranslatedGroup
@@ -131,8 +132,20 @@ def from_root(
             limit(done_bytes)
 
         mirror = RootMirror(source_cluster, root.cluster(), chosen, on_progress)
+        limit_ms = root.settings.default_api_timeout_ms if until_end else math.inf
+        outage = OutageWait(lambda: Deadline("copying", "default.api.timeout.ms", limit_ms))
         while True:
-            done = mirror.copy()
+            try:
+                done = mirror.copy()
+            except SparkLogError as error:
+                # A copy continues where it was, also after a write of unknown outcome.
+                may_pass = is_unavailable(error) or isinstance(error, UnknownOutcomeError)
+                if stop.is_set() or not may_pass:
+                    raise
+                outage.check(error)
+                outage.pause()
+                continue
+            outage.end()
             if stop.is_set() or until_end:
                 break
             idle_s = time.monotonic() - copied_s

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from spark_log.config import DEFAULT_API_TIMEOUT_MS
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
 from spark_log.log import LogView, ReplicatedLog, TailView, TransactionIndex
-from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage, open_cluster
+from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class OffsetReader:
             RootNotFoundError: there is no root at ``path``.
         """
         self.options = options
-        self._cluster = Cluster(
+        self._cluster = open_cluster(
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None
@@ -71,7 +73,7 @@ class OffsetReader:
             UnknownTopicOrPartitionError: a topic of ``subscribe`` or a partition of ``assign`` does
                 not exist.
         """
-        image = self._image = self._cluster.image()
+        image = self._image = self._read_image()
         options = self.options
         if options.assigned is not None:
             for topic, number in sorted(options.assigned):
@@ -121,7 +123,7 @@ class OffsetReader:
         if not state.is_replicated and state.isr == (ROOT_BROKER_ID,):
             return ()
         if not {*state.isr} <= {broker.broker_id for broker in image.brokers()}:
-            image = self._cluster.image()  # a broker was registered since
+            image = self._read_image()  # a broker was registered since
         known = {broker.broker_id: broker for broker in image.brokers()}
         rack = self.options.client_rack
         brokers = [broker_id for broker_id in reversed(state.isr) if broker_id in known]
@@ -232,6 +234,14 @@ class OffsetReader:
 
     # --- internals -------------------------------------------------------------------------------
 
+    def _read_image(self) -> MetadataImage:
+        return self._waiting("reading the metadata", self._cluster.image)
+
+    def _waiting(self, what: str, read: Callable[[], _Answer]) -> _Answer:
+        """Return what a read returns; repeat it while the storage does not answer."""
+        deadline = Deadline(what, "default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS)
+        return retry_while_unavailable(read, deadline)
+
     def _topics(self, image: MetadataImage) -> Iterable[TopicImage]:
         if self.options.pattern is None:
             return map(image.topic, self.options.topics)
@@ -240,7 +250,7 @@ class OffsetReader:
 
     def _current_image(self) -> MetadataImage:
         if self._image is None:
-            self._image = self._cluster.image()
+            self._image = self._read_image()
         return self._image
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -249,7 +259,8 @@ class OffsetReader:
         return [tp for tp, topic in found if topic and tp.partition in topic.partitions]
 
     def _observe(self, tp: TopicPartition) -> LogView:
-        view = self._views[tp] = self.log(tp).observe()
+        view = self._waiting(f"listing {tp}", self.log(tp).observe)
+        self._views[tp] = view
         return view
 
     def _latest(self, tp: TopicPartition) -> int:
@@ -336,10 +347,14 @@ class OffsetReader:
         partitions = list(partitions)
         for tp in partitions:
             self.log(tp)  # only this thread changes the dictionary of logs
+
+        def read(tp: TopicPartition) -> _Answer:
+            return self._waiting(f"reading the offsets of {tp}", lambda: function(tp))
+
         if self.is_local or len(partitions) < 2:
-            return {tp: function(tp) for tp in partitions}
+            return {tp: read(tp) for tp in partitions}
         with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-offsets") as threads:
-            return dict(zip(partitions, threads.map(function, partitions), strict=True))
+            return dict(zip(partitions, threads.map(read, partitions), strict=True))
 
 
 def _check_partition(topic: TopicImage, number: int) -> None:

@@ -21,7 +21,7 @@ from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
 from spark_log.datasource.worker_process import without_traceback
-from spark_log.metadata import Cluster
+from spark_log.metadata import open_cluster
 
 if TYPE_CHECKING:
     from spark_log.datasource.stream.group_progress import GroupProgress
@@ -117,7 +117,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Imported here: Delta takes a third of a second to import, and tasks do not need it.
             from spark_log.datasource.stream.group_progress import GroupProgress
 
-            cluster = Cluster(
+            cluster = open_cluster(
                 self._options.root,
                 self._options.storage_options,
                 broker_options=self._options.broker_options,
