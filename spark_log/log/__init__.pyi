@@ -72,6 +72,5 @@ from .verify import Severity as Severity
 from .verify import Verifier as Verifier
 from .verify import first_difference as first_difference
 from .verify import is_partition_file as is_partition_file
-from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

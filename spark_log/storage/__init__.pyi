@@ -22,6 +22,17 @@ from .quorum import describe_voters as describe_voters
 from .quorum import found_from_root as found_from_root
 from .quorum import remove_voter as remove_voter
 from .reserve import with_reserve as with_reserve
+from .root_directories import DELETION_MARKERS as DELETION_MARKERS
+from .root_directories import GROUPS_DIRECTORY as GROUPS_DIRECTORY
+from .root_directories import METADATA_LOG as METADATA_LOG
+from .root_directories import OFFSETS_TABLE as OFFSETS_TABLE
+from .root_directories import ROOT_DIRECTORIES as ROOT_DIRECTORIES
+from .root_directories import SCRATCH_PREFIX as SCRATCH_PREFIX
+from .root_directories import STRAY_REPLICAS as STRAY_REPLICAS
+from .root_directories import TRANSACTIONS_DIRECTORY as TRANSACTIONS_DIRECTORY
+from .root_directories import WITNESSES as WITNESSES
+from .root_directories import is_of_file_system as is_of_file_system
+from .root_directories import is_topic_directory as is_topic_directory
 from .storage_time import StorageClock as StorageClock
 from .storage_time import check_clock_skew as check_clock_skew
 from .storage_time import newest_modified_us as newest_modified_us

@@ -15,6 +15,7 @@ from typing import Final
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
 from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter, give_id
 from spark_log.storage.quorum.proposal import write_once
+from spark_log.storage.root_directories import is_of_file_system
 from spark_log.storage.store import Store
 
 _FOUNDING: Final = f"{DIRECTORY}/founding.json"
@@ -67,8 +68,8 @@ def check_is_empty(root: str, store: Store) -> None:
     Raises:
         InvalidRootError: it has.
     """
-    has_files = next(iter(store.list("")), None) or next(iter(store.list_directories("")), None)
-    if has_files:
+    directories = (each for each in store.list_directories("") if not is_of_file_system(each))
+    if next(iter(store.list("")), None) or next(directories, None):
         raise InvalidRootError(
             f"{root} has files already, and is no member of a quorum; give it alone, give empty "
             f"roots, or make the quorum from this root: spark-log quorum add OTHER --root {root}",
