@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from spark_log.console.responses import json_text
 from spark_log.printable import printable, printable_lines
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +46,7 @@ def environment() -> Environment:
         "age": age_text,
         "rate": rate_text,
         "exact": exact,
+        "json": json_text,
         "lines": Lines,
         "pretty": pretty,
     }
