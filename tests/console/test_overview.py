@@ -95,7 +95,7 @@ class TestHealth:
         segment_files(own_root, "flights")[0].unlink()
         (finding,) = get(clients(own_root), "")["findings"]
         assert (finding["severity"], finding["path"]) == ("error", "/topic?topic=flights")
-        assert finding["sentence"] == "The logs of 1 partitions cannot be read: flights-0."
+        assert finding["sentence"] == "Logs of partitions cannot be read: flights-0."
 
     def test_has_groups_outside_of_the_log(self, own_root, clients):
         Admin(own_root).delete_records({T: 6})

@@ -81,6 +81,7 @@ function plot(place, timesUs, series, { unit, height, stepped }) {
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
     ticks: { stroke: colour("--line") } };
   const [first, last] = [timesUs[0] / 1e6, timesUs.at(-1) / 1e6];
+  const shade = (index) => (index || stepped ? SHADES[index % SHADES.length] : colour("--accent"));
   const finite = (values) => values.map((each) => (Number.isFinite(each) ? each : null));
   const made = new uPlot({
     width: place.clientWidth, height,
@@ -99,11 +100,11 @@ function plot(place, timesUs, series, { unit, height, stepped }) {
     series: [
       { label: "Time (UTC)", value: (_, s) => (s == null ? "–" : time(Math.round(s * 1e6))) },
       ...series.map((each, index) => ({
-        label: each.name, stroke: SHADES[index % SHADES.length], width: 2, spanGaps: stepped,
+        label: each.name, stroke: shade(index), width: 2, spanGaps: stepped,
         value: (_, value) => (value == null ? "–" : text(value)),
         points: { show: stepped && timesUs.length < 60 },
         ...(stepped ? { paths: uPlot.paths.stepped({ align: 1 }) }
-          : { fill: SHADES[index % SHADES.length] + "22" }),
+          : { fill: shade(index) + "22" }),
       })),
     ],
   }, [timesUs.map((each) => each / 1e6), ...series.map((each) => finite(each.values))], place);

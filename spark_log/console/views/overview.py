@@ -457,7 +457,7 @@ def _of_partitions(looks: _Looks, committed: _Committed, began_ms: float) -> Ite
         names = [f"{key.topic}-{key.partition}" for key in unreadable]
         yield Finding(
             "error",
-            f"The logs of {number(len(names))} partitions cannot be read: {_names(names)}.",
+            f"Logs of partitions cannot be read: {_names(names)}.",
             link("/topic", topic=unreadable[0].topic),
             "spark-log doctor",
         )
