@@ -35,7 +35,7 @@ from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.transaction import list_transactional_ids
 from spark_log.types import TransactionDescription
 
-_MAX_LISTED: Final = 500
+_MAX_LISTED: Final = 200
 """Most partitions that one view lists, and most merged segments whose headers it reads.
 
 On an object store, where requests are paid for, it is a fifth of it."""
