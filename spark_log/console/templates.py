@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -11,10 +12,12 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from spark_log.console.responses import json_text
 from spark_log.printable import printable, printable_lines
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "\N{EN DASH}"
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -45,6 +48,7 @@ def environment() -> Environment:
         "age": age_text,
         "rate": rate_text,
         "exact": exact,
+        "json": json_text,
         "lines": Lines,
         "pretty": pretty,
     }
@@ -113,11 +117,30 @@ def exact(text: str) -> Markup:
 
 
 def pretty(text: str) -> Lines:
-    """Return JSON text with line breaks and indents; other text as it is."""
+    """Return JSON text with line breaks and indents; other text as it is.
+
+    Only white space is changed: a document that was parsed and written again would lose duplicate
+    members and digits.
+    """
     try:
-        return Lines(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        json.loads(text)
     except (ValueError, RecursionError):
         return Lines(text)
+    parts: list[str] = []
+    depth, last = 0, ""
+    for token in _JSON_TOKEN.findall(text):
+        if token in "}]":
+            depth -= 1
+        if last and last in "{[,":
+            is_empty = last != "," and token in "}]"
+            parts.append("" if is_empty else "\n" + "  " * depth)
+        elif token in "}]":
+            parts.append("\n" + "  " * depth)
+        parts.append(": " if token == ":" else token)
+        if token in "{[":
+            depth += 1
+        last = token
+    return Lines("".join(parts))
 
 
 def render(env: Environment, template: str, values: Mapping[str, Any]) -> bytes:

@@ -42,6 +42,7 @@ from .file_names import TIME_INDEX_SUFFIX as TIME_INDEX_SUFFIX
 from .file_names import SegmentName as SegmentName
 from .file_names import StartMarker as StartMarker
 from .file_names import parse_snapshot_name as parse_snapshot_name
+from .live_log import LiveSegment as LiveSegment
 from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
@@ -72,6 +73,5 @@ from .verify import Severity as Severity
 from .verify import Verifier as Verifier
 from .verify import first_difference as first_difference
 from .verify import is_partition_file as is_partition_file
-from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

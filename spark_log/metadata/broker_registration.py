@@ -22,11 +22,17 @@ from spark_log.metadata.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     create_meta_properties,
-    is_own_directory,
     read_meta_properties,
 )
 from spark_log.metadata.records import MetadataRecord
-from spark_log.storage import QuorumStore, Store, checked_root, has_files, with_reserve
+from spark_log.storage import (
+    QuorumStore,
+    Store,
+    checked_root,
+    has_files,
+    is_own_directory,
+    with_reserve,
+)
 from spark_log.types import random_id
 
 

@@ -36,7 +36,6 @@ from spark_log.metadata.meta_properties import (
     MetaProperties,
     create_meta_properties,
     guarded_root,
-    is_own_directory,
     read_meta_properties,
     unreadable_root,
 )
@@ -50,6 +49,7 @@ from spark_log.storage import (
     call_beside,
     call_through_outages,
     find_quorum,
+    is_own_directory,
     listing_validity_ms,
     open_store,
 )

@@ -7,7 +7,6 @@ On storage: lines ``key=value`` in the root, created once by put-if-absent and n
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,9 +22,6 @@ from spark_log.storage import TRANSIENT_ERRNOS, Store
 
 META_PROPERTIES: Final = "meta.properties"
 FORMAT_VERSION: Final = "1"
-
-_OWN_DIRECTORY: Final = re.compile(r"__(?!quorum$).+|.+\.[\w-]{22}")
-"""Directories of internal logs and of topics; ``__quorum`` is older than a root on a quorum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +78,6 @@ def read_meta_properties(store: Store) -> MetaProperties:
     return MetaProperties(
         properties["cluster.id"], None if broker_id is None else int(broker_id), incarnation_id
     )
-
-
-def is_own_directory(name: str) -> bool:
-    """Return whether a directory directly in a root is a topic's or an internal log's.
-
-    Others, such as ``lost+found``, mean nothing.
-    """
-    return _OWN_DIRECTORY.fullmatch(name) is not None
 
 
 def check_is_root(store: Store, expected: MetaProperties) -> None:

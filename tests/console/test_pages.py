@@ -1,4 +1,7 @@
-"""What the pages show, by their JSON: topics, records, groups, transactions, brokers, settings."""
+"""What the pages show, by their JSON: topics, records, groups, transactions, brokers, settings.
+
+The overview has a file of its own: `test_overview.py`.
+"""
 
 import pytest
 
@@ -6,25 +9,6 @@ from spark_log import Admin
 from spark_log.console.console import Rates
 from tests.cli.support import append, segment_files
 from tests.console.conftest import DAY_MS, EVIL, GROUP, TOPIC, get
-
-
-def test_overview_counts_and_finds_nothing_wrong(client):
-    found = get(client, "")
-    assert (found["topics"], found["brokers"]) == (3, 1)
-    assert found["groups"] == {"Empty": 1, "Stable": 1}
-    assert {each["severity"] for each in found["findings"]} == {"ok"}
-
-
-def test_overview_names_what_is_wrong(own_root, clients):
-    admin = Admin(own_root)
-    client = clients(own_root)
-    assert [each["severity"] for each in get(client, "")["findings"]] == ["ok"]
-    admin.register_broker(1, f"{own_root}-1")
-    admin.fence_broker(1)
-    (finding,) = get(client, "")["findings"]
-    assert finding == {
-        "severity": "warning", "sentence": "Broker 1 is fenced.", "path": "/brokers",
-    }  # fmt: skip
 
 
 class TestTopics:

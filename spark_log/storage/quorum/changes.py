@@ -40,6 +40,7 @@ from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.storage.quorum.settled import copy_file
+from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
 from spark_log.suppressed import IN_PROCESS
 
 _OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
@@ -176,6 +177,8 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
     if len(found.standing) < members.majority:
         raise members.no_majority(directory, found)
     for name in sorted({name for each in found.answers.values() for name in each}):
+        if not directory and is_of_file_system(name):
+            continue  # nobody may list it
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
@@ -187,7 +190,7 @@ def _installed(store: QuorumStore) -> Members:
     members = store.reload()
     membership = members.membership
     note = f"{membership.change_path}.installed"
-    if membership.version == 1 or note in {file.path for file in store.list("__quorum")}:
+    if membership.version == 1 or note in {file.path for file in store.list(QUORUM_CHANGES)}:
         return members
     before = _list_before(members)
     stores = [store.open_member(voter.root) for voter in before.voters]

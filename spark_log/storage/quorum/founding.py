@@ -15,6 +15,7 @@ from typing import Final
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
 from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter
 from spark_log.storage.quorum.proposal import write_once
+from spark_log.storage.root_directories import is_of_file_system
 from spark_log.storage.store import Store, has_files
 
 _FOUNDING: Final = f"{DIRECTORY}/founding.json"
@@ -69,7 +70,9 @@ def check_is_empty(root: str, store: Store) -> None:
     Raises:
         InvalidRootError: it has.
     """
-    if has_files(store, ""):
+    names = [each for each in store.list_directories("") if not is_of_file_system(each)]
+    has_file = next(iter(store.list("")), None) is not None
+    if has_file or any(has_files(store, each) for each in names):
         raise InvalidRootError(
             f"{root} has files already, and is no member of a quorum; give it alone, give empty "
             f"roots, or make the quorum from this root: spark-log quorum add OTHER --root {root}",

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageUnavailableError
+from spark_log.storage.root_directories import QUORUM_CHANGES
 from spark_log.storage.store import Store
 from spark_log.untrusted_json import parse_json
 
@@ -108,7 +109,7 @@ class Membership:
     @property
     def change_path(self) -> str:
         """The file by which the members of the version before decided on this version."""
-        return f"__quorum/{self.version:010}.json"
+        return f"{QUORUM_CHANGES}/{self.version:010}.json"
 
     def to_json(self) -> bytes:
         """Return the content of the list's files."""

@@ -9,12 +9,11 @@ from spark_log.log import Witness
 from spark_log.metadata import Cluster, register_broker
 from spark_log.metadata.records import PartitionChangeRecord
 from spark_log.metadata.topics import (
-    STRAY_REPLICAS,
     next_directory_number,
     remove_stray_replicas,
     stray_replicas,
 )
-from spark_log.storage import open_store
+from spark_log.storage import STRAY_REPLICAS, open_store
 from tests.log.support import ShiftedClock
 
 DAY_US = 86_400_000_000

@@ -8,6 +8,7 @@ import pytest
 
 from spark_log.errors import (
     AlreadyExistsError,
+    AuthorizationError,
     InvalidConfigurationError,
     InvalidRootError,
     NotFoundError,
@@ -122,6 +123,23 @@ class TestMembers:
         open_one(roots[1]).put_if_absent("meta.properties", b"")
         with pytest.raises(InvalidRootError, match="has files already"):
             open_quorum(roots).create_root()
+
+    def test_may_be_disks_with_a_directory_of_their_file_system(self, roots, tmp_path, monkeypatch):
+        for root in (*roots, tmp_path / "d"):
+            (tmp_path / root / "lost+found").mkdir(parents=True)
+        list_directories = LocalStore.list_directories
+
+        def as_a_user(store, directory):
+            if "lost+found" in directory:
+                raise AuthorizationError("permission denied", path=directory)
+            return list_directories(store, directory)
+
+        monkeypatch.setattr(LocalStore, "list_directories", as_a_user)
+        store = open_quorum(roots)
+        store.create_root()
+        store.put_if_absent("topic/0", b"first")
+        add_voter(store, str(tmp_path / "d"))
+        assert files(tmp_path / "d") == ["0"]
 
     def test_that_were_wiped_do_not_count_until_they_are_replaced(self, store, roots, tmp_path):
         store.put_if_absent("topic/0", b"first")
