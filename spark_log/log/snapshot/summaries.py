@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.record import BatchHeader
+from spark_log.record import BatchHeader, latest_delete_horizon_us
 
 
 class SegmentSummaries:
@@ -79,6 +80,25 @@ class SegmentSummaries:
         if known is None:
             self._by_name[segment.name] = SegmentSummary.of_headers(segment.name, reader, headers)
         return reader.end_offset, headers
+
+    def read_delete_horizon(self, segment: LiveSegment, observed_ms: float) -> int:
+        """Read a segment's delete horizon from its headers, and add it to its summary.
+
+        Args:
+            segment: of a listing; its summary is known.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            NotFoundError: the segment was deleted, or may have been.
+            CorruptRecordError: the segment is damaged.
+        """
+        reader = self._directory.open_listed(segment, observed_ms)
+        headers = [header for _, found in reader.all_headers() for header in found]
+        self._directory.check_unchanged(reader, observed_ms)
+        horizon_us = latest_delete_horizon_us(headers)
+        known = self._by_name[segment.name]
+        self._by_name[segment.name] = replace(known, delete_horizon_us=horizon_us)
+        return horizon_us
 
     def on_appended(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
         """Add a segment that was appended, with its headers."""
