@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spark_log.log.file_names import (
+    GENERATION_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     MAX_MERGE_GENERATION,
@@ -57,6 +58,8 @@ class LiveLog:
         snapshots: offsets of the snapshots that the listing shows, in ascending order.
         compaction_generation: the highest generation that a compaction has reserved
             (`log.clean.generations`).
+        clean_generation: that of the newest compaction which read all keys. Generations behind it
+            only removed tombstones. Equal to ``compaction_generation`` if there are none.
         newest_us: the newest last-modified time of the listing, microseconds since the epoch. It is
             never later than the storage's present time. 0 for an empty directory.
         witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
@@ -68,6 +71,7 @@ class LiveLog:
     base_after_gap: int | None = None
     snapshots: tuple[int, ...] = ()
     compaction_generation: int = MAX_MERGE_GENERATION
+    clean_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
     witnessed_offset: int = 0
 
@@ -102,28 +106,19 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     segment may be entered in its middle: the one that the start marker names.
     """
     files = list(files)
-    start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
-    snapshots: list[int] = []
-    compaction = MAX_MERGE_GENERATION
-    reached: list[int] = []
+    others: list[FileInfo] = []
     for file in files:
         name = SegmentName.parse(file.name)
         if name is None:
-            marker = StartMarker.parse(file.name)
-            if marker is not None and marker.log_start_offset >= start.log_start_offset:
-                start = marker
-            snapshot = parse_snapshot_name(file.name)
-            if snapshot is not None:
-                snapshots.append(snapshot)
-            reached.append(_min_end_by_index(file.name))
-            compaction = max(compaction, parse_generation_name(file.name) or 0)
+            others.append(file)
         elif name.last_offset is None:
             plain[name.base_offset] = file
         else:
             rewritten.append((name, file))
-            compaction = max(compaction, name.generation)
+    start, snapshots, min_end, taken = _read_others(others)
+    compaction = max([MAX_MERGE_GENERATION, *taken, *(name.generation for name, _ in rewritten)])
     rewritten.sort(key=lambda pair: pair[0].base_offset)
     starts = sorted({*plain, *(name.base_offset for name, _ in rewritten)})
 
@@ -162,8 +157,9 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         next_start,
         tuple(sorted(snapshots)),
         compaction,
+        _clean_generation(compaction, taken.get(compaction)),
         newest_modified_us(files),
-        max(0, *reached, *snapshots, _min_end_by_marker(start, chain)),
+        max(min_end, *snapshots, _min_end_by_marker(start, chain)),
     )
 
 
@@ -199,6 +195,42 @@ def spent_segments(
         is_behind = last_offset < old_start and (not is_entry or is_start_covered)
         if is_behind or any(_covers(other, name, old_start) for other in rewritten):
             yield name
+
+
+def _read_others(
+    files: Iterable[FileInfo],
+) -> tuple[StartMarker, list[int], int, dict[int, FileInfo]]:
+    """Return what the names of files that are no segments tell.
+
+    Returns:
+        The highest start marker; the offsets of the snapshots; the lowest log end offset that an
+        index shows; and the files of generations.
+    """
+    start = StartMarker(0, 0)
+    snapshots: list[int] = []
+    min_end = 0
+    taken: dict[int, FileInfo] = {}
+    for file in files:
+        marker = StartMarker.parse(file.name)
+        if marker is not None and marker.log_start_offset >= start.log_start_offset:
+            start = marker
+        snapshot = parse_snapshot_name(file.name)
+        if snapshot is not None:
+            snapshots.append(snapshot)
+        generation = parse_generation_name(file.name)
+        if generation is not None:
+            taken[generation] = file
+        min_end = max(min_end, _min_end_by_index(file.name))
+    return start, snapshots, min_end, taken
+
+
+def _clean_generation(newest: int, taken: FileInfo | None) -> int:
+    """Return the generation of the newest compaction which read all keys.
+
+    The size of a generation's file tells how many generations before it that was.
+    """
+    passes = 0 if taken is None else max(0, taken.size_bytes - GENERATION_BYTES)
+    return max(MAX_MERGE_GENERATION, newest - passes)
 
 
 def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:

@@ -63,8 +63,8 @@ def make_directories(
         directory: absolute path.
         synced_names: directories whose names are durable; new ones are added.
         root: a new directory below it gets the permissions of its parent, whatever the umask of
-            this process is: other users of the root have to be able to write there, too. A crash
-            may leave one directory with those of the umask.
+            this process is: the same users have to be able to write there. A crash may leave one
+            directory with those of the umask. None: those of the umask.
     """
     if os.path.isdir(directory):
         return
@@ -123,29 +123,40 @@ def _make_directory(name: str, parent: int, *, shared: bool) -> None:
             raise
     else:
         if shared:
-            _share(name, os.fstat(parent), 0o777, parent)
+            _copy_permissions(os.fstat(parent), name, 0o777, parent)
     os.fsync(parent)
 
 
 def share_file(path: str, directory: str) -> None:
-    """Let all read a new file who may read its directory, whatever the umask of this process is.
+    """Give a new file the permissions of its directory, where the umask of this process does not.
 
-    Costs nothing with the usual umasks, which leave the permissions to read.
+    Whoever may read the directory may read the file, and nobody may write to it who may not write
+    to the directory. Whether others may write to it has no meaning: no file is changed in place.
+    With the usual umask of 022 this makes no system call.
 
     Args:
         path: absolute path of a file that this process has made.
         directory: absolute path of its directory.
     """
-    if _umask() & 0o444:
-        _share(path, os.stat(directory), 0o444)
+    if _umask() & 0o666 != 0o022:
+        _copy_permissions(os.stat(directory), path, 0o666)
 
 
-def _share(path: str, directory: os.stat_result, bits: int, parent: int | None = None) -> None:
-    """Add those of the permission bits that the directory has; the path may be relative to it."""
-    mode = stat.S_IMODE(os.stat(path, dir_fd=parent).st_mode)
-    shared = mode | (directory.st_mode & bits)
-    if shared != mode:
-        os.chmod(path, shared, dir_fd=parent)
+def _copy_permissions(
+    source: os.stat_result, target: str, bits: int, parent: int | None = None
+) -> None:
+    """Give a path these permission bits of a directory; its owner keeps those to read and write.
+
+    Args:
+        source: the status of the directory.
+        target: the path, relative to ``parent`` if that is given.
+        bits: the permission bits.
+        parent: the descriptor of a directory.
+    """
+    mode = stat.S_IMODE(os.stat(target, dir_fd=parent).st_mode)
+    copied = mode & ~bits | source.st_mode & bits | 0o600
+    if copied != mode:
+        os.chmod(target, copied, dir_fd=parent)
 
 
 @cache

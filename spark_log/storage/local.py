@@ -41,6 +41,7 @@ from spark_log.storage.file_system import (
     make_directories_below,
     map_file,
     release_pages,
+    share_file,
     sync_path,
 )
 from spark_log.storage.known_directories import KnownDirectories
@@ -234,6 +235,8 @@ class LocalStore(Store):
     def sync(self, path: str) -> None:
         """Make the file or directory at ``path`` durable, with the names of its parents.
 
+        A file that another library of this process wrote gets the permissions of its directory.
+
         Raises:
             NotFoundError: ``path`` does not exist.
             StorageError: the sync failed; it may be lost in a power cut.
@@ -242,6 +245,8 @@ class LocalStore(Store):
         with storage_errors(path):
             sync_path(absolute)
             if not os.path.isdir(absolute):
+                with suppress(PermissionError):  # another user's file
+                    share_file(absolute, os.path.dirname(absolute))
                 absolute = os.path.dirname(absolute)
                 sync_path(absolute)
             self._sync_names_to(absolute)

@@ -119,6 +119,14 @@ class SegmentReader:
         return self._metadata("append_id")
 
     @property
+    def compaction_id(self) -> str:
+        """Random id of the compaction that read all keys, and of whose output this is a part.
+
+        Empty if no compaction wrote the segment, or one of an earlier version.
+        """
+        return self._metadata("compaction_id")
+
+    @property
     def schema(self) -> pa.Schema:
         """The file's schema, with its metadata."""
         return self._schema

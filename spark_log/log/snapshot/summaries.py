@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
@@ -12,7 +13,7 @@ from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
-from spark_log.record import BatchHeader, unpack_headers
+from spark_log.record import BatchHeader, latest_delete_horizon_us, unpack_headers
 
 _PLAIN: Final = struct.Struct("<qqqqqi")
 """End offset, records, bytes, smallest and largest timestamp, and the length of the headers. Behind
@@ -128,6 +129,25 @@ class SegmentSummaries(LogCache):
         summary = SegmentSummary.of_headers(segment.name, reader, headers)
         self._keep(summary)
         return summary, headers
+
+    def read_delete_horizon(self, segment: LiveSegment, observed_ms: float) -> int:
+        """Read a segment's delete horizon from its headers, and add it to its summary.
+
+        Args:
+            segment: of a listing.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            NotFoundError: the segment was deleted, or may have been.
+            CorruptRecordError: the segment is damaged.
+        """
+        reader = self._directory.open_listed(segment, observed_ms)
+        headers = [header for _, found in reader.all_headers() for header in found]
+        self._directory.check_unchanged(reader, observed_ms)
+        horizon_us = latest_delete_horizon_us(headers)
+        known = self.known(segment) or SegmentSummary.of_headers(segment.name, reader, headers)
+        self._keep(replace(known, delete_horizon_us=horizon_us))
+        return horizon_us
 
     def on_appended(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
         """Add a segment that was appended, with its headers."""

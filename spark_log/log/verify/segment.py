@@ -26,7 +26,12 @@ from spark_log.log.segment import (
 )
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.record import NO_TIMESTAMP, BatchHeader, ControlRecordType
+from spark_log.record import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlRecordType,
+    latest_delete_horizon_us,
+)
 
 _FILE_BEGIN = b"ARROW1\0\0"
 
@@ -78,6 +83,7 @@ class SegmentCheck:
         self._least_us: int | None = None
         self._largest_us: int | None = None
         self._append_id = ""
+        self._delete_horizon_us = NO_TIMESTAMP
         self.end_offset: int | None = None
         self.record_count = 0
         self.is_sound = True
@@ -124,6 +130,7 @@ class SegmentCheck:
             min_timestamp_us=NO_TIMESTAMP if self._least_us is None else self._least_us,
             max_timestamp_us=NO_TIMESTAMP if self._largest_us is None else self._largest_us,
             append_id=self._append_id,
+            delete_horizon_us=self._delete_horizon_us,
         )
 
     # --- the file --------------------------------------------------------------------------------
@@ -179,6 +186,8 @@ class SegmentCheck:
         """Record what indexes and snapshots must contain for this batch."""
         self._positions.append(position)
         self._bases.append(headers[0].base_offset_delta)
+        horizon_us = latest_delete_horizon_us(headers)
+        self._delete_horizon_us = max(self._delete_horizon_us, horizon_us)
         latest = self._latest[-1] if self._latest else None
         if records.num_rows:
             least_us = pc.min(records.column("timestamp").cast(pa.int64())).as_py()

@@ -240,7 +240,9 @@ class SnapshotCheck:
 
 
 def _is_right(said: SegmentSummary, true: SegmentSummary) -> bool:
-    """Return whether a summary is right; its smallest timestamp may be missing."""
+    """Return whether a summary is right; smallest timestamp and delete horizon may be missing."""
     if said.min_timestamp_us is None:
         true = replace(true, min_timestamp_us=None)
+    if said.delete_horizon_us is None:
+        true = replace(true, delete_horizon_us=None)
     return said == true
