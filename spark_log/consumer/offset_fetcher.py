@@ -50,10 +50,21 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
+        return {tp: end for tp, (_, end) in self.bounds(partitions).items()}
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset of each partition, and the one before which it may be read.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
         level = self._isolation_level
-        return self._read_each(
-            self._topics(partitions), lambda _, log: log.end_offset(isolation_level=level)
-        )
+
+        def read(_: TopicPartition, log: PartitionLog) -> tuple[int, int]:
+            view = log.observe()
+            return view.log_start_offset, log.end_offset(view, isolation_level=level)
+
+        return self._read_each(self._topics(partitions), read)
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return the current log start and end offset of one partition.

@@ -65,6 +65,7 @@ from .segment import TimeIndex as TimeIndex
 from .segment import offset_of_max_timestamp as offset_of_max_timestamp
 from .snapshot import Snapshot as Snapshot
 from .tail_view import TailView as TailView
+from .unread_record import Lag as Lag
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding
 from .verify import FindingKind as FindingKind

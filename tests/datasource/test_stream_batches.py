@@ -4,12 +4,15 @@ import json
 import logging
 import shutil
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from spark_log import (
     Admin,
+    ConfigResource,
+    ConfigResourceType,
     DataLossError,
     InvalidOptionError,
     NewTopic,
@@ -18,6 +21,7 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.stream.lag import PartitionLag, lag_of
 from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.probe_interval import REST_MS
@@ -887,6 +891,33 @@ class TestLag:
         assert document is not None
         assert "t@lag_ms[0:56000]" in document
         assert document["t"] == {"0": 10, "1": 1}
+
+    def test_counts_what_can_be_read_without_another_request(self, root, clock):
+        at_once = {"file.delete.delay.ms": "0"}  # so that each poll lists the logs
+        Admin(root).alter_configs([ConfigResource(ConfigResourceType.TOPIC, "t", at_once)])
+        now_us = clock.time_us()
+        append(root, "t", 0, range(10), timestamp_us=now_us - 60_000_000)
+        append(root, "t", 1, range(3), timestamp_us=now_us)
+        planned = batches(root, clock, maxOffsetsPerTrigger="4")
+        end = planned.next_end(at(root, 0, 0), ReadMaxRows(4))
+        position, other = end.offsets[TopicPartition("t", 0)], end.offsets[TopicPartition("t", 1)]
+        assert (position, other) == (3, 1)
+        places = {TopicPartition("t", 0): 8, TopicPartition("t", 1): 3}
+        Admin(root).delete_records(places)
+        clock.advance_ms(60_000)
+        assert planned.next_end(end, ReadMaxRows(0)) == end
+        document = planned.latest()
+        assert document is not None
+        shown = SimpleNamespace(
+            endOffset=json.dumps(end.to_document()), latestOffset=json.dumps(document)
+        )
+        assert lag_of(shown) == {
+            TopicPartition("t", 0): PartitionLag(2, 112_000, 5),
+            TopicPartition("t", 1): PartitionLag(0, 0, 2),
+        }
+        with counted_calls() as calls:
+            planned.latest()
+        assert not calls, "the log start is that of the last listing"
 
     def test_costs_a_look_only_when_a_position_moves(self, root, clock):
         append(root, "t", 0, range(10))

@@ -179,8 +179,12 @@ class MicroBatchPlanner:
         latest = self._target or log_ends.offset
         if self._reported is not None and self._reported[:2] == (latest, self._end):
             return self._reported[2]
-        lag_ms = {} if self._end is None else self._time_lag.lag_ms(self._end, latest)
-        document = latest_document(latest, lag_ms)
+        starts: dict[TopicPartition, int] = {}
+        lag_ms: dict[TopicPartition, int] = {}
+        if self._end is not None:
+            starts = self._time_lag.log_starts(self._end, latest)
+            lag_ms = self._time_lag.lag_ms(self._end, latest, starts)
+        document = latest_document(latest, lag_ms, starts)
         # The lag in time grows, so a document with lag is not cached.
         self._reported = None if lag_ms else (latest, self._end, document)
         return document
