@@ -17,11 +17,13 @@ from .append import parse_leader_change as parse_leader_change
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
 from .chain import NO_LEADER as NO_LEADER
+from .chain import REPLICA_ERRORS as REPLICA_ERRORS
 from .chain import LeaderFailedError as LeaderFailedError
 from .chain import PartitionState as PartitionState
 from .chain import PartitionStates as PartitionStates
 from .chain import ReplicaFetcher as ReplicaFetcher
 from .chain import ReplicatedLog as ReplicatedLog
+from .chain import StagingFailedError as StagingFailedError
 from .clean import ABANDONED_US as ABANDONED_US
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
 from .clean import FAN_IN as FAN_IN

@@ -14,6 +14,7 @@ from spark_log.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
     StorageTimeoutError,
+    StorageUnavailableError,
 )
 from spark_log.log.file_names import SegmentName, StartMarker, decode_leader_epoch
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
@@ -22,6 +23,9 @@ from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+
+_MAX_MISSES = 5
+"""How often a listed file may be missed before its storage counts as failed."""
 
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
@@ -152,6 +156,8 @@ class PartitionDirectory:
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
         self._is_missing_checked = False
+        self._missed: tuple[str, float, int] | None = None
+        """A path that was listed and not found, when that was, and how often in a row."""
 
     @property
     def reached_offset(self) -> int:
@@ -403,6 +409,7 @@ class PartitionDirectory:
         Raises:
             NotFoundError: the file does not exist; or the listing is so old that the file may have
                 been deleted, and its name used by a put that was delivered late.
+            StorageUnavailableError: newer and newer listings show the file, and it is never found.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         if opened is not None:
@@ -411,6 +418,9 @@ class PartitionDirectory:
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
             reader.end_offset  # noqa: B018 - on an object store this may read the last batch
+        except NotFoundError as error:
+            self.on_missed(error, observed_ms)
+            raise
         except CorruptRecordError:
             if not self.is_outdated(observed_ms):
                 raise
@@ -419,6 +429,27 @@ class PartitionDirectory:
                 self.identities.check(reader.path, segment.name, reader.append_id)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
+
+    def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
+        """Count how often in a row a file was not found that each time a new listing had shown.
+
+        A file that was rewritten and deleted is not shown by the next listing.
+
+        Args:
+            error: has the path.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            StorageUnavailableError: it was missed too often.
+        """
+        path, missed_ms, misses = error.path, self.clock.monotonic_ms(), 1
+        if self._missed is not None and self._missed[0] == path:
+            misses = self._missed[2] + (observed_ms >= self._missed[1])
+        self._missed = path, missed_ms, misses
+        if misses > _MAX_MISSES:
+            raise StorageUnavailableError(
+                f"{path} is listed, but cannot be found: {error}", path=path
+            ) from error
 
     def leader_epoch_at_start(self, log_start_offset: int) -> int | None:
         """Return the leader epoch of the last batch of a log that was emptied.

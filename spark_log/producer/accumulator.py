@@ -74,6 +74,13 @@ class Accumulator:
         """Return the unfinished batches of one partition, oldest first."""
         return [batch for batch, of in self._unfinished.items() if of is queue]
 
+    def queues_of(
+        self, batches: Iterable[ProducerBatch]
+    ) -> list[tuple[ProducerBatch, PartitionQueue]]:
+        """Return those of the batches that are unfinished, with their partitions."""
+        found = ((batch, self._unfinished.get(batch)) for batch in batches)
+        return [(batch, queue) for batch, queue in found if queue is not None]
+
     def waiting(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
         """Return the unfinished batches that no append in progress has, with their partitions."""
         return [

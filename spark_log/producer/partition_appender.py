@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Final
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
@@ -24,6 +25,7 @@ from spark_log.log import (
     PartitionLog,
     ProducerAppend,
     StagedSegment,
+    StagingFailedError,
 )
 from spark_log.metadata import (
     METADATA_LEASE_MS,
@@ -36,6 +38,9 @@ from spark_log.producer.merge_thread import MergeThread
 from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.storage import TRANSIENT_ERRNOS
+
+_MAX_STAGINGS: Final = 10
+"""Roots that may fail, one after the other, while one attempt stages its segment there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +211,17 @@ class PartitionAppender:
         return log
 
     def _append(
+        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
+    ) -> AppendResult:
+        """Append a delivery; stage it again at once on the next leader if one's root fails."""
+        for _ in range(_MAX_STAGINGS - 1):
+            try:
+                return self._stage_and_append(log, delivery, producer)
+            except StagingFailedError:
+                continue
+        return self._stage_and_append(log, delivery, producer)
+
+    def _stage_and_append(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
     ) -> AppendResult:
         while True:

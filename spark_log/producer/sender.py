@@ -114,10 +114,11 @@ class Sender:
             with self._accumulator.lock:
                 batches = self._accumulator.unfinished_of(queue)
                 self._accumulator.seal(batches)
+                failures = self._failures(batches, error)
                 if queue.delivery is not None:
                     queue.delivery.is_outcome_unknown = True
                     self._drop(queue, queue.delivery)
-            self._fail(batches, error)
+            self._fail_each(failures)
             with self._accumulator.lock:
                 queue.log = None
                 self._accumulator.release(queue)
@@ -128,15 +129,18 @@ class Sender:
             expired = self._accumulator.expired(self._clock.monotonic_ms())
             errors = [(batch, self._expiry_error(batch, queue)) for batch, queue in expired]
             self._accumulator.seal(batch for batch, _ in expired)
-        for batch, error in errors:
-            self._fail([batch], error)
+        self._fail_each(errors)
 
     def fail_all(self, error: Exception) -> int:
-        """Fail all unfinished batches, and return their number of records."""
+        """Fail all unfinished batches, and return their number of records.
+
+        The error of those that may be in the log is `UnknownOutcomeError`.
+        """
         with self._accumulator.lock:
             batches = self._accumulator.unfinished()
             self._accumulator.seal(batches)
-        return self._fail(batches, error)
+            failures = self._failures(batches, error)
+        return self._fail_each(failures)
 
     def fail_transaction(self, error: Exception) -> None:
         """Take in an error of a transactional producer, or of one of its records.
@@ -167,11 +171,12 @@ class Sender:
             waiting = self._accumulator.waiting()
             batches = [batch for batch, _ in waiting]
             self._accumulator.seal(batches)
+            failures = self._failures(batches, error)
             for queue in {queue for _, queue in waiting}:
                 if queue.delivery is not None and not queue.is_busy:
                     self._drop(queue, queue.delivery)
                     self._accumulator.schedule(queue)
-        self._fail(batches, error)
+        self._fail_each(failures)
 
     # --- one delivery ----------------------------------------------------------------------------
 
@@ -294,7 +299,7 @@ class Sender:
             _logger.warning("%s; the producer continues in a new epoch", error)
             self._identity.bump_epoch(queue)
         elif isinstance(error, InvalidProducerEpochError | ProducerFencedError):
-            self._on_fenced(error)
+            self._on_fenced(queue, delivery, error)
         elif not self._appender.is_retriable(error):
             self._give_up(queue, delivery, error)
             return
@@ -329,7 +334,7 @@ class Sender:
 
     def _give_up(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
         queue.log = None
-        if delivery.is_outcome_unknown and not isinstance(error, UnknownOutcomeError):
+        if delivery.is_outcome_unknown:
             error = _unknown(queue, error)
         self._fail(delivery.batches, error)
         for batch in delivery.batches:
@@ -358,13 +363,18 @@ class Sender:
                 return
             batches = [*delivery.batches, *queue.batches()]
             self._accumulator.seal(batches)
-        self._fail(batches, unknown_topic(queue.topic))
+        self._fail(batches, unknown_topic(queue.topic))  # nobody reads the old one's log
         with self._accumulator.lock:
             queue.delivery = None
             self._accumulator.release(queue)
 
-    def _on_fenced(self, error: SparkLogError) -> None:
-        """Fail everything: a newer producer has taken over this one's id."""
+    def _on_fenced(self, queue: PartitionQueue, delivery: Delivery, error: SparkLogError) -> None:
+        """Fail everything: a newer producer has taken over this one's id.
+
+        The append that was refused is not in the log, unless an earlier attempt may have put it.
+        """
+        is_unknown = delivery.is_outcome_unknown
+        self._fail(delivery.batches, _unknown(queue, error) if is_unknown else error)
         self.fail_transaction(error)
         with self._accumulator.lock:
             if self.fatal_error is None:
@@ -372,6 +382,22 @@ class Sender:
         self.fail_all(error)
 
     # --- finishing batches -----------------------------------------------------------------------
+
+    def _failures(
+        self, batches: Sequence[ProducerBatch], error: Exception
+    ) -> list[tuple[ProducerBatch, Exception]]:
+        """Return each batch with its error; the lock is held.
+
+        A future that has failed with any other error than `UnknownOutcomeError` is not in the log,
+        and never will be.
+        """
+        return [
+            (batch, _unknown(queue, error) if _may_be_in_log(batch, queue) else error)
+            for batch, queue in self._accumulator.queues_of(batches)
+        ]
+
+    def _fail_each(self, failures: Sequence[tuple[ProducerBatch, Exception]]) -> int:
+        return sum(self._fail([batch], error) for batch, error in failures)
 
     def _fail(self, batches: Sequence[ProducerBatch], error: Exception) -> int:
         failed = [batch for batch in batches if batch.fail(error)]
@@ -390,27 +416,39 @@ class Sender:
         with self._accumulator.lock:
             self._accumulator.finish(ended)
 
-    def _expiry_error(self, batch: ProducerBatch, queue: PartitionQueue) -> KafkaTimeoutError:
+    def _expiry_error(self, batch: ProducerBatch, queue: PartitionQueue) -> SparkLogError:
+        """Return the error of a batch whose time is over; the lock is held."""
         delivery = queue.delivery
+        is_unknown = _may_be_in_log(batch, queue)
         if delivery is None or batch not in delivery.batches:
             became = "it was not appended: the batch before it is not done"
-        elif delivery.is_outcome_unknown or queue.is_busy:
+        elif is_unknown:
             became = "whether it is in the log is not known: read the partition's end to see"
         else:
             became = "it was not appended"
         cause = f"; the last error was: {delivery.error}" if delivery and delivery.error else ""
         cause += self.throttle.describe()
-        return KafkaTimeoutError(
+        return (UnknownOutcomeError if is_unknown else KafkaTimeoutError)(
             f"{batch.topic}-{batch.partition}: a batch of {batch.record_count} records is not "
             f"acknowledged after delivery.timeout.ms ({self._config.delivery_timeout_ms}); "
             f"{became}{cause}"
         )
 
 
+def _may_be_in_log(batch: ProducerBatch, queue: PartitionQueue) -> bool:
+    """Whether an append of a batch is in progress, or nobody knows the outcome of one."""
+    delivery = queue.delivery
+    if delivery is None or batch not in delivery.batches:
+        return False
+    return delivery.is_outcome_unknown or queue.is_busy
+
+
 def _unknown(queue: PartitionQueue, error: Exception) -> UnknownOutcomeError:
+    if isinstance(error, UnknownOutcomeError):
+        return error
     unknown = UnknownOutcomeError(
-        f"{queue.topic}-{queue.partition}: an append may be in the log or not, and its retry "
-        f"failed: {error}"
+        f"{queue.topic}-{queue.partition}: an append may be in the log or not, and it was given "
+        f"up: {error}"
     )
     unknown.__cause__ = error
     return unknown

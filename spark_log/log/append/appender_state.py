@@ -174,7 +174,8 @@ class AppenderState:
             try:
                 epoch = self._directory.open(tail.last).leader_epoch
                 self.tail = tail = replace(tail, leader_epoch=epoch)
-            except NotFoundError:  # rewritten again since
+            except NotFoundError as error:  # rewritten again since
+                self._directory.on_missed(error, tail.observed_ms)
                 tail = self.observe(segment)
         return tail
 

@@ -36,8 +36,9 @@ def find_in_log(
             here = {
                 offset: _stands_at(directory, segment, offset, view) for offset in sorted(offsets)
             }
-        except NotFoundError:
-            continue  # rewritten and deleted since
+        except NotFoundError as error:  # rewritten and deleted since
+            directory.on_missed(error, view.observed_ms)
+            continue
         if None not in here.values():  # else the listing lacks a segment that appeared during it
             return next((offset for offset in here if here[offset]), None), view
 

@@ -2,6 +2,8 @@ from .partition_state import NO_LEADER as NO_LEADER
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
 from .replica_chain import ReplicaChain as ReplicaChain
-from .replica_fetcher import LeaderFailedError as LeaderFailedError
+from .replica_failure import REPLICA_ERRORS as REPLICA_ERRORS
+from .replica_failure import LeaderFailedError as LeaderFailedError
+from .replica_failure import StagingFailedError as StagingFailedError
 from .replica_fetcher import ReplicaFetcher as ReplicaFetcher
 from .replicated_log import ReplicatedLog as ReplicatedLog

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import (
-    LeaderNotAvailableError,
-    SparkLogError,
-    StorageError,
-    StorageUnavailableError,
-    UnknownOutcomeError,
-)
+from spark_log.errors import StorageError
 from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
     LogValidator,
     ProducerAppend,
 )
-from spark_log.log.chain.partition_state import NO_LEADER, PartitionState
-from spark_log.log.chain.replica_chain import ReplicaChain
+from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.partition_state import PartitionState
+from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_failure import (
+    ReplicaFailedError,
+    StagingFailedError,
+    blaming,
+    is_replicas_fault,
+)
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import SegmentWriter, StagedSegment
-from spark_log.suppressed import SuppressedErrors
-
-
-class _StagedFileLostError(Exception):
-    """The staged file of a segment cannot be read, which is not the new leader's fault."""
 
 
 class ChainAppender:
@@ -42,7 +39,6 @@ class ChainAppender:
         name: str,
         config: TopicConfig,
         clock: Clock,
-        suppressed: SuppressedErrors,
     ) -> None:
         """Access no storage yet.
 
@@ -51,14 +47,12 @@ class ChainAppender:
             name: of the partition, for messages.
             config: the topic's settings.
             clock: dates records.
-            suppressed: counts failures of replicas that were left out.
         """
         self._chain = chain
         self._followers = chain.followers
         self._name = name
         self._config = config
         self._clock = clock
-        self._suppressed = suppressed
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -68,28 +62,56 @@ class ChainAppender:
         Args:
             compression: used if the topic's ``compression.type`` is ``producer``.
             producer: makes the append idempotent.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: no replica can stage a segment. The writer's methods raise this, too, and
+                `StagingFailedError` once the leader has failed while others are well.
         """
-        topics = self._config.compression_type
-        while True:
-            state = self._chain.states.current()
+        topics, attempt = self._config.compression_type, self._chain.attempt()
+        state = self._chain.states.current()
+        for _ in range(MAX_CHANGES):
+            state = self._chain.available(state, needs_enough=False)
+            copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
-                return self._leader(state).segment_writer(
+                with blaming(state.leader):
+                    leader = self._chain.replica(state, state.leader)
+                return leader.segment_writer(
                     compression if topics == "producer" else topics,
                     producer,
                     leader_epoch=state.leader_epoch,
                     validator=LogValidator(self._config, self._clock),
-                    copies=self._followers.staged_copies(state, sync=self._config.flush_on_append),
-                    on_failure=partial(self._on_staging_error, state),
+                    copies=copies,
+                    on_failure=partial(self._on_staging_error, state, attempt),
                 )
-            except StorageError as error:
-                is_same = self._chain.states.current().leader_epoch == state.leader_epoch
-                if is_same and not self._chain.leave_out(state, state.leader, error):
-                    raise
+            except ReplicaFailedError as failed:
+                state = self._chain.without(state, failed, attempt)
+            except StagingFailedError:  # the leader was left out just now
+                state = self._chain.states.current()
+        raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
-    def _on_staging_error(self, state: PartitionState, error: StorageError) -> None:
-        """Leave out the leader, on whose root a segment cannot be staged."""
-        with self._suppressed.suppress("replica", self._name, SparkLogError):
-            self._chain.leave_out(state, state.leader, error)
+    def _on_staging_error(
+        self, state: PartitionState, attempt: ChainAttempt, error: StorageError
+    ) -> None:
+        """Leave out the leader, on whose root a segment cannot be staged.
+
+        Raises:
+            StagingFailedError: another replica leads now.
+            SparkLogError: as of `ReplicaChain.without`.
+        """
+        if not is_replicas_fault(error):
+            return
+        if self._chain.states.current().leader_epoch == state.leader_epoch:
+            failed = ReplicaFailedError(state.leader, error)
+            self._chain.without(state, failed, attempt)
+        raise self._staging_failed(error) from error
+
+    def _staging_failed(self, why: object) -> StagingFailedError:
+        return StagingFailedError(
+            f"{self._name}: a segment was staged on a root that has failed since; send its records "
+            f"again ({why})",
+            path=self._name,
+        )
 
     def append_segment(
         self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
@@ -111,14 +133,15 @@ class ChainAppender:
             NotEnoughReplicasAfterAppendError: it was appended, and fewer replicas are in sync.
             LeaderNotAvailableError: the partition has no leader; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            StagingFailedError: the segment was staged on a root that has failed, and is not in the
+                log: stage its records again.
             SparkLogError: as of `PartitionLog.append_segment`.
         """
         staged = [segment]
-        is_tried = False
         put_to: tuple[str, LogAppendInfo] | None = None
 
         def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
-            nonlocal is_tried, put_to
+            nonlocal put_to
             self._followers.forget_put()
             latest = staged[-1]
             if put_to is not None:
@@ -127,27 +150,20 @@ class ChainAppender:
                     return info
             is_here = latest.staged_for == leader.files.url
             if latest.leader_epoch != state.leader_epoch or not is_here:
-                _check_is_there(latest)
+                self._check_is_there(latest)
                 copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
                 latest = leader.stage_again(latest, state.leader_epoch, copies)
                 staged.append(latest)
-            is_tried = True
             info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
             put_to = leader.files.url, info
             is_last = info.last_offset + 1 == leader.appender.log_end_offset
             if len(state.chain) > 1 and is_last and not info.is_duplicate:
-                self._followers.on_put(latest, info.base_offset)
+                with suppress(StorageError):  # it was put, and followers copy the leader's file
+                    self._followers.on_put(latest, info.base_offset)
             return info
 
         try:
             return self._chain.append(put, acks=acks, repeatable=segment.producer is not None)
-        except _StagedFileLostError as lost:
-            kind = UnknownOutcomeError if is_tried else StorageUnavailableError
-            raise kind(
-                f"{self._name}: a segment was staged on a root that is lost; send its records "
-                f"again ({lost})",
-                path=self._name,
-            ) from lost
         finally:
             if acks == ALL:
                 self._followers.forget_put()
@@ -220,17 +236,13 @@ class ChainAppender:
         finally:
             self._followers.forget_put()
 
-    def _leader(self, state: PartitionState) -> Replica:
-        if state.leader == NO_LEADER:
-            state = self._chain.states.refresh()
-        if state.leader == NO_LEADER:
-            raise LeaderNotAvailableError(f"{self._name} has no leader", topic=self._name)
-        return self._chain.replica(state, state.leader)
+    def _check_is_there(self, segment: StagedSegment) -> None:
+        """Check that a segment's file can be read, which lies on the root of an earlier leader.
 
-
-def _check_is_there(segment: StagedSegment) -> None:
-    """Check that the file of a segment can be read: it lies on the root of an earlier leader."""
-    try:
-        segment.data  # noqa: B018 - read now, and kept
-    except StorageError as error:
-        raise _StagedFileLostError(str(error)) from error
+        Raises:
+            StagingFailedError: it cannot, which is not the new leader's fault.
+        """
+        try:
+            segment.data  # noqa: B018 - read now, and kept
+        except (StorageError, OSError) as error:
+            raise self._staging_failed(error) from error

@@ -12,11 +12,8 @@ import pyarrow as pa
 from spark_log.errors import SparkLogError
 from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.partition_state import PartitionState
-from spark_log.log.chain.replica_fetcher import (
-    REPLICA_ERRORS,
-    LeaderFailedError,
-    ReplicaFetcher,
-)
+from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
+from spark_log.log.chain.replica_fetcher import ReplicaFetcher
 from spark_log.log.replica import Replica
 from spark_log.log.segment import StagedCopies, StagedSegment
 
@@ -44,15 +41,6 @@ class _Own:
         """
         is_there = self.base_offset + self.segment.record_count == end_offset
         return is_there and self.segment.leader_epoch == state.leader_epoch
-
-
-class FollowerFailedError(Exception):
-    """Another replica than the leader failed, or differs from the leader."""
-
-    def __init__(self, broker_id: int, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.broker_id = broker_id
-        self.error = error
 
 
 class ChainFollowers:
@@ -85,28 +73,31 @@ class ChainFollowers:
             the leader's log held when it was read for them.
 
         Raises:
-            FollowerFailedError: another replica than the leader failed.
-            REPLICA_ERRORS: the leader failed.
+            ReplicaFailedError: the leader, or another replica, failed.
         """
-        leader = self._replica(state, state.leader)
+        with blaming(state.leader):
+            leader = self._replica(state, state.leader)
         is_own = True
         for broker_id in state.chain[1:]:
             try:
-                replica = self._replica(state, broker_id)
-                self.limit_merges(replica, state)
-                is_own &= self._bring_up(replica, leader, state, broker_id, end_offset)
-            except LeaderFailedError as failed:
-                raise failed.error from failed
-            except REPLICA_ERRORS as error:
-                if isinstance(error, DivergedReplicaError) and broker_id in state.isr:
-                    if error.is_ahead:
-                        raise  # the leader has lost what it had
-                    self._check_leaders_root(state)  # or it has got other records since
-                raise FollowerFailedError(broker_id, error) from error
+                with blaming(broker_id, leader=state.leader):
+                    replica = self._replica(state, broker_id)
+                    self.limit_merges(replica, state)
+                    is_own &= self._bring_up(replica, leader, state, broker_id, end_offset)
+            except ReplicaFailedError as failed:
+                error = failed.error
+                is_follower = failed.broker_id == broker_id and broker_id in state.isr
+                if is_follower and isinstance(error, DivergedReplicaError):
+                    if error.is_ahead:  # the leader has lost what it had
+                        raise ReplicaFailedError(state.leader, error) from error
+                    with blaming(state.leader):  # or it has got other records since
+                        self._check_leaders_root(state)
+                raise
         if state.is_replicated and not state.hidden_from_epoch:
             # All have it: now it may be merged.
             for broker_id in state.chain:
-                merger = self._replica(state, broker_id).appender.derived.merger
+                with blaming(broker_id):
+                    merger = self._replica(state, broker_id).appender.derived.merger
                 merger.limit_offset = end_offset
         return is_own
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import OffsetOutOfRangeError, UnknownOutcomeError
+from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
-from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
+from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.log_start import move_replica_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
@@ -32,21 +33,29 @@ def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = No
         UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
         StorageError: as before; or the start was moved nowhere.
     """
+    with chain.attempt(OffsetOutOfRangeError) as attempt:
+        return _move_all(chain, offset, view, attempt)
+
+
+def _move_all(chain: ReplicaChain, offset: int, view: LogView | None, attempt: ChainAttempt) -> int:
     state = chain.available(chain.states.current(), needs_enough=False)
     for _ in range(MAX_CHANGES):
         newer, starts, lags = state, [], False
         for broker_id in state.chain:
             try:
-                replica = chain.replica(state, broker_id)
-                here = view if view is not None and view.origin == replica.files.url else None
-                move = partial(_move_start, chain, broker_id, replica, offset, here)
-                starts.append(with_reserve(replica.files.store, move))
+                with blaming(broker_id):
+                    replica = chain.replica(state, broker_id)
+                    here = view if view is not None and view.origin == replica.files.url else None
+                    move = partial(_move_start, chain, broker_id, replica, offset, here)
+                    starts.append(with_reserve(replica.files.store, move))
+                attempt.has_put = True
             except OffsetOutOfRangeError:
                 if broker_id in state.isr:
                     raise
                 lags = True
-            except REPLICA_ERRORS as error:
-                newer = chain.without(state, broker_id, error, has_put=bool(starts))
+            except ReplicaFailedError as failed:
+                attempt.has_put |= isinstance(failed.error, UnknownOutcomeError)
+                newer = chain.without(state, failed, attempt)
                 break
         if lags:
             chain.replicate()

@@ -13,20 +13,21 @@ from functools import partial
 from typing import Final, TypeVar
 
 from spark_log.errors import (
+    AuthorizationError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     SparkLogError,
     StorageError,
+    StorageUnavailableError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.chain.chain_followers import ChainFollowers, FollowerFailedError
+from spark_log.log.chain.chain_attempt import ChainAttempt, unknown_outcome
+from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
-from spark_log.log.chain.replica_fetcher import (
-    REPLICA_ERRORS,
-)
+from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.storage import Store
@@ -131,31 +132,48 @@ class ReplicaChain:
             NotEnoughReplicasError: too few replicas are in sync; nothing was appended.
             NotEnoughReplicasAfterAppendError: it was appended, and too few replicas are in sync.
             UnknownOutcomeError: it could not be determined whether it is in the log.
-            StorageError: nothing was appended.
+            StorageError: all replicas have failed, or the metadata; nothing was appended.
         """
+        with self.attempt() as attempt:
+            return self._append(
+                put,
+                attempt,
+                waits_for_all=acks == ALL,
+                repeatable=repeatable,
+                needs_enough=needs_enough and acks == ALL,
+            )
+
+    def _append(
+        self,
+        put: Put[_Result],
+        attempt: ChainAttempt,
+        *,
+        waits_for_all: bool,
+        repeatable: bool,
+        needs_enough: bool,
+    ) -> _Result:
         state, is_certain = self.states.current(), False
-        needs_enough = needs_enough and acks == ALL
         appended_to: tuple[int, int] | None = None
         appended_in = -1
         result: list[_Result] = []
-        lacks_barrier = has_put = False
+        lacks_barrier = False
         for _ in range(MAX_CHANGES):
-            state = self._available(state, needs_enough=needs_enough, has_put=has_put)
+            state = self.available(state, needs_enough=needs_enough and not attempt.has_put)
             leader_key = state.leader, state.directory_number(state.leader)
             is_new_leader = appended_to != leader_key
             if is_new_leader and appended_to is not None and not repeatable:
                 raise self.unknown_outcome("its leader changed")
             newer = state
             try:
-                leader = self._leader(state)
+                with blaming(state.leader):
+                    leader = self._leader(state)
                 if lacks_barrier:
                     newer = self._begin_epoch(state)
                 is_new_epoch = appended_in != state.leader_epoch
                 if (is_new_leader or is_new_epoch) and newer is state:
-                    result = [put(leader, state, is_certain)]
+                    result = [self._put(put, leader, state, is_certain, attempt, repeatable)]
                     appended_to, appended_in = leader_key, state.leader_epoch
-                    has_put = True
-                if acks == ALL and newer is state:
+                if waits_for_all and newer is state:
                     newer = self._bring_up_followers(leader, state)
             except FencedLeaderEpochError:
                 newer = self._newer(state)
@@ -164,14 +182,8 @@ class ReplicaChain:
                 state = self.states.refresh() if unknown.log_epoch is None else state
                 lacks_barrier = is_certain = True
                 continue
-            except FollowerFailedError as failed:
-                newer = self.without(state, failed.broker_id, failed.error, has_put=True)
-            except REPLICA_ERRORS as error:
-                is_unknown = isinstance(error, UnknownOutcomeError)
-                if is_unknown and not repeatable:
-                    raise
-                has_put |= is_unknown
-                newer = self.without(state, state.leader, error, has_put=has_put)
+            except ReplicaFailedError as failed:
+                newer = self.without(state, failed, attempt)
             newer = self._recent(state) if newer is state else newer
             if newer is state:
                 if needs_enough:
@@ -179,6 +191,33 @@ class ReplicaChain:
                 return result[0]
             state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
+
+    @staticmethod
+    def _put(
+        put: Put[_Result],
+        leader: Replica,
+        state: PartitionState,
+        is_certain: bool,
+        attempt: ChainAttempt,
+        repeatable: bool,
+    ) -> _Result:
+        """Append to the leader's log, and note that the attempt has put something.
+
+        Raises:
+            ReplicaFailedError: the leader failed.
+            UnknownOutcomeError: the leader's answer was lost, and the append is not repeatable.
+        """
+        try:
+            with blaming(state.leader):
+                result = put(leader, state, is_certain)
+        except ReplicaFailedError as failed:
+            if isinstance(failed.error, UnknownOutcomeError):
+                attempt.has_put = True
+                if not repeatable:
+                    raise failed.error from failed.error.__cause__
+            raise
+        attempt.has_put = True
+        return result
 
     def catch_up(self) -> None:
         """Bring the other replicas up to what this process has appended with ``acks=1``.
@@ -199,39 +238,31 @@ class ReplicaChain:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        state = self.states.refresh()
+        state, attempt = self.states.refresh(), self.attempt()
         for _ in range(MAX_CHANGES):
             state = self.available(state, needs_enough=False)
             try:
-                leader = self._leader(state)
-                if state.leader_epoch > 0:
-                    leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-                end_offset = leader.appender.observe_end_offset_in(state.leader_epoch)
+                with blaming(state.leader):
+                    leader = self._leader(state)
+                    if state.leader_epoch > 0:
+                        leader.append_barrier(state.leader_epoch, state.isr, state.joining)
+                    end_offset = leader.appender.observe_end_offset_in(state.leader_epoch)
                 self.followers.replicate(state, end_offset)
             except FencedLeaderEpochError:
                 state = self._newer(state)
-            except FollowerFailedError as failed:
-                state = self.without(state, failed.broker_id, failed.error, has_put=False)
-            except REPLICA_ERRORS as error:
-                state = self.without(state, state.leader, error, has_put=False)
+            except ReplicaFailedError as failed:
+                state = self.without(state, failed, attempt)
             else:
                 return state
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
-    def leave_out(self, state: PartitionState, broker_id: int, error: SparkLogError) -> bool:
-        """Leave out a replica that failed; return whether the partition has another state now.
+    def attempt(self, *certain: type[SparkLogError]) -> ChainAttempt:
+        """Return what follows one call through the states of the partition.
 
-        Raises:
-            UnknownTopicOrPartitionError: the topic was deleted.
-            StorageError: the metadata cannot be changed.
+        Args:
+            certain: errors that tell the outcome also after something was put.
         """
-        if state.chain == (broker_id,):
-            return False
-        newer = self.states.leave(state, (broker_id,))
-        if newer.leader_epoch == state.leader_epoch:
-            return False
-        self._suppressed.add("replica", self._name, error)
-        return True
+        return ChainAttempt(self._name, certain)
 
     # --- one state -------------------------------------------------------------------------------
 
@@ -250,8 +281,9 @@ class ReplicaChain:
         if state.leader_epoch <= 0:
             newer = self.states.refresh()
             return state if newer.leader_epoch == state.leader_epoch else newer
-        leader = self.replica(state, state.leader)
-        leader.append_barrier(state.leader_epoch, state.isr, state.joining)
+        with blaming(state.leader):
+            leader = self.replica(state, state.leader)
+            leader.append_barrier(state.leader_epoch, state.isr, state.joining)
         return state
 
     def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
@@ -265,13 +297,14 @@ class ReplicaChain:
             The state; a newer one if the chain has changed, since then the root may be another one.
 
         Raises:
-            FollowerFailedError: another replica than the leader failed.
-            REPLICA_ERRORS: the leader failed, or its root was emptied.
+            ReplicaFailedError: a replica failed, or the leader's root was emptied.
+            StorageError: the metadata cannot be read.
         """
         end_offset = leader.appender.end_offset_in(state.leader_epoch)
         if self.followers.replicate(state, end_offset):
             return state
-        self.check_root(state.leader)
+        with blaming(state.leader):
+            self.check_root(state.leader)
         newer = self.states.refresh()
         return state if newer.leader_epoch == state.leader_epoch else newer
 
@@ -307,54 +340,61 @@ class ReplicaChain:
         )
 
     def without(
-        self,
-        state: PartitionState,
-        broker_id: int,
-        error: SparkLogError,
-        *,
-        has_put: bool,
+        self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
     ) -> PartitionState:
         """Return the state without a replica that failed.
 
+        Args:
+            state: by which the replica was used.
+            failed: tells which replica, and why.
+            attempt: the call that goes on with the others.
+
         Raises:
-            UnknownOutcomeError: the metadata cannot be changed, and records may be in the log.
+            LeaderNotAvailableError: it is the last replica that may lead; others are not in sync.
+            StorageUnavailableError: the metadata may only be changed by others, or it is not known
+                whether they were changed.
             StorageError: the metadata cannot be changed.
-            SparkLogError: the replica is the last one, so the error stands.
+            SparkLogError: all replicas have failed in this call: the error of this one.
         """
-        is_last = state.chain == (broker_id,)  # nobody is left who could go on, as far as known
+        broker_id, error = failed.broker_id, failed.error
+        attempt.failed.add(broker_id)
         newer = state
-        try:
-            if not is_last:
-                newer = self.states.leave(state, (broker_id,))
-            elif state.is_replicated:
+        if state.chain != (broker_id,):
+            newer = self._leave(state, failed)
+        elif state.is_replicated:  # nobody is left who could go on, as far as known
+            try:
                 newer = self.states.refresh()
-        except StorageError as cause:
-            if not is_last and not has_put:
-                raise
-            if not is_last:
-                raise self.unknown_outcome(f"the metadata could not be changed: {cause}") from cause
-        if newer.leader_epoch == state.leader_epoch:
-            if has_put and not isinstance(error, UnknownOutcomeError):
-                raise self.unknown_outcome(str(error)) from error
-            raise error
-        self._suppressed.add("replica", self._name, error)
-        return newer
+            except StorageError as unread:
+                raise error from (error.__cause__ or unread)
+        if newer.leader_epoch != state.leader_epoch:
+            self._suppressed.add("replica", self._name, error)
+            return newer
+        others = sorted(set(state.replicas) - attempt.failed)
+        if others and isinstance(error, StorageError) and not error.retriable:
+            raise LeaderNotAvailableError(
+                f"{self._name}: the replica on broker {broker_id} failed ({error}), and no other "
+                f"one may lead: those on brokers {others} lack records. Bring this root back",
+                topic=self._name,
+            ) from error
+        raise error from error.__cause__
 
-    def _available(
-        self, state: PartitionState, *, needs_enough: bool, has_put: bool
-    ) -> PartitionState:
-        """Return a state in which the partition can be appended to: this one or a newer one.
-
-        Raises:
-            UnknownOutcomeError: there is none, and the append may have been put.
-            LeaderNotAvailableError, NotEnoughReplicasError: there is none.
-        """
+    def _leave(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
+        """Take a replica out of the in-sync and joining ones; return the newest state."""
+        why = f"{self._name}: the replica on broker {failed.broker_id} failed ({failed.error})"
         try:
-            return self.available(state, needs_enough=needs_enough and not has_put)
-        except LeaderNotAvailableError as error:
-            if not has_put:
-                raise
-            raise self.unknown_outcome(str(error)) from error
+            return self.states.leave(state, (failed.broker_id,))
+        except UnknownOutcomeError as unknown:  # of the change, not of the append
+            raise StorageUnavailableError(
+                f"{why}, and it is not known whether it was taken out of the in-sync replicas: "
+                f"{unknown}",
+                path=self._name,
+            ) from unknown
+        except AuthorizationError as denied:
+            raise StorageUnavailableError(
+                f"{why}, and this user may not take it out of the in-sync replicas ({denied}): a "
+                f"controller, or a writer with this right, does so",
+                path=self._name,
+            ) from denied
 
     def available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
         """Return a state in which the partition can be appended to: this one or a newer one.
@@ -396,7 +436,4 @@ class ReplicaChain:
 
     def unknown_outcome(self, why: str) -> UnknownOutcomeError:
         """Return the error for an append, or a change, that may be in the log or not."""
-        return UnknownOutcomeError(
-            f"{self._name}: it is not known whether an append is in the log: {why}",
-            path=self._name,
-        )
+        return unknown_outcome(self._name, why)

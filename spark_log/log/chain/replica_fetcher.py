@@ -11,37 +11,16 @@ replicas that share blocks would be damaged together (ADR 25).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import pyarrow as pa
 
-from spark_log.errors import (
-    CorruptRecordError,
-    NotFoundError,
-    OffsetOutOfRangeError,
-    SparkLogError,
-    StorageError,
-)
+from spark_log.errors import NotFoundError, OffsetOutOfRangeError
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
+from spark_log.log.chain.replica_failure import REPLICA_ERRORS, LeaderFailedError
 from spark_log.log.file_names import StartMarker
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
-
-REPLICA_ERRORS: Final = (StorageError, CorruptRecordError, DivergedReplicaError)
-"""What shows that a replica has failed: its root, or its files."""
-
-
-class LeaderFailedError(Exception):
-    """The leader's replica could not be read while another one was brought up to it.
-
-    Attributes:
-        error: what was raised.
-    """
-
-    def __init__(self, error: SparkLogError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class ReplicaFetcher:

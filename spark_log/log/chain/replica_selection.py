@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_log.clock import Clock
-from spark_log.errors import NotFoundError, SparkLogError, StorageUnavailableError
+from spark_log.errors import NotFoundError, StorageUnavailableError
+from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
-from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
+from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.suppressed import SuppressedErrors
@@ -21,6 +22,9 @@ _LOOK_MS: Final = 500
 readers of a process share what one of them has read."""
 
 _MAX_READ_TRIES: Final = 10
+
+MAX_REWRITES: Final = 20
+"""How often a file may be gone that was just listed. Then it was not rewritten: its root fails."""
 
 
 class ReplicaSelection:
@@ -91,16 +95,18 @@ class ReplicaSelection:
             state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
+        attempt = self._chain.attempt()
         for _ in range(_MAX_READ_TRIES):
             try:
-                if self._can_read(state):
-                    return
-            except REPLICA_ERRORS as error:
-                if not self._chain.leave_out(state, state.chain[-1], error):
-                    raise
-            else:
-                # Whoever changed the chain did not bring its barrier to all replicas.
-                self._chain.replicate()
+                with blaming(state.chain[-1]):
+                    can_read = self._can_read(state)
+            except ReplicaFailedError as failed:
+                state = self._chain.without(state, failed, attempt)
+                continue
+            if can_read:
+                return
+            # Whoever changed the chain did not bring its barrier to all replicas.
+            self._chain.replicate()
             state = self._chain.states.refresh()
         raise StorageUnavailableError(
             f"{self._name}: its replicas change all the time", path=self._name
@@ -137,12 +143,24 @@ class ReplicaSelection:
             self._looked_ms = self._clock.monotonic_ms()
             self.look(max_age_ms=_LOOK_MS)
 
-    def leave_out(self, error: SparkLogError) -> bool:
-        """Leave out a replica that cannot be read; return whether another one can be."""
-        state = self.state
-        if state is None or not state.is_replicated or len(state.chain) < 2:
-            return False
-        return self._chain.leave_out(state, state.chain[-1], error)
+    def attempt(self) -> ChainAttempt:
+        """Return what follows one read, which goes on when the replica that is read fails."""
+        return self._chain.attempt()
+
+    def leave_out(
+        self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
+    ) -> None:
+        """Leave out a replica that cannot be read.
+
+        Args:
+            state: by which it was read.
+            failed: tells which replica, and why.
+            attempt: the read.
+
+        Raises:
+            SparkLogError: as of `ReplicaChain.without`: no other replica can be read.
+        """
+        self._chain.without(state, failed, attempt)
 
     def is_newer(self, view: LogView) -> bool:
         """Whether a view has a newer leader epoch than the state that is read."""
@@ -197,8 +215,7 @@ class ReplicaSelection:
     @staticmethod
     def _has_barrier(state: PartitionState, replica: Replica) -> bool:
         """Whether the barrier of a state stands on the last replica of its chain."""
-        while True:
-            try:
+        for _ in range(MAX_REWRITES):
+            with suppress(NotFoundError):  # rewritten since it was listed
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
-            except NotFoundError:  # rewritten since it was listed
-                continue
+        return replica.leader_epoch(replica.files.observe()) == state.leader_epoch

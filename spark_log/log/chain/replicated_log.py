@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import (
-    NotFoundError,
-)
+from spark_log.errors import NotFoundError
 from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
     ProducerAppend,
+    ProducerState,
     TransactionIndex,
 )
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_start import move_chain_start
 from spark_log.log.chain.committed_end import committed_end
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import ReplicaChain
-from spark_log.log.chain.replica_fetcher import REPLICA_ERRORS
-from spark_log.log.chain.replica_selection import ReplicaSelection
+from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_failure import ReplicaFailedError, StagingFailedError, blaming
+from spark_log.log.chain.replica_selection import MAX_REWRITES, ReplicaSelection
 from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.partition_directory import DirectoryListing, LogView
 from spark_log.log.partition_log import ALL, PartitionLog
@@ -39,6 +41,8 @@ from spark_log.log.segment import (
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import Store
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+
+_Answer = TypeVar("_Answer")
 
 
 class ReplicatedLog(PartitionLog):
@@ -96,9 +100,7 @@ class ReplicatedLog(PartitionLog):
         self._selection = ReplicaSelection(
             self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
         )
-        self._appender = ChainAppender(
-            self._chain, name=name, config=config, clock=clock, suppressed=suppressed
-        )
+        self._appender = ChainAppender(self._chain, name=name, config=config, clock=clock)
 
     def __repr__(self) -> str:
         replicas = list(self._states.current().replicas)
@@ -133,6 +135,30 @@ class ReplicatedLog(PartitionLog):
         return self._chain.open_replica(broker_id, number)
 
     # --- appending -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: pa.RecordBatch | Iterable[pa.RecordBatch],
+        *,
+        compression: str = "none",
+        expected_leo: int | None = None,
+        producer: ProducerAppend | None = None,
+    ) -> LogAppendInfo:
+        """Append records as one segment, as of `PartitionLog.append`.
+
+        If the leader's root fails while one record batch is staged there, it is staged again. The
+        batches of an iterable cannot be had again.
+        """
+        for _ in range(MAX_CHANGES if isinstance(records, pa.RecordBatch) else 0):
+            try:
+                return super().append(
+                    records, compression=compression, expected_leo=expected_leo, producer=producer
+                )
+            except StagingFailedError:
+                continue
+        return super().append(
+            records, compression=compression, expected_leo=expected_leo, producer=producer
+        )
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -295,21 +321,44 @@ class ReplicatedLog(PartitionLog):
     def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
         """List the replica that is to be read, whose leader epoch is known then."""
         self._selection.look(max_age_ms=0)
+        attempt, rewrites = self._selection.attempt(), 0
         while True:
+            state = self._selection.known_state
             try:
-                listing = look()
-                if not listing.view.log_end_offset:
-                    self._check_is_there()
-                if not self._selection.is_newer(listing.view):
-                    return listing
-            except NotFoundError:  # rewritten since it was listed
-                continue
-            except REPLICA_ERRORS as error:
-                if not self._selection.leave_out(error):
-                    raise
+                with blaming(state.chain[-1]):
+                    listing = look()
+                    if not listing.view.log_end_offset:
+                        self._check_is_there()
+                    if not self._selection.is_newer(listing.view):
+                        return listing
+            except ReplicaFailedError as failed:
+                rewrites += 1
+                if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
+                    continue  # rewritten since it was listed
+                self._selection.leave_out(state, failed, attempt)
                 self._selection.look(max_age_ms=0)
             else:
                 self._selection.look_for_newer()
+
+    def _reading(self, view: LogView | None, read: Callable[[LogView], _Answer]) -> _Answer:
+        """Read the replica that is read now; if it fails, leave it out and read the next one.
+
+        Args:
+            view: of the log; None lists it, as is done if it is of another replica.
+            read: reads it by a view of this replica.
+        """
+        attempt = self._selection.attempt()
+        while True:
+            here = self.observe() if view is None else self._here(view)
+            state = self._selection.known_state
+            try:
+                with blaming(state.chain[-1]):
+                    return read(here)
+            except NewerLeaderEpochError:
+                self._selection.look_for_newer()
+            except ReplicaFailedError as failed:
+                self._selection.leave_out(state, failed, attempt)
+                self._selection.look()
 
     def _check_is_there(self) -> None:
         """Check the root of the replica that is read, which has no records."""
@@ -342,12 +391,19 @@ class ReplicatedLog(PartitionLog):
         opened: OpenedSegments | None = None,
     ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to."""
-        here = self._here(view)
-        return super().segments(here, last if here is view else None, opened)
+        read = super().segments
+        return self._reading(view, lambda here: read(here, last if here is view else None, opened))
+
+    def producers(
+        self, view: LogView | None = None, opened: OpenedSegments | None = None
+    ) -> ProducerState:
+        """Return the state of the log's idempotent producers at the end of a view, or later."""
+        read = super().producers
+        return self._reading(view, lambda here: read(here, opened))
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view."""
-        return super().transactions(None if view is None else self._here(view))
+        return self._reading(view, super().transactions)
 
     def load_segment_ids(self, view: LogView) -> None:
         """Load the segments' append ids from the newest snapshot, where this costs no request."""
@@ -362,8 +418,8 @@ class ReplicatedLog(PartitionLog):
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one."""
-        view = self.observe(reads_on=True) if view is None else self._here(view)
-        found = super().offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+        look = partial(super().offset_for_time, timestamp_us, isolation_level=isolation_level)
+        found = self._reading(self.observe(reads_on=True) if view is None else view, look)
         return None if found is None or found[0] >= self._selection.hidden_from else found
 
     def _here(self, view: LogView) -> LogView:
@@ -378,7 +434,13 @@ class ReplicatedLog(PartitionLog):
         """
         if self._selection.is_look_due():
             return False
-        return offset >= self._selection.hidden_from or super().ends_at(offset)
+        if offset >= self._selection.hidden_from:
+            return True
+        try:
+            with blaming(self._selection.known_state.chain[-1]):
+                return super().ends_at(offset)
+        except ReplicaFailedError:
+            return False  # the read leaves it out
 
     def read_on(
         self,
@@ -389,39 +451,46 @@ class ReplicatedLog(PartitionLog):
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[tuple[LogBatch | None, int]]:
         """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
+        attempt = self._selection.attempt()
         while True:
             self._selection.look_if_due()
-            near = self._selection.near
+            near, state = self._selection.near, self._selection.known_state
             if offset >= self._selection.hidden_from:
                 return
             try:
-                if near is not None:
-                    if self._is_at_end(offset):
-                        return
-                    begin = offset
-                    with self._selection.leaving_near():
-                        for batch, next_offset in near.reader.read_on(
-                            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
-                        ):
-                            if next_offset > self.reached_offset:
-                                break
-                            yield batch, next_offset
-                            offset = next_offset
-                    if offset > begin:
-                        return
-                for batch, next_offset in super().read_on(
-                    offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
-                ):
-                    if next_offset > self._selection.hidden_from:
-                        return
-                    yield batch, next_offset
-                    offset = next_offset
-                return
+                with blaming(state.chain[-1]):
+                    if near is not None:
+                        if self._is_at_end(offset):
+                            return
+                        begin = offset
+                        with self._selection.leaving_near():
+                            for batch, next_offset in near.reader.read_on(
+                                offset,
+                                columns,
+                                check_crcs=check_crcs,
+                                isolation_level=isolation_level,
+                            ):
+                                if next_offset > self.reached_offset:
+                                    break
+                                yield batch, next_offset
+                                offset = next_offset
+                        if offset > begin:
+                            return
+                    for batch, next_offset in super().read_on(
+                        offset,
+                        columns=columns,
+                        check_crcs=check_crcs,
+                        isolation_level=isolation_level,
+                    ):
+                        if next_offset > self._selection.hidden_from:
+                            return
+                        yield batch, next_offset
+                        offset = next_offset
+                    return
             except NewerLeaderEpochError:
                 self._selection.look_for_newer()
-            except REPLICA_ERRORS as error:
-                if not self._selection.leave_out(error):
-                    raise
+            except ReplicaFailedError as failed:
+                self._selection.leave_out(state, failed, attempt)
 
     def _is_at_end(self, offset: int) -> bool:
         """Whether the last replica ends at an offset; where it does not, learn how far it goes."""
@@ -442,24 +511,25 @@ class ReplicatedLog(PartitionLog):
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches."""
+        attempt = self._selection.attempt()
         while True:
             self._selection.look_if_due()
-            end = self._selection.hidden_from
+            end, state = self._selection.hidden_from, self._selection.known_state
             if end_offset is not None:
                 end = min(end_offset, end)
             try:
-                for batch in super().scan(
-                    start_offset,
-                    None if end == math.inf else int(end),
-                    columns=columns,
-                    check_crcs=check_crcs,
-                    isolation_level=isolation_level,
-                ):
-                    yield batch
-                    start_offset = batch.end_offset
-                return
+                with blaming(state.chain[-1]):
+                    for batch in super().scan(
+                        start_offset,
+                        None if end == math.inf else int(end),
+                        columns=columns,
+                        check_crcs=check_crcs,
+                        isolation_level=isolation_level,
+                    ):
+                        yield batch
+                        start_offset = batch.end_offset
+                    return
             except NewerLeaderEpochError:
                 self._selection.look_for_newer()
-            except REPLICA_ERRORS as error:
-                if not self._selection.leave_out(error):
-                    raise
+            except ReplicaFailedError as failed:
+                self._selection.leave_out(state, failed, attempt)

@@ -116,6 +116,8 @@ class Process:
     def __init__(self, cluster):
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self.stores = {each: HookedStore(cluster.root(each)) for each in (1, 2, 3, 4)}
+        self.refused = {}
+        """Broker id → the error of opening its root."""
         self.states = States(cluster.metadata, cluster.clock)
         self._cluster = cluster
         self.log = self.log_again()
@@ -125,7 +127,7 @@ class Process:
         return ReplicatedLog(
             self.states,
             self._open,
-            lambda broker_id: self.stores[broker_id],
+            self._store_of,
             name=DIRECTORY,
             config=cluster.config,
             clock=cluster.clock,
@@ -133,10 +135,15 @@ class Process:
             check_root=cluster.check_root,
         )
 
+    def _store_of(self, broker_id):
+        if broker_id in self.refused:
+            raise self.refused[broker_id]
+        return self.stores[broker_id]
+
     def _open(self, broker_id, number):
         cluster = self._cluster
         files = PartitionDirectory(
-            self.stores[broker_id],
+            self._store_of(broker_id),
             f"{DIRECTORY}.{number}" if number else DIRECTORY,
             topic_id=TOPIC_ID,
             partition=0,
