@@ -8,6 +8,7 @@ import shutil
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def writing(root: Path):
         writers.tell_to_stop()
 
 
-def values(root: Path) -> list[object]:
+def values(root: Path) -> list[Any]:
     with Consumer(
         "t", root=root, auto_offset_reset="earliest", consumer_timeout_ms=500
     ) as consumer:
