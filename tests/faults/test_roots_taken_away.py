@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log.errors import LogTruncatedError
 from spark_log.metadata import META_PROPERTIES
 
 PARTITIONS = 6
@@ -138,3 +139,38 @@ def test_a_root_that_was_moved_away_can_be_moved_back(root, tmp_path):
         writers.wait_for_more(200)
         acknowledged = writers.stop()
     assert sorted(values(root)) == sorted(acknowledged)
+
+
+@pytest.mark.parametrize("how", ["moved away", "removed"])
+def test_the_directory_of_a_topic_is_not_made_again_on_one_of_three_roots(root, tmp_path, how):
+    broker_root = tmp_path / "b1"
+    with writing(root) as writers:
+        writers.wait_for_more()
+        (topic,) = broker_root.glob("t.*")
+        take_away(topic, how)
+        writers.wait_for_more(200)
+        with Producer(root, acks="all") as late:  # of a process that has never seen it
+            for partition in range(PARTITIONS):
+                late.send("t", b"late", partition=partition).result(60)
+        left = [each for each in broker_root.rglob("*") if each.is_file()]
+        acknowledged = writers.stop()
+    assert not [each for each in left if topic in each.parents]
+    assert sorted(values(root)) == sorted([*acknowledged, *[b"late"] * PARTITIONS])
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["seen by the writer", "never seen"])
+def test_the_directory_of_a_topic_of_one_replica_is_not_made_again(tmp_path, is_known):
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic("t")])
+    with Producer(root) as producer:
+        producer.send("t", b"first").result(30)
+    with Producer(root, linger_ms=0) as producer:
+        if is_known:
+            producer.send("t", b"second").result(30)
+        (topic,) = root.glob("t.*")
+        take_away(topic, "moved away")
+        with pytest.raises(LogTruncatedError):
+            producer.send("t", b"refused").result(30)
+        assert not topic.exists()
+        topic.with_name(f"{topic.name}.gone").rename(topic)
+        assert producer.send("t", b"next").result(30).offset == 1 + is_known

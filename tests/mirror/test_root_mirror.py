@@ -13,7 +13,7 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
-from spark_log.errors import StorageError
+from spark_log.errors import LogTruncatedError, StorageError, StorageUnavailableError
 from spark_log.log import DivergedReplicaError
 from spark_log.metadata import Cluster
 from spark_log.mirror import RootMirror, TopicFilter
@@ -239,3 +239,32 @@ def test_a_copy_goes_on_after_a_failure(source, target):
         copies.copy()
     copies.copy()
     assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_a_target_that_is_taken_away_is_not_made_again(source, target):
+    copies = mirror(source, target, "flights")
+    send(source, 20)
+    copies.copy()
+    before = read_log(target, "flights")
+    away = target.rename(target.with_name("away"))
+    send(source, 20, first=20)
+    with pytest.raises(StorageUnavailableError, match="cannot be found"):
+        copies.copy()
+    assert not target.exists()
+    away.rename(target)
+    assert read_log(target, "flights") == before
+    copies.copy()
+    assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_a_topic_of_the_target_that_is_removed_is_not_made_again(source, target):
+    copies = mirror(source, target, "flights")
+    send(source, 20)
+    copies.copy()
+    (topic,) = target.glob("flights.*")
+    topic.rename(target.with_name("away"))
+    send(source, 20, first=20)
+    for each in (copies, mirror(source, target, "flights")):
+        with pytest.raises(LogTruncatedError):
+            each.copy()
+    assert not topic.exists()
