@@ -13,7 +13,7 @@ from spark_log.log.committed_tail import CommittedTail
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
 from spark_log.log.snapshot import Snapshots
-from spark_log.log.tail_view import LISTED_BYTES, TailView
+from spark_log.log.tail_view import TailView
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
@@ -64,7 +64,7 @@ class LogReader(LogCache):
         tail, times = self._tail, self._times
         size_bytes = 0 if tail is None else tail.size_bytes
         if times is not None:
-            size_bytes += len(times.view.live.segments) * LISTED_BYTES
+            size_bytes += times.view.memory_bytes
         self._share.hold(size_bytes)
 
     def read_on(

@@ -26,6 +26,9 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
 
+_SEGMENT_BYTES = 480
+"""Approximate memory of a listed segment."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogView:
@@ -56,6 +59,11 @@ class LogView:
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
         return self.live.log_start_offset
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory of the listed segments, with their names, paths and times."""
+        return len(self.live.segments) * _SEGMENT_BYTES
 
     def check_offset(self, offset: int, where: str) -> None:
         """Check that the log can be read from ``offset``. The log end offset is valid.

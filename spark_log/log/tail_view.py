@@ -16,9 +16,6 @@ from spark_log.storage import is_listing_valid
 _MIN_PROBES: Final = 8
 """Segments found one by one before the log is listed, so that the next ones are read at once."""
 
-LISTED_BYTES: Final = 480
-"""Approximate memory of a segment in a listing: its name, path, size and times."""
-
 _FOUND_BYTES: Final = 120
 """Approximate memory of a segment that was found since."""
 
@@ -78,11 +75,11 @@ class TailView:
     @property
     def size_bytes(self) -> int:
         """Approximate memory that it takes."""
-        opened, listed = self._opened, len(self._segments)
+        opened, found = self._opened, len(self._names) - len(self._segments)
         open_bytes = self._opener.ahead_bytes
         if opened is not None:
             open_bytes += opened[1].memory_bytes
-        return LISTED_BYTES * listed + _FOUND_BYTES * (len(self._names) - listed) + open_bytes
+        return self._view.memory_bytes + _FOUND_BYTES * found + open_bytes
 
     def close(self) -> None:
         """Drop what was opened ahead. Any thread may call it; a read that runs opens it again."""
