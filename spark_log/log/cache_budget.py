@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-LIMIT_BYTES: Final = 33_554_432
+LIMIT_BYTES: Final = 16_777_216
 """Approximate memory that the caches of all logs of a process hold together."""
 
 

@@ -54,10 +54,8 @@ class LogReader(LogCache):
         self.blocking_transaction: OpenTransaction | None = None
 
     def drop(self) -> None:
-        """Forget the listing, and what was opened ahead."""
-        tail, self._tail, self._times = self._tail, None, None
-        if tail is not None:
-            tail.close()
+        """Forget the listing. A read that runs goes on with it."""
+        self._tail = self._times = None
 
     def _hold(self) -> None:
         """Count what is kept between two reads."""

@@ -74,16 +74,10 @@ class TailView:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory that it takes."""
+        """Approximate memory that it takes, without what is opened ahead."""
         opened, found = self._opened, len(self._names) - len(self._segments)
-        open_bytes = self._opener.ahead_bytes
-        if opened is not None:
-            open_bytes += opened[1].memory_bytes
+        open_bytes = 0 if opened is None else opened[1].memory_bytes
         return self._view.memory_bytes + _FOUND_BYTES * found + open_bytes
-
-    def close(self) -> None:
-        """Drop what was opened ahead. Any thread may call it; a read that runs opens it again."""
-        self._opener.close()
 
     @property
     def is_valid(self) -> bool:
