@@ -260,7 +260,7 @@ class LogReader(LogCache):
         while True:
             is_new = False
             if not committed.holds(offset):
-                view, is_new = committed.observe(), True
+                view, is_new = committed.observe().from_offset(offset, self._directory.path), True
                 stable = committed.last_stable_offset
                 for batch, next_offset in self._read(
                     view, offset, stable, columns, check_crcs, committed.index
