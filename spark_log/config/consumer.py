@@ -89,12 +89,13 @@ class ConsumerConfig(ConfigModel):
     fetch_max_bytes: NonNegativeInt = Field(
         default=52_428_800,
         description="Maximum bytes fetched ahead for all partitions together, counted as they are "
-        "in memory. One record batch may exceed it.",
+        "in memory, where a segment of one small record takes 10 KB. One record batch may exceed "
+        "it.",
     )
     max_partition_fetch_bytes: NonNegativeInt = Field(
         default=1_048_576,
         description="Maximum bytes fetched ahead for one partition, counted as they are in "
-        "memory. One record batch may exceed it.",
+        "memory, where a segment of one small record takes 10 KB. One record batch may exceed it.",
     )
     max_poll_records: PositiveInt = Field(
         default=500,

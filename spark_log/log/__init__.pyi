@@ -16,6 +16,8 @@ from .append import largest_above as largest_above
 from .append import parse_leader_change as parse_leader_change
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
+from .cache_budget import LOG_CACHES as LOG_CACHES
+from .cache_budget import LogCache as LogCache
 from .chain import NO_LEADER as NO_LEADER
 from .chain import REPLICA_ERRORS as REPLICA_ERRORS
 from .chain import LeaderFailedError as LeaderFailedError

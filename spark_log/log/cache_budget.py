@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-LIMIT_BYTES: Final = 33_554_432
+LIMIT_BYTES: Final = 16_777_216
 """Approximate memory that the caches of all logs of a process hold together."""
 
 
@@ -39,15 +39,15 @@ class CacheShare(weakref.ref[LogCache]):
 
     __slots__ = ("_budget", "size_bytes")
 
+    _budget: CacheBudget
+    size_bytes: int
+
     def __new__(cls, cache: LogCache, budget: CacheBudget) -> Self:
         """Hold nothing yet. What the cache holds is no longer counted when it is gone."""
         share = super().__new__(cls, cache, budget.release_later)
         share._budget = budget
         share.size_bytes = 0
         return share
-
-    def __init__(self, cache: LogCache, budget: CacheBudget) -> None:
-        super().__init__(cache, budget.release_later)
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__

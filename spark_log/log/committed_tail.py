@@ -75,11 +75,14 @@ class CommittedTail(LogCache):
         This is a newer view than the given one if the log was rewritten meanwhile.
         """
         self._state, view = self._snapshots.transactions(view, self._state)
-        index = self._state.transactions
-        if index.aborted_count > _MAX_LISTED:
+        self._compact(view)
+        return self.index, view
+
+    def _compact(self, view: LogView) -> None:
+        """Leave aborted transactions to the headers of their segments if there are many."""
+        if self.index.aborted_count > _MAX_LISTED:
             ends = (each.end_offset or view.log_end_offset for each in view.live.segments)
-            index.compact([view.log_start_offset, *ends])
-        return index, view
+            self.index.compact([view.log_start_offset, *ends])
 
     # --- following -------------------------------------------------------------------------------
 
@@ -96,6 +99,7 @@ class CommittedTail(LogCache):
         if self._is_doubted or not is_followed:
             _, view = self.load(view)
         self._is_doubted = False
+        self._compact(view)
         self.index.log_start_offset = view.log_start_offset
         self._tail = TailView(
             self._directory,

@@ -10,7 +10,7 @@ deletion: `spent_segments` finds those that readers need no more.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_log.log.file_names import (
@@ -67,7 +67,7 @@ class LiveLog:
     """
 
     log_start_offset: int
-    segments: tuple[LiveSegment, ...]
+    segments: Sequence[LiveSegment]
     base_after_gap: int | None = None
     snapshots: tuple[int, ...] = ()
     compaction_generation: int = MAX_MERGE_GENERATION

@@ -13,7 +13,7 @@ from spark_log.log.committed_tail import CommittedTail
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
 from spark_log.log.snapshot import Snapshots
-from spark_log.log.tail_view import LISTED_BYTES, TailView
+from spark_log.log.tail_view import TailView
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
@@ -54,17 +54,15 @@ class LogReader(LogCache):
         self.blocking_transaction: OpenTransaction | None = None
 
     def drop(self) -> None:
-        """Forget the listing, and what was opened ahead."""
-        tail, self._tail, self._times = self._tail, None, None
-        if tail is not None:
-            tail.close()
+        """Forget the listing. A read that runs goes on with it."""
+        self._tail = self._times = None
 
     def _hold(self) -> None:
         """Count what is kept between two reads."""
         tail, times = self._tail, self._times
         size_bytes = 0 if tail is None else tail.size_bytes
         if times is not None:
-            size_bytes += len(times.view.live.segments) * LISTED_BYTES
+            size_bytes += times.view.memory_bytes
         self._share.hold(size_bytes)
 
     def read_on(
@@ -262,7 +260,7 @@ class LogReader(LogCache):
         while True:
             is_new = False
             if not committed.holds(offset):
-                view, is_new = committed.observe(), True
+                view, is_new = committed.observe().from_offset(offset, self._directory.path), True
                 stable = committed.last_stable_offset
                 for batch, next_offset in self._read(
                     view, offset, stable, columns, check_crcs, committed.index

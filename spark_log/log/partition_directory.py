@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_log.clock import Clock
 from spark_log.errors import (
@@ -19,6 +19,7 @@ from spark_log.errors import (
 from spark_log.log.file_names import SegmentName, StartMarker, decode_leader_epoch
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
+from spark_log.log.segment_table import SegmentTable
 from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
@@ -29,6 +30,9 @@ _MAX_MISSES = 5
 
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
+
+_SEGMENT_BYTES = 480
+"""Approximate memory of a listed segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,24 @@ class LogView:
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
         return self.live.log_start_offset
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory of the listed segments, with their names, paths and times."""
+        segments = self.live.segments
+        if isinstance(segments, SegmentTable):
+            return segments.memory_bytes
+        return len(segments) * _SEGMENT_BYTES
+
+    def from_offset(self, offset: int, path: str) -> LogView:
+        """Return the view in little memory, without the segments before an offset.
+
+        Args:
+            offset: the segment that contains it is the first one that is kept.
+            path: the partition's directory, relative to the store's root.
+        """
+        segments = SegmentTable(path, self.live.segments[max(0, self.live.index_of(offset)) :])
+        return replace(self, live=replace(self.live, segments=segments))
 
     def check_offset(self, offset: int, where: str) -> None:
         """Check that the log can be read from ``offset``. The log end offset is valid.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
 from typing import Final
 
 from spark_log.errors import NotFoundError
@@ -15,12 +15,6 @@ from spark_log.storage import is_listing_valid
 
 _MIN_PROBES: Final = 8
 """Segments found one by one before the log is listed, so that the next ones are read at once."""
-
-LISTED_BYTES: Final = 480
-"""Approximate memory of a segment in a listing: its name, path, size and times."""
-
-_FOUND_BYTES: Final = 120
-"""Approximate memory of a segment that was found since."""
 
 _SEGMENTS_PER_PROBE: Final = 100
 """The longer a listing is, the more segments are found one by one before the next one."""
@@ -46,7 +40,7 @@ class TailView:
         directory: PartitionDirectory,
         view: LogView,
         last: SegmentReader | None = None,
-        start_offset: int = 0,
+        start_offset: int | None = None,
     ) -> None:
         """Begin with a listing.
 
@@ -54,22 +48,24 @@ class TailView:
             directory: of the partition.
             view: of the listing.
             last: the last segment of the listing if it is open, to be read without another request.
-            start_offset: segments before the one that contains it are not kept.
+            start_offset: segments before the one that contains it are not kept, and the others in
+                little memory; None keeps the view.
         """
         self._directory = directory
         self.log_start_offset = self._first_offset = view.log_start_offset
-        self._passed = max(0, view.live.index_of(start_offset))
-        if self._passed:
-            segments = view.live.segments[self._passed :]
-            self._first_offset = segments[0].start_offset
-            view = replace(view, live=replace(view.live, segments=segments))
+        self._passed = 0
+        if start_offset is not None and view.live.segments:
+            kept = view.from_offset(start_offset, directory.path)
+            self._passed = len(view.live.segments) - len(kept.live.segments)
+            if self._passed:
+                self._first_offset = kept.live.segments[0].start_offset
+            view = kept
         self._view = view
         self._listed_end = view.log_end_offset
         self._segments = view.live.segments
         self.observed_ms = view.observed_ms
         self._valid_ms = directory.valid_ms
-        self._starts = [segment.start_offset for segment in self._segments]
-        self._names = [segment.name for segment in self._segments]
+        self._starts = array("q", [segment.start_offset for segment in self._segments])
         self.log_end_offset = view.log_end_offset
         self._opener = SegmentOpener(directory, view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
@@ -77,16 +73,10 @@ class TailView:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory that it takes."""
-        opened, listed = self._opened, len(self._segments)
-        open_bytes = self._opener.ahead_bytes
-        if opened is not None:
-            open_bytes += opened[1].memory_bytes
-        return LISTED_BYTES * listed + _FOUND_BYTES * (len(self._names) - listed) + open_bytes
-
-    def close(self) -> None:
-        """Drop what was opened ahead. Any thread may call it; a read that runs opens it again."""
-        self._opener.close()
+        """Approximate memory that it takes, without what is opened ahead."""
+        opened = self._opened
+        open_bytes = 0 if opened is None else opened[1].memory_bytes
+        return self._view.memory_bytes + 8 * len(self._starts) + open_bytes
 
     @property
     def is_valid(self) -> bool:
@@ -109,7 +99,7 @@ class TailView:
         """Whether so many segments were found one by one that a listing finds the rest sooner."""
         if self._directory.store.is_mapped:
             return False
-        segments = self._passed + len(self._names)
+        segments = self._passed + len(self._starts)
         return self._found >= max(_MIN_PROBES, segments // _SEGMENTS_PER_PROBE)
 
     def open_at(self, offset: int) -> SegmentReader | None:
@@ -121,7 +111,7 @@ class TailView:
         if offset == self.log_end_offset:
             return self._probe()
         index = bisect_right(self._starts, offset) - 1
-        name = self._names[index]
+        name = self._name(index)
         try:
             reader = self._open(name, index)
             end_offset = reader.end_offset  # may read the last batch
@@ -141,8 +131,7 @@ class TailView:
 
     def release(self) -> None:
         """Release the memory of the segment that was opened last, since it was read to its end."""
-        if not self._directory.store.is_mapped:
-            self._opened = None
+        self._opened = None
 
     def ends_at(self, offset: int) -> bool:
         """Whether the log ends at ``offset`` now; False also if the listing is not valid any more.
@@ -162,7 +151,7 @@ class TailView:
 
     def end_behind(self, offset: int) -> tuple[LogTail, int]:
         """Return the log's end, and the number of segments between an offset and it."""
-        last = self._names[-1] if self._names else None
+        last = self._name(len(self._starts) - 1) if self._starts else None
         count = len(self._starts) - bisect_left(self._starts, offset)
         return LogTail(self.log_end_offset, self.observed_ms, last), count
 
@@ -174,7 +163,7 @@ class TailView:
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:
-            reader = self._open(name, len(self._names))
+            reader = self._open(name, len(self._starts))
             end_offset = reader.end_offset  # may read the last batch
         except NotFoundError:
             self._found = 0
@@ -187,6 +176,11 @@ class TailView:
         self._directory.on_log_end(end_offset)
         return reader
 
+    def _name(self, index: int) -> SegmentName:
+        if index < len(self._segments):
+            return self._segments[index].name
+        return SegmentName(self._starts[index])
+
     def _fits(self, index: int, end_offset: int) -> bool:
         """Whether a segment ends where the listing shows that the next one begins."""
         if index >= len(self._segments):
@@ -195,7 +189,6 @@ class TailView:
 
     def _add(self, name: SegmentName, end_offset: int) -> None:
         self._starts.append(name.base_offset)
-        self._names.append(name)
         self.log_end_offset = end_offset
 
     def _open(self, name: SegmentName, index: int) -> SegmentReader:

@@ -2,13 +2,14 @@
 
 import gc
 import threading
+import tracemalloc
 
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.log import PartitionLog
+from spark_log.log import Beside, PartitionLog, ProducerAppend
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
-from tests.log.support import TOPIC_ID, open_log, values
+from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
 
 
@@ -72,10 +73,10 @@ class TestCacheBudget:
         assert budget.held_bytes == sum(each.share.size_bytes for each in caches) <= 100
 
 
-def log_in(store, directory, clock):
-    config = TopicConfig.parse({"flush_on_append": False})
+def log_in(store, directory, clock, beside=None):
+    config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME})
     return PartitionLog(
-        store, directory, topic_id=TOPIC_ID, partition=0, config=config, clock=clock
+        store, directory, topic_id=TOPIC_ID, partition=0, config=config, clock=clock, beside=beside
     )
 
 
@@ -102,6 +103,37 @@ class TestLogs:
                 assert LOG_CACHES.held_bytes <= 50_000
         assert all(len(values(log)) == 60 for log in logs)
         assert LOG_CACHES.held_bytes <= 50_000
+
+
+class TestAppender:
+    def test_keeps_few_bytes_for_an_append_while_its_merges_wait(self, memory_store, clock):
+        """A process of 1,000 partitions keeps those of 150,000 appends (990 bytes each before)."""
+        waiting = []
+
+        def run_later(merge):
+            waiting.append(merge)
+            return True
+
+        logs = [log_in(memory_store, f"d-{at}", clock, Beside(run_later)) for at in range(8)]
+        append_to(logs, range(10))
+        gc.collect()
+        tracemalloc.start()
+        try:
+            append_to(logs, range(10, 160))
+            gc.collect()
+            kept = tracemalloc.take_snapshot().filter_traces(
+                [tracemalloc.Filter(inclusive=False, filename_pattern="*/spark_log/storage/*")]
+            )
+        finally:
+            tracemalloc.stop()
+        assert len(waiting) == 8
+        assert sum(each.size for each in kept.statistics("filename")) / (8 * 150) < 500
+
+
+def append_to(logs, numbers):
+    for number in numbers:
+        for log in logs:
+            log.append(numbered(number, 1), producer=ProducerAppend(7, 0, number))
 
 
 class Follower:

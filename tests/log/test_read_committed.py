@@ -266,6 +266,23 @@ class TestFollower:
         end(writer, 7, epoch=2, commits=True)
         assert follower.read() == [21, 22]
 
+    def test_many_aborted_transactions_are_left_to_the_headers_of_their_segments(
+        self, log, writer, clock, monkeypatch
+    ):
+        monkeypatch.setattr("spark_log.log.committed_tail._MAX_LISTED", 3)
+        follower, kept = Follower(log), []
+        for epoch in range(20):
+            send(writer, 7, epoch=epoch)
+            end(writer, 7, epoch=epoch + 1, commits=epoch % 5 == 0)
+            if epoch % 5 == 0:
+                kept += [3 * epoch, 3 * epoch + 1]
+            follower.read()
+            merge_all(writer)
+            clock.advance_ms(40_000)
+        follower.read()
+        assert log.replica.reader._committed.index.aborted_count <= 4  # noqa: SLF001
+        assert Follower(log).read() == kept
+
     def test_at_the_end_it_costs_one_request(self, store, log, writer):
         plain(writer)
         send(writer, 7)

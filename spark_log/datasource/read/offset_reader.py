@@ -12,7 +12,14 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from spark_log.log import LogView, ReplicatedLog, TailView, TransactionIndex
+from spark_log.log import (
+    LOG_CACHES,
+    LogCache,
+    LogView,
+    ReplicatedLog,
+    TailView,
+    TransactionIndex,
+)
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage, open_cluster
 from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.types import TopicPartition
@@ -24,6 +31,29 @@ _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
 
 _Answer = TypeVar("_Answer")
+
+
+class _Listing(LogCache):
+    """What was listed of one partition. It is listed again if the budget has no room for it.
+
+    Attributes:
+        view: the newest listing; None without one.
+        tail: follows the log's end from a listing; None without one.
+    """
+
+    def __init__(self) -> None:
+        self.view: LogView | None = None
+        self.tail: TailView | None = None
+        self._share = LOG_CACHES.share(self)
+
+    def drop(self) -> None:
+        """Forget both."""
+        self.view = self.tail = None
+
+    def keep(self, view: LogView, tail: TailView | None = None) -> None:
+        """Keep a listing, and what follows the log's end from it; None keeps the present one."""
+        self.view, self.tail = view, tail or self.tail
+        self._share.hold(view.memory_bytes + (0 if tail is None else tail.size_bytes))
 
 
 class OffsetReader:
@@ -51,8 +81,7 @@ class OffsetReader:
         )
         self._image: MetadataImage | None = None
         self._logs: dict[TopicPartition, tuple[str, ReplicatedLog]] = {}
-        self._views: dict[TopicPartition, LogView] = {}
-        self._tails: dict[TopicPartition, TailView] = {}
+        self._listings: dict[TopicPartition, _Listing] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
         self._resolve_blocking: Resolve | None = None
 
@@ -73,7 +102,10 @@ class OffsetReader:
             UnknownTopicOrPartitionError: a topic of ``subscribe`` or a partition of ``assign`` does
                 not exist.
         """
-        image = self._image = self._read_image()
+        image = self._read_image()
+        if image is not self._image:  # a new image is made only for a change
+            self._image = image
+            self._forget_deleted(image)
         options = self.options
         if options.assigned is not None:
             for topic, number in sorted(options.assigned):
@@ -104,8 +136,7 @@ class OffsetReader:
         if log is None or topic_id != topic.topic_id:
             log = self._cluster.partition_log(topic, tp.partition)
             self._logs[tp] = topic.topic_id, log
-            self._views.pop(tp, None)
-            self._tails.pop(tp, None)
+            self._listings[tp] = _Listing()
             self._transactions.pop(tp, None)
         return log
 
@@ -202,7 +233,7 @@ class OffsetReader:
             UnknownTopicOrPartitionError: the partition does not exist.
         """
         self.log(tp)  # drops the view of a topic that was deleted and created again
-        view = self._views.get(tp)
+        view = self._listings[tp].view
         if view is None or (end_offset is not None and view.log_end_offset < end_offset):
             view = self._observe(tp)
         return view
@@ -248,6 +279,14 @@ class OffsetReader:
         pattern = re.compile(self.options.pattern)
         return (topic for topic in image.topics() if pattern.search(topic.name))
 
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the logs of deleted topics: a pattern may match ever new ones."""
+        gone = [tp for tp in self._logs if image.find(tp.topic) is None]
+        for tp in gone:
+            del self._logs[tp]
+            self._listings.pop(tp, None)
+            self._transactions.pop(tp, None)
+
     def _current_image(self) -> MetadataImage:
         if self._image is None:
             self._image = self._read_image()
@@ -260,13 +299,13 @@ class OffsetReader:
 
     def _observe(self, tp: TopicPartition) -> LogView:
         view = self._waiting(f"listing {tp}", self.log(tp).observe)
-        self._views[tp] = view
+        self._listings[tp].keep(view)
         return view
 
     def _latest(self, tp: TopicPartition) -> int:
         """Return the end by the next segment's name, or at times by a listing."""
         log = self.log(tp)
-        tail = self._tails.get(tp)
+        tail = self._listings[tp].tail
         if tail is not None:
             found = None
             while tail.is_valid:
@@ -276,7 +315,8 @@ class OffsetReader:
             if tail.is_valid and found is None:
                 return self._stable(tp, tail.log_end_offset)
         view = self._observe(tp)
-        self._tails[tp] = TailView(log.files, view)
+        tail = TailView(log.files, view, start_offset=view.log_end_offset)
+        self._listings[tp].keep(view, tail)
         return self._end_of(tp, view)
 
     def _end_of(self, tp: TopicPartition, view: LogView) -> int:

@@ -19,7 +19,6 @@ from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
-from spark_log.log.append.segment_table import SegmentTable
 from spark_log.log.clean import (
     MergeCandidate,
     MergePolicy,
@@ -30,6 +29,7 @@ from spark_log.log.clean import (
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment_table import SegmentTable
 from spark_log.log.snapshot import SegmentSummary
 
 _MAX_MERGE_BYTES: Final = 16_777_216
@@ -81,7 +81,7 @@ class TailWork:
     @property
     def view(self) -> LogView:
         """A view of the segments."""
-        live = LiveLog(self.log_start_offset, self.segments.segments(self.directory))
+        live = LiveLog(self.log_start_offset, self.segments)
         return LogView(live, self.log_end_offset, self.observed_ms, origin=self.directory.url)
 
 
@@ -107,7 +107,7 @@ class TailMerger:
             most_bytes=_MAX_MERGE_BYTES,
             finishes=False,
         )
-        self._tail = SegmentTable()
+        self._tail = SegmentTable(directory.path)
         self._observed_ms = 0.0
         self._listed_us, self._listed_ms = 0, 0.0
         self._has_others = False
@@ -123,7 +123,7 @@ class TailMerger:
         self._listed_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
         self._listed_ms = view.observed_ms
         self._needs_listing = bool(self._policy.runs(candidates))
-        self._tail, self._observed_ms, self._has_others = SegmentTable(), view.observed_ms, False
+        self._tail, self._observed_ms, self._has_others = self._empty(), view.observed_ms, False
         first = len(candidates)
         while (
             first
@@ -155,7 +155,7 @@ class TailMerger:
         if not self._fan_in:
             return
         if not self._tail or self._tail.end_offset != base_offset:
-            self._tail, self._observed_ms, self._has_others = SegmentTable(), observed_ms, False
+            self._tail, self._observed_ms, self._has_others = self._empty(), observed_ms, False
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(base_offset, end_offset, size_bytes, now_us)
         self._has_others = self._has_others or not is_own
@@ -205,13 +205,16 @@ class TailMerger:
             return replace(work, deletable=deletable)
         if not deletable:
             return None
-        return TailWork(copy(self._directory), SegmentTable(), 0, 0, 0, (), 1, deletable)
+        return TailWork(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
 
     def _mergeable(self, end_offset: float) -> TailWork | None:
         """Return which of the newest segments to merge, and drop these; None if there are none."""
         limit = min(self.limit_offset, end_offset)
         if self._is_remembered():
-            candidates = self._tail.candidates()
+            candidates = [
+                MergeCandidate(0, size_bytes, base_offset, end, us, us)
+                for base_offset, end, size_bytes, us in self._tail.rows()
+            ]
             runs = self._runs(candidates, limit)
             segments, start, end = self._tail, self._tail.start_offset, self._tail.end_offset
             observed_ms = self._observed_ms
@@ -224,7 +227,8 @@ class TailMerger:
                 first = runs[0].start
                 listed = view.live.segments[first : runs[-1].stop]
                 runs = [range(each.start - first, each.stop - first) for each in runs]
-            segments, start, end = SegmentTable(listed), view.log_start_offset, view.log_end_offset
+            segments = SegmentTable(self._directory.path, listed)
+            start, end = view.log_start_offset, view.log_end_offset
             observed_ms = view.observed_ms
         if runs or len(candidates) >= self._fan_in:
             self._tail = self._tail.behind(limit)
@@ -264,9 +268,9 @@ class TailMerger:
                         raise
                     break
         deletable = [
-            (name, size_bytes > self._config.index_interval_bytes)
+            (segment.name, segment.file.size_bytes > self._config.index_interval_bytes)
             for each in work.deletable
-            for name, size_bytes in each.names()
+            for segment in each
         ]
         if deletable:
             delete_segments(work.directory, deletable)
@@ -278,6 +282,9 @@ class TailMerger:
         self._merges += len(merges)
         if self._merges >= self._fan_in and merges:
             self._merges, self._needs_listing = 0, True
+
+    def _empty(self) -> SegmentTable:
+        return SegmentTable(self._directory.path)
 
     def _is_remembered(self) -> bool:
         """Whether the tail is known; if not, the log has to be listed.
@@ -327,7 +334,7 @@ class TailMerger:
         )
         resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self._config.file_delete_delay_ms + resolution_ms
-        covered = SegmentTable(view.live.segments[run.start : run.stop])
+        covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
         return TailMerge(merged, covered, self._clock.monotonic_ms() + delay_ms)
 
     def _take_deletable(self) -> list[SegmentTable]:

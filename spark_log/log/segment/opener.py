@@ -55,11 +55,6 @@ class SegmentOpener:
         self._ahead = {}
         self._last = None
 
-    @property
-    def ahead_bytes(self) -> int:
-        """Memory of the segments that are opened ahead."""
-        return sum(_opened_bytes(each) for each in list(self._ahead))
-
     def take_last(self) -> SegmentReader | None:
         """Return the last segment of the first view, if it is open and was not read; forget it."""
         last, self._last = self._last, None
@@ -100,10 +95,11 @@ class SegmentOpener:
         wanted: list[LiveSegment] = []
         left_bytes = AHEAD_BYTES
         for segment in view.live.segments[first : first + AHEAD]:
-            left_bytes -= _opened_bytes(segment)
+            size_bytes = segment.file.size_bytes
+            left_bytes -= size_bytes if size_bytes <= WHOLE_BYTES else TAIL_BYTES
             if left_bytes < 0 or segment.start_offset >= self._end_offset:
                 break
-            is_open = self._last is not None and segment is view.live.segments[-1]
+            is_open = self._last is not None and segment == view.live.segments[-1]
             if not is_open and segment not in self._ahead:
                 wanted.append(segment)
         if not wanted:
@@ -115,9 +111,3 @@ class SegmentOpener:
                 self._directory.open_listed, segment, view.observed_ms
             )
         threads.shutdown(wait=False)
-
-
-def _opened_bytes(segment: LiveSegment) -> int:
-    """Return how much of a segment is read when it is opened."""
-    size_bytes = segment.file.size_bytes
-    return size_bytes if size_bytes <= WHOLE_BYTES else TAIL_BYTES

@@ -134,11 +134,9 @@ class Snapshots(LogCache):
         """
         doubted: LiveSegment | None = None
         while True:
-            self._load_summaries(view)
             found: dict[SegmentName, SegmentSummary] = {}
             try:
-                segments = view.live.segments
-                summaries = self._summaries(segments, view.observed_ms, last, opened)
+                summaries = self._summaries(view, view.live.segments, last, opened)
             except NotFoundError:
                 view, last = self._directory.observe_and_open()
                 continue
@@ -156,13 +154,13 @@ class Snapshots(LogCache):
 
     def _summaries(
         self,
+        view: LogView,
         segments: Sequence[LiveSegment],
-        observed_ms: float,
         last: SegmentReader | None = None,
         opened: OpenedSegments | None = None,
     ) -> list[SegmentSummary]:
-        """Return the summaries of listed segments; open those that are not known."""
-        known = [self.summaries.known(each) for each in segments]
+        """Return the summaries of segments of a view; open those that are not known."""
+        known, observed_ms = self._known(view, segments), view.observed_ms
         unknown = [each for each, it in zip(segments, known, strict=True) if it is None]
         is_last_open = last is not None and bool(unknown) and unknown[-1] is segments[-1]
         if is_last_open:
@@ -179,14 +177,38 @@ class Snapshots(LogCache):
                 opened.keep(segment, reader)
         return summaries
 
+    def _known(self, view: LogView, segments: Sequence[LiveSegment]) -> list[SegmentSummary | None]:
+        """Return the known summaries of segments of a view; None for each that is not known.
+
+        If one is not known, the newest snapshot is loaded. Its summaries are not looked up in the
+        cache, which may have no room for those of a long log.
+        """
+        known = [self.summaries.known(each) for each in segments]
+        if None not in known:
+            return known
+        snapshot = None
+        # Without a snapshot the segments are opened, at a higher cost.
+        directory = self._directory
+        with directory.suppressed.suppress("snapshot", directory.path, StorageError):
+            snapshot = self.newest(view)
+        if snapshot is None:
+            return known
+        self.summaries.load(snapshot.segments)
+        loaded = {each.name: each for each in snapshot.segments}
+        for at, segment in enumerate(segments):
+            summary = loaded.get(segment.name)
+            is_same = summary is not None and summary.size_bytes == segment.file.size_bytes
+            if known[at] is None and is_same:
+                known[at] = summary
+        return known
+
     def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
         """Yield the summaries of the first segments of a view, up to the first that is not known.
 
         No segment is opened.
         """
-        self._load_summaries(view)
-        summaries = map(self.summaries.known, view.live.segments)
-        return (each for each in takewhile(lambda each: each is not None, summaries) if each)
+        known = self._known(view, view.live.segments)
+        return (each for each in takewhile(lambda each: each is not None, known) if each)
 
     def initial_state(
         self, view: LogView, state: ProducerState | None
@@ -197,6 +219,12 @@ class Snapshots(LogCache):
         unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
         new producers, so their appends are accepted, and a warning is counted and logged.
         """
+        if state is not None and state.is_overgrown:
+            newest = self.newest(view)
+            if newest is not None and newest.offset >= view.log_start_offset:
+                state = None  # the snapshot lacks those that have expired
+            else:
+                state.accept_size()
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
             snapshot = self.newest(view)
@@ -355,9 +383,8 @@ class Snapshots(LogCache):
         except OffsetOutOfRangeError:
             self._state = None
             raise
-        self._load_summaries(view)
         segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
-        return state, self._summaries(segments, view.observed_ms), view
+        return state, self._summaries(view, segments), view
 
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
@@ -411,17 +438,6 @@ class Snapshots(LogCache):
         return self._interval(self._segment_count - count) - count
 
     # --- the state of a view ---------------------------------------------------------------------
-
-    def _load_summaries(self, view: LogView) -> None:
-        """Load the summaries of the newest snapshot if a segment's summary is not known."""
-        if not self.summaries.covers(view):
-            snapshot = None
-            # Without a snapshot the segments are opened, at a higher cost.
-            directory = self._directory
-            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
-                snapshot = self.newest(view)
-            if snapshot is not None:
-                self.summaries.load(snapshot.segments)
 
     def _warn_of_unknown_producers(self, log_start_offset: int) -> None:
         directory = self._directory

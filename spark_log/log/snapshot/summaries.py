@@ -10,7 +10,7 @@ from typing import Final
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveSegment
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.record import BatchHeader, latest_delete_horizon_us, unpack_headers
@@ -50,11 +50,6 @@ class SegmentSummaries(LogCache):
     def drop(self) -> None:
         """Forget all of them."""
         self._entries = _Entries()
-
-    def covers(self, view: LogView) -> bool:
-        """Whether the summary of each segment of a view is known."""
-        entries = self._entries
-        return all(_key(segment.name) in entries for segment in view.live.segments)
 
     def known(self, segment: LiveSegment) -> SegmentSummary | None:
         """Return the summary of a listed segment; None if it is not known."""
