@@ -34,6 +34,9 @@ class StreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {"n": 0}
 
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return iter([(1,)])
+
 
 class Plain(DataSource):
     @classmethod

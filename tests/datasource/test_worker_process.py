@@ -34,6 +34,7 @@ from tests.datasource.reading import create, fill
 
 KEYS = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 NAMES = [f"storage.{key}" for key in KEYS]
+NOTHING: Any = None
 SPARKS = "(?i)secret|password|token|access[.]?key"
 
 
@@ -139,9 +140,9 @@ def daemon(monkeypatch):
     [
         SparkLogDataSource.name,
         lambda: SparkLogDataSource({"path": "/r", "subscribe": "t"}).schema(),
-        lambda: list(read_in_task(None, [], None)),
-        lambda: LogBatchWriter.write(None, iter(())),
-        lambda: LogStreamWriter.write(None, iter(())),
+        lambda: list(read_in_task(InputPartition(0), [], NOTHING)),
+        lambda: LogBatchWriter.write(NOTHING, iter(())),
+        lambda: LogStreamWriter.write(NOTHING, iter(())),
     ],
 )
 def test_whatever_a_process_does_a_closed_pipe_is_not_printed(daemon, call):
