@@ -87,6 +87,12 @@ class TestSettingsOfOtherClients:
         ]
         assert caught[0].filename == __file__, "the line of the program is named"
 
+    def test_a_slip_of_a_setting_that_counts_is_refused_even_if_it_begins_like_one_of_them(
+        self, root
+    ):
+        with pytest.raises(InvalidConfigurationError, match=r"did you mean 'max\.in\.flight"):
+            Producer(root, max_in_flight_request_per_connection=1)  # type: ignore[call-arg]
+
     @pytest.mark.parametrize("key", ["security_protocol", "ssl_cafile", "sasl.mechanism"])
     @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
     def test_of_security_are_ignored_and_the_warning_says_what_takes_their_place(

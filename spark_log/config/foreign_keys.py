@@ -6,9 +6,11 @@ are. Others would change what the program does, and are refused with what to do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from spark_log.config.spelling import misspelled
 
 _NO_BROKERS: Final = (
     "there are no brokers here: the log is a directory on storage. Give root, its path or URL, "
@@ -35,11 +37,19 @@ class ForeignKeys:
         """Return what to do instead of a key, dotted or in snake_case; None without advice."""
         return self.advice.get(_dotted(name))
 
-    def is_ignored(self, name: str) -> bool:
-        """Whether a key, dotted or in snake_case, has no effect."""
+    def is_ignored(self, name: str, known: Collection[str]) -> bool:
+        """Whether a key, dotted or in snake_case, has no effect.
+
+        Args:
+            name: the key.
+            known: keys that have an effect. A slip of one of them is none that has no effect, even
+                if it begins like one.
+        """
         key = _dotted(name)
-        return key not in self.advice and (
-            key in self.ignored or key.startswith(self.ignored_prefixes)
+        if key in known or key in self.advice:
+            return False
+        return key in self.ignored or (
+            key.startswith(self.ignored_prefixes) and misspelled(key, known) is None
         )
 
 

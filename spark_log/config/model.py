@@ -151,11 +151,7 @@ class ConfigModel(BaseModel):
         """Return the values without keys of Kafka's that have no effect here; warn about these."""
         known = cls.keys()
         ignored = [
-            key
-            for key in values
-            if isinstance(key, str)
-            and cls.key_name(key) not in known
-            and cls.foreign.is_ignored(key)
+            key for key in values if isinstance(key, str) and cls.foreign.is_ignored(key, known)
         ]
         is_secured = any(map(is_security_key, ignored))
         warn_ignored_settings(cls.title, ignored, _NO_CONNECTIONS if is_secured else "")

@@ -14,7 +14,7 @@ from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
 from spark_log.errors import InvalidConfigurationError
 
 _EXTENSIONS: Final = "spark.sql.extensions"
-_WITHOUT_DELTA: Final = {
+_WITHOUT_DELTA: Final[dict[str, bool | float | int | str | None]] = {
     "spark.jars.packages": "",
     _EXTENSIONS: "",
     "spark.sql.catalog.spark_catalog": "builtin",

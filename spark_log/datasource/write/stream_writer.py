@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import (
-    freeze_modules,
+    enter_worker,
     warn_exposed_secrets,
     without_traceback,
 )
@@ -75,7 +75,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        freeze_modules("write")
+        enter_worker("write")
         warn_exposed_secrets(self._options)
         with TaskWriter(self._options, _identity()) as writer:
             return writer.write(iterator)
