@@ -358,7 +358,8 @@ class Sender:
                 return
             batches = [*delivery.batches, *queue.batches()]
             self._accumulator.seal(batches)
-        self._fail(batches, unknown_topic(queue.topic))
+        now = 0 if route is None else len(route.queues)
+        self._fail(batches, unknown_topic(queue.topic, queue.partition, now))
         with self._accumulator.lock:
             queue.delivery = None
             self._accumulator.release(queue)
