@@ -3,8 +3,8 @@
 A client of Kafka that is started while the brokers restart waits for them. So does a call here: it
 is repeated while the storage does not answer, until its time limit. What waiting cannot mend fails
 at once: a bucket that does not exist, credentials that are refused, a path that is not a root. A
-host name that cannot be resolved is waited for, as in KIP-909: the name of a container is known
-only while the container runs.
+host name that cannot be resolved is waited for, as by Kafka's clients that have set
+``bootstrap.resolve.timeout.ms`` (KIP-909): the name of a container is known only while it runs.
 """
 
 from __future__ import annotations
