@@ -164,6 +164,7 @@ class StorageExecutor:
 
         Raises:
             KafkaTimeoutError: the time is over; the call ends without the caller.
+            WakeupError: `wakeup` was called while the storage did not answer.
         """
         return self._run_limited(name, call, timeout_ms)
 
@@ -266,6 +267,7 @@ class StorageExecutor:
             setting=API_TIMEOUT,
             is_local=self._calls is None,
             clock=self._clock,
+            before_pause=self.check_wakeup,
         )
 
     def _retried(

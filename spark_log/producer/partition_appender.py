@@ -286,8 +286,23 @@ def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
     return topic is None or topic.topic_id != queue.route.topic.topic_id
 
 
-def unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
-    """Return the error of records whose topic was deleted while they waited."""
+def unknown_topic(
+    topic: str, partition: int = 0, num_partitions: int = 0
+) -> UnknownTopicOrPartitionError:
+    """Return the error of records whose topic was deleted while they waited.
+
+    Args:
+        topic: its name.
+        partition: the partition that the records were for.
+        num_partitions: number of partitions of the topic that has the name now; 0 without one.
+    """
+    if num_partitions:
+        return UnknownTopicOrPartitionError(
+            f"topic {topic!r} was deleted and created again with {num_partitions} partitions, "
+            f"numbered from 0, while records for partition {partition} waited; they were not "
+            f"appended",
+            topic=topic,
+        )
     return UnknownTopicOrPartitionError(
         f"topic {topic!r} was deleted while records for it waited; they were not appended to any "
         f"topic that exists",

@@ -73,19 +73,28 @@ class TopicRouter:
                 if not error.retriable:
                     raise
                 failures += 1
-                passed_ms = self._clock.monotonic_ms() - began_ms
-                if passed_ms >= self._config.max_block_ms:
-                    raise KafkaTimeoutError(
-                        f"topic {topic!r} could not be looked up within max.block.ms "
-                        f"({self._config.max_block_ms}): {error}"
-                    ) from error
-            pause_ms = retry_pause_ms(
-                failures,
-                initial_ms=self._config.retry_backoff_ms,
-                max_ms=self._config.retry_backoff_max_ms,
-                random=self._random,
-            )
-            self._clock.sleep_ms(min(pause_ms, self._config.max_block_ms - passed_ms))
+                self._wait(topic, failures, began_ms, error)
+
+    def _wait(self, topic: str, failures: int, began_ms: float, error: SparkLogError) -> None:
+        """Wait before a lookup is repeated.
+
+        Raises:
+            KafkaTimeoutError: ``max.block.ms`` is over.
+        """
+        left_ms = self._config.max_block_ms - (self._clock.monotonic_ms() - began_ms)
+        pause_ms = retry_pause_ms(
+            failures,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=self._config.retry_backoff_max_ms,
+            random=self._random,
+        )
+        if left_ms > 0:
+            self._clock.sleep_ms(min(pause_ms, left_ms))
+        if pause_ms >= left_ms:
+            raise KafkaTimeoutError(
+                f"topic {topic!r} could not be looked up within max.block.ms "
+                f"({self._config.max_block_ms}): {error}"
+            ) from error
 
     def _look_up(self, topic: str, passed_ms: float) -> TopicRoute:
         """Look a topic up once, in the rest of ``max.block.ms``."""

@@ -3,8 +3,8 @@
 A client of Kafka that is started while the brokers restart waits for them. So does a call here: it
 is repeated while the storage does not answer, until its time limit. What waiting cannot mend fails
 at once: a bucket that does not exist, credentials that are refused, a path that is not a root. A
-host name that cannot be resolved is waited for, as in KIP-909: the name of a container is known
-only while the container runs.
+host name that cannot be resolved is waited for, as by Kafka's clients that have set
+``bootstrap.resolve.timeout.ms`` (KIP-909): the name of a container is known only while it runs.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def call_through_outages(
     is_local: bool,
     clock: Clock = SYSTEM_CLOCK,
     notes_silence: bool = False,
+    before_pause: Callable[[], object] = lambda: None,
 ) -> _Answer:
     """Return the result of ``call``, which is repeated while the storage does not answer.
 
@@ -74,6 +75,7 @@ def call_through_outages(
         clock: for a local path; the time limit of a request to an object store is in real time.
         notes_silence: say in the log after `NOTICE_S` that there is no answer, also if there is no
             error yet. For a short call only: the others may take longer than that.
+        before_pause: called before each pause; it may raise, to end the waiting.
 
     Raises:
         KafkaTimeoutError: the time is over; nothing was changed.
@@ -84,9 +86,11 @@ def call_through_outages(
         return call()
     if is_local:
         deadline = Deadline(what, setting, timeout_ms, clock)
-        return retry_while_unavailable(call, deadline, clock)
+        return retry_while_unavailable(call, deadline, clock, before_pause=before_pause)
     deadline = Deadline(what, setting, timeout_ms)
-    limited = LimitedCall(lambda: retry_while_unavailable(call, deadline), deadline)
+    limited = LimitedCall(
+        lambda: retry_while_unavailable(call, deadline, before_pause=before_pause), deadline
+    )
     is_done = limited.wait(min(NOTICE_S, deadline.left_s()))
     if not is_done and notes_silence and deadline.failure is None:
         _log.warning("%s: waiting for %s", what, deadline.waits_for or "the storage")

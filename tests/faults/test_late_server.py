@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -227,6 +228,14 @@ def test_top_and_a_mirror_go_on_after_a_restart(server, settings, tmp_path):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode in (0, 130)
+
+
+def test_waiting_for_a_topic_ends_in_its_time(settings, away):
+    admin = Admin(**settings)
+    began_s = time.monotonic()
+    with pytest.raises(KafkaTimeoutError, match=r"timeout_ms \(1500 ms\)"):
+        admin.wait_for_topics(["t"], timeout_ms=1_500)
+    assert time.monotonic() - began_s < 30, "not default.api.timeout.ms"
 
 
 class TestTheTimeIsOver:
