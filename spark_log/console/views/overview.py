@@ -298,9 +298,9 @@ def _throughput(looks: _Looks, now_step: int) -> tuple[Throughput, tuple[TopicRa
     for key, look in looks.items():
         if look.seen is None:
             continue
-        for step in steps:
-            records[step] += look.seen.records.get(step, 0.0)
-            size_bytes[step] += look.seen.size_bytes.get(step, 0.0)
+        for step, amount in look.seen.records.items():
+            records[step] += amount
+            size_bytes[step] += look.seen.size_bytes[step]
         for step in last:
             topics[key.topic][0] += look.seen.records.get(step, 0.0)
             topics[key.topic][1] += look.seen.size_bytes.get(step, 0.0)
