@@ -230,7 +230,8 @@ class TestCost:
 
 class TestLooks:
     def test_begin_with_what_was_never_seen_then_with_the_oldest(self, clock):
-        looks, seen = Looks(clock), []
+        looks: Looks[str, str] = Looks(clock)
+        seen: list[list[str]] = []
 
         def see(keys):
             seen.append(list(keys))
@@ -246,7 +247,7 @@ class TestLooks:
         assert found["d"].looked_ms == 1
 
     def test_forget_what_does_not_exist_any_more(self, clock):
-        looks = Looks(clock)
+        looks: Looks[str, str] = Looks(clock)
         looks.refresh("ab", list, 2)
         assert looks.refresh("b", list, 0).keys() == {"b"}
         assert looks.refresh("", list, 2) == {}
@@ -254,7 +255,8 @@ class TestLooks:
 
 def test_a_checkup_that_took_long_is_not_repeated_soon(tmp_path, clock, monkeypatch):
     Cluster(tmp_path / "root", create=True)
-    checkup, runs = Checkup(Cluster(tmp_path / "root", clock=clock)), []
+    checkup = Checkup(Cluster(tmp_path / "root", clock=clock))
+    runs: list[Doctor] = []
     took_ms = [10, 10, 2_000, 2_000]
 
     def findings(doctor):

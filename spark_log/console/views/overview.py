@@ -188,9 +188,10 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
         for group_id, positions in OffsetsTable(cluster).all_positions().items()
     }
     budget.check()
-    looks = _look_at_partitions(console, image, committed, budget)
-    transactions = _open_transactions(console, budget)
-    now_step = step_of(clock.time_us())  # wall clock: only shown
+    now_us = clock.time_us()  # wall clock: only shown
+    now_step = step_of(now_us)
+    looks = _look_at_partitions(console, image, committed, now_step - STEPS, budget)
+    transactions = _open_transactions(console, now_us, budget)
     throughput, topics = _throughput(looks, now_step)
     last = slice(-(_MINUTE_US // 1_000_000 // STEP_S), None)
     findings = [
@@ -219,7 +220,7 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
         _mean(throughput.bytes_per_second[last]),
         throughput,
         topics,
-        _groups_behind(console, looks, committed, states, budget),
+        _groups_behind(console, looks, committed, states, now_us, budget),
         tuple(transactions[:_SHOWN]),
     )
 
@@ -235,14 +236,17 @@ _Committed = Mapping[str, Mapping[PartitionKey, int]]
 
 
 def _look_at_partitions(
-    console: Console, image: MetadataImage, committed: _Committed, budget: Budget
+    console: Console,
+    image: MetadataImage,
+    committed: _Committed,
+    since_step: int,
+    budget: Budget,
 ) -> _Looks:
     """List some partitions: those of groups come first, then the first ones of each topic."""
     by_topic = [partition_keys(topic) for topic in image.topics()]
     every = [key for keys in itertools.zip_longest(*by_topic) for key in keys if key is not None]
     of_groups = {key for offsets in committed.values() for key in offsets}
     every.sort(key=lambda key: key not in of_groups)
-    since_step = step_of(console.cluster.clock.time_us()) - STEPS  # wall clock: only shown
 
     is_mapped = console.cluster.store.is_mapped
     limit = _MAX_LISTED if is_mapped else _MAX_LISTED // 5
@@ -328,6 +332,7 @@ def _groups_behind(
     looks: _Looks,
     committed: _Committed,
     states: Mapping[str, str],
+    now_us: int,
     budget: Budget,
 ) -> tuple[GroupBehind, ...]:
     lags: dict[str, dict[PartitionKey, tuple[int, int]]] = {}
@@ -348,7 +353,7 @@ def _groups_behind(
             lags[group_id].items(), key=lambda item: item[1], reverse=True
         )[:_MAX_TIMES]
     ]
-    image, now_us = console.cluster.image(), console.cluster.clock.time_us()  # only shown
+    image = console.cluster.image()
 
     def age_ms(position: tuple[str, PartitionKey, int]) -> int | None:
         _, key, first = position
@@ -378,7 +383,7 @@ def _groups_behind(
 # --- transactions --------------------------------------------------------------------------------
 
 
-def _open_transactions(console: Console, budget: Budget) -> list[OpenTransaction]:
+def _open_transactions(console: Console, now_us: int, budget: Budget) -> list[OpenTransaction]:
     """Return the open transactions, the longest first, by their present state."""
     cluster = console.cluster
     ids = list_transactional_ids(cluster.store, cluster.clock)
@@ -401,12 +406,11 @@ def _open_transactions(console: Console, budget: Budget) -> list[OpenTransaction
     old = [key for key, look in found if look.looked_ms < began_ms][:_MAX_TRANSACTIONS]
     seen = {key: look.seen for key, look in found}
     seen.update(zip(old, console.map(see, old, budget), strict=True))
-    now_ms = cluster.clock.time_us() // 1000  # only shown
     transactions = [
         OpenTransaction(
             key,
             each.state,
-            max(0, now_ms - each.transaction_start_time_ms),
+            max(0, now_us // 1000 - each.transaction_start_time_ms),
             each.transaction_timeout_ms,
             tuple(map(str, sorted(each.topic_partitions))),
         )
