@@ -12,7 +12,7 @@ from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.checkup import Checkup
 from spark_log.console.looks import Looks
-from spark_log.console.views import overview
+from spark_log.console.views import open_transactions, partition_looks
 from spark_log.coordinator import OffsetsTable
 from spark_log.doctor import Doctor
 from spark_log.metadata import Cluster, ClusterCleaner
@@ -194,8 +194,8 @@ class TestCost:
         """Counts the calls to the storage of a view of a root with some topics."""
 
         def count(topics, views=2):
-            monkeypatch.setattr(overview, "_MAX_LISTED", 6)
-            monkeypatch.setattr(overview, "_MAX_TRANSACTIONS", 2)
+            monkeypatch.setattr(partition_looks, "MAX_LISTED", 6)
+            monkeypatch.setattr(open_transactions, "MAX_TRANSACTIONS", 2)
             root = str(tmp_path / f"root{topics}")
             admin = Admin(root)
             admin.create_topics([NewTopic(f"t{number}", 4) for number in range(topics)])
