@@ -21,6 +21,7 @@ from tests.cli.support import append, begin_transaction, segment_files
 from tests.console.conftest import get
 from tests.coordinator.storage_dates import dated_by
 from tests.record.samples import record_batch, row
+from tests.replication.support import Disks
 
 T = TopicPartition("flights", 0)
 STEP_MS = STEP_S * 1000
@@ -96,6 +97,20 @@ class TestHealth:
         (finding,) = get(clients(own_root), "")["findings"]
         assert (finding["severity"], finding["path"]) == ("error", "/topic?topic=flights")
         assert finding["sentence"] == "Logs of partitions cannot be read: flights-0."
+
+    def test_of_a_broker_whose_root_is_away_changes_nothing(self, tmp_path, clients):
+        disks = Disks(tmp_path)
+        disks.create()
+        disks.create(1, topic="alone", **{"min.insync.replicas": "1"})
+        disks.send(b"1", b"2")
+        disks.take_away(1)
+        broker, partition = get(clients(disks.root), "")["findings"]
+        assert (broker["severity"], broker["path"]) == ("error", "/brokers")
+        assert broker["sentence"].startswith("Broker 1: its root cannot be used")
+        assert broker["command"] == "spark-log brokers fence 1"
+        assert partition["sentence"] == "Logs of partitions cannot be read: alone-0."
+        assert disks.partition().isr == (1, 2, 0)
+        assert not disks.path(1).exists()
 
     def test_has_groups_outside_of_the_log(self, own_root, clients):
         Admin(own_root).delete_records({T: 6})
