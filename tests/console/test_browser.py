@@ -158,8 +158,8 @@ class Tab:
         dialog.dismiss()
 
     def _on_failed(self, request):
-        # A stream that the page itself has ended is one that failed, for playwright.
-        if "/api/search/stream" not in request.url:
+        # What a page that was left or has ended a stream did not wait for is no failure of it.
+        if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"{request.url} {request.failure}")
 
     def open(self, url, **query):

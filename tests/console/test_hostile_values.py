@@ -11,37 +11,11 @@ from spark_log import Admin, NewTopic
 from spark_log.console.decoding import show
 from spark_log.console.templates import pretty
 from tests.cli.support import append_batches
-from tests.console.conftest import EVIL, FAST, get
+from tests.console.conftest import FAST, get
+from tests.record.hostile_values import UNSAFE, VALUES
 from tests.record.samples import record_batch, row
 
-VALUES = {
-    "null": None,
-    "empty": b"",
-    "nul": b"\0",
-    "all-bytes": bytes(range(256)),
-    "overlong-slash": b"\xc0\xaf",
-    "surrogate": b"\xed\xa0\x80",
-    "above-unicode": b"\xf4\x90\x80\x80",
-    "cut-in-a-character": b"x" * 1_999 + "\N{EURO SIGN}".encode() * 9,
-    "continuation": b"\x80" * 30,
-    "utf-16": "\ufeffflight".encode("utf-16"),
-    "byte-order-mark": "\ufeff{}".encode(),
-    "clear-screen": b"\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil\x1b\\x\x9b31m",
-    "html": EVIL.encode(),
-    "bidirectional": "\u202e\u2066 abc \u2028 \u200f".encode(),
-    "template": b"{{ 7*7 }}{% raw %}${jndi:ldap://x}",
-    "not-a-number": b'{"x": NaN, "y": [Infinity, -Infinity, 1e999]}',
-    "deep": b"[" * 100_000,
-    "deep-and-closed": b"[" * 50_000 + b"]" * 50_000,
-    "digits": b"[" + b"9" * 10_000 + b"]",
-    "half-a-pair": b'{"x": "\\ud800"}',
-    "twice": b'{"a": 1, "a": 2, "f": 0.10000000000000000555, "n": -0.0}',
-    "long": b"long " * 150_000,
-    "long-line": b"\x01" * 600_000,
-}
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]"
-)
+ANY_TIME = {"message.timestamp.after.max.ms": 2**63 - 1}
 FORMS = ("auto", "text", "json", "avro", "hex")
 
 
@@ -58,11 +32,6 @@ def binary_root(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
-def offsets():
-    return dict(zip(VALUES, range(len(VALUES)), strict=True))
-
-
 def check(answer):
     """The answer is a page without a character that a browser obeys, or JSON in ASCII."""
     assert answer.status_code == 200, answer.text[:500]
@@ -75,14 +44,14 @@ def check(answer):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", VALUES)
-def test_a_page_shows_the_record(binary_root, clients, offsets, name, form):
+def test_a_page_shows_each_record(binary_root, clients, form):
     client = clients(binary_root)
-    query = {"topic": "binary", "partition": 0, "offset": offsets[name], "form": form}
-    page = check(client.get("/record", params=query))
-    assert "<script>alert" not in page
-    assert "onerror=alert(2)>" not in page
-    check(client.get("/api/record", params=query))
+    for offset in range(len(VALUES)):
+        query = {"topic": "binary", "partition": 0, "offset": offset, "form": form}
+        page = check(client.get("/record", params=query))
+        assert "<script>alert" not in page
+        assert "onerror=alert(2)>" not in page
+        check(client.get("/api/record", params=query))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -117,6 +86,23 @@ def test_an_export_has_all_bytes(binary_root, clients):
         elif value is not None:
             value = value.encode()
         assert value == data
+
+
+def test_a_link_by_a_time_of_no_calendar_leads_to_the_record(tmp_path, clients):
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic("times", topic_configs={**FAST, **ANY_TIME})])
+    times_us = [-(2**62), -1, 2**62]
+    rows = [row(b"%d" % time_us, timestamp=time_us) for time_us in times_us]
+    append_batches(root, "times", record_batch(rows))
+    client = clients(root)
+    page = check(client.get("/records", params={"topic": "times"}))
+    links = re.findall(r'href="(/records[?]topic=times&amp;time=[^"]*)" title', page)
+    assert len(links) == len(times_us)
+    for link, time_us in zip(links, reversed(times_us), strict=True):
+        found = client.get("/api" + html.unescape(link)).json()["records"]
+        assert found[0]["timestamp_us"] == time_us
+        record = {"topic": "times", "partition": 0, "offset": times_us.index(time_us)}
+        assert client.get("/record", params=record).status_code == 200
 
 
 @pytest.mark.parametrize(

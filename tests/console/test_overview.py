@@ -12,7 +12,7 @@ from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.checkup import Checkup
 from spark_log.console.looks import Looks
-from spark_log.console.views import overview
+from spark_log.console.views import open_transactions, partition_looks
 from spark_log.coordinator import OffsetsTable
 from spark_log.doctor import Doctor
 from spark_log.metadata import Cluster, ClusterCleaner
@@ -21,6 +21,7 @@ from tests.cli.support import append, begin_transaction, segment_files
 from tests.console.conftest import get
 from tests.coordinator.storage_dates import dated_by
 from tests.record.samples import record_batch, row
+from tests.replication.support import Disks
 
 T = TopicPartition("flights", 0)
 STEP_MS = STEP_S * 1000
@@ -96,6 +97,20 @@ class TestHealth:
         (finding,) = get(clients(own_root), "")["findings"]
         assert (finding["severity"], finding["path"]) == ("error", "/topic?topic=flights")
         assert finding["sentence"] == "Logs of partitions cannot be read: flights-0."
+
+    def test_of_a_broker_whose_root_is_away_changes_nothing(self, tmp_path, clients):
+        disks = Disks(tmp_path)
+        disks.create()
+        disks.create(1, topic="alone", **{"min.insync.replicas": "1"})
+        disks.send(b"1", b"2")
+        disks.take_away(1)
+        broker, partition = get(clients(disks.root), "")["findings"]
+        assert (broker["severity"], broker["path"]) == ("error", "/brokers")
+        assert broker["sentence"].startswith("Broker 1: its root cannot be used")
+        assert broker["command"] == "spark-log brokers fence 1"
+        assert partition["sentence"] == "Logs of partitions cannot be read: alone-0."
+        assert disks.partition().isr == (1, 2, 0)
+        assert not disks.path(1).exists()
 
     def test_has_groups_outside_of_the_log(self, own_root, clients):
         Admin(own_root).delete_records({T: 6})
@@ -194,8 +209,8 @@ class TestCost:
         """Counts the calls to the storage of a view of a root with some topics."""
 
         def count(topics, views=2):
-            monkeypatch.setattr(overview, "_MAX_LISTED", 6)
-            monkeypatch.setattr(overview, "_MAX_TRANSACTIONS", 2)
+            monkeypatch.setattr(partition_looks, "MAX_LISTED", 6)
+            monkeypatch.setattr(open_transactions, "MAX_TRANSACTIONS", 2)
             root = str(tmp_path / f"root{topics}")
             admin = Admin(root)
             admin.create_topics([NewTopic(f"t{number}", 4) for number in range(topics)])
@@ -230,7 +245,8 @@ class TestCost:
 
 class TestLooks:
     def test_begin_with_what_was_never_seen_then_with_the_oldest(self, clock):
-        looks, seen = Looks(clock), []
+        looks: Looks[str, str] = Looks(clock)
+        seen: list[list[str]] = []
 
         def see(keys):
             seen.append(list(keys))
@@ -246,7 +262,7 @@ class TestLooks:
         assert found["d"].looked_ms == 1
 
     def test_forget_what_does_not_exist_any_more(self, clock):
-        looks = Looks(clock)
+        looks: Looks[str, str] = Looks(clock)
         looks.refresh("ab", list, 2)
         assert looks.refresh("b", list, 0).keys() == {"b"}
         assert looks.refresh("", list, 2) == {}
@@ -254,7 +270,8 @@ class TestLooks:
 
 def test_a_checkup_that_took_long_is_not_repeated_soon(tmp_path, clock, monkeypatch):
     Cluster(tmp_path / "root", create=True)
-    checkup, runs = Checkup(Cluster(tmp_path / "root", clock=clock)), []
+    checkup = Checkup(Cluster(tmp_path / "root", clock=clock))
+    runs: list[Doctor] = []
     took_ms = [10, 10, 2_000, 2_000]
 
     def findings(doctor):

@@ -159,7 +159,7 @@ def test_all_names_are_known_before_and_after_cleaning(disks):
     cleaner = ClusterCleaner(disks.cluster())
     assert [each.error for each in cleaner.clean() if each.error] == []
     list(cleaner.deleted_topics())
-    removed = set()
+    removed: set[str] = set()
 
     def remove():
         """Remove stray replicas: a first cleaner marks them, a later one removes them."""

@@ -154,10 +154,17 @@ function visible(text) {
 
 function time(us) {
   const ms = Math.floor(us / 1000);
-  if (Math.abs(ms) > 8.64e15) return us + " µs";
+  // The pages are made where no year has five digits, or comes before the first.
+  if (ms >= 253402300800000 || ms < -62135596800000) return us + " µs";
   const fraction = us - ms * 1000;
   const text = new Date(ms).toISOString().replace("T", " ").replace("Z", "");
   return (fraction ? text + String(fraction).padStart(3, "0") : text.replace(".000", "")) + "Z";
+}
+
+// A time for a link: as it is shown, or in milliseconds if no calendar has it.
+function moment(us) {
+  const text = time(us);
+  return text.endsWith("Z") ? text : String(Math.floor(us / 1000));
 }
 
 function search(form) {
@@ -204,7 +211,7 @@ function search(form) {
         make("td", { class: "n", "data-label": "Offset" },
           make("a", { href: `/record?${at}` }, String(it.offset))),
         make("td", { class: "t", "data-label": "Time" },
-          make("a", { href: "/records?" + new URLSearchParams({ topic, time: time(it.timestamp_us) }) },
+          make("a", { href: "/records?" + new URLSearchParams({ topic, time: moment(it.timestamp_us) }) },
             time(it.timestamp_us))),
         make("td", { "data-label": "Key" }, shown(it.key)),
         make("td", { "data-label": "Value" }, shown(it.value))));

@@ -1,68 +1,37 @@
 """The overview: what is wrong, how much is written, and which groups are behind.
 
 One view costs the metadata, the committed offsets, the states of groups, and a bounded number of
-listings and reads: `_MAX_LISTED`, `_MAX_TRANSACTIONS` and `_MAX_TIMES`. In a large cluster each
-view looks at other partitions, and shows of the rest what an earlier one saw.
+listings and reads: `MAX_LISTED`, `MAX_TRANSACTIONS` and `_MAX_TIMES`. In a large cluster each view
+looks at other partitions, and shows of the rest what an earlier one saw.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
-
-import numpy as np
+from typing import Final
 
 from spark_log import __version__
-from spark_log.admin import partition_keys
-from spark_log.console.activity import STEP_S, STEPS, Activity, activity, step_of
+from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
-from spark_log.console.looks import Look
-from spark_log.console.templates import age_text, link, number
 from spark_log.console.view import NoParameters, View
-from spark_log.coordinator import OffsetsTable, PartitionKey
-from spark_log.errors import (
-    SparkLogError,
-    TransactionalIdNotFoundError,
-    UnknownTopicOrPartitionError,
+from spark_log.console.views.health import Finding, health
+from spark_log.console.views.open_transactions import OpenTransaction, open_transactions
+from spark_log.console.views.partition_looks import (
+    Committed,
+    PartitionLooks,
+    look_at_partitions,
 )
-from spark_log.log import LiveSegment, LogView, first_unread_us
-from spark_log.metadata import MetadataImage, TopicImage
-from spark_log.transaction import list_transactional_ids
-from spark_log.types import TransactionDescription
+from spark_log.coordinator import OffsetsTable, PartitionKey
+from spark_log.log import first_unread_us
 
-_MAX_LISTED: Final = 200
-"""Most partitions that one view lists, and most merged segments whose headers it reads.
-
-On an object store, where requests are paid for, it is a fifth of it."""
-_MAX_TRANSACTIONS: Final = 100
-"""Most transactional ids whose state one view reads."""
 _MAX_TIMES: Final = 4
 """Most partitions of a group that is shown whose first unread record is read."""
 _SHOWN: Final = 6
-"""Most topics, groups, transactions, and findings of a kind that are shown."""
+"""Most topics, groups and transactions that are shown."""
 _MINUTE_US: Final = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that a person should know.
-
-    Attributes:
-        severity: ``error`` (data cannot be read or written), ``warning``, ``info`` or ``ok``.
-        sentence: what it is.
-        path: the page that shows more; empty for none.
-        command: the command of a shell that mends it, or shows more; empty for none.
-    """
-
-    severity: Literal["error", "warning", "info", "ok"]
-    sentence: str
-    path: str = ""
-    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +81,6 @@ class GroupBehind:
     state: str
     lag: int
     lag_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that readers with ``read_committed`` wait for.
-
-    Attributes:
-        transactional_id: its id.
-        state: ``Ongoing``, ``PrepareCommit`` and so on, as in Kafka.
-        open_ms: time since it began, by the clock of the process that began it.
-        timeout_ms: ``transaction.timeout.ms``.
-        partitions: those that are registered.
-    """
-
-    transactional_id: str
-    state: str
-    open_ms: int
-    timeout_ms: int
-    partitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +138,13 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
         for group_id, positions in OffsetsTable(cluster).all_positions().items()
     }
     budget.check()
-    looks = _look_at_partitions(console, image, committed, budget)
-    transactions = _open_transactions(console, budget)
-    now_step = step_of(clock.time_us())  # wall clock: only shown
+    now_us = clock.time_us()  # wall clock: only shown
+    now_step = step_of(now_us)
+    looks = look_at_partitions(console, image, committed, now_step - STEPS, budget)
+    transactions = open_transactions(console, now_us, budget)
     throughput, topics = _throughput(looks, now_step)
     last = slice(-(_MINUTE_US // 1_000_000 // STEP_S), None)
-    findings = [
-        *_of_doctor(console),
-        *_of_transactions(transactions),
-        *_of_partitions(looks, committed, began_ms),
-        *_of_groups(states),
-    ]
-    order = ("error", "warning", "info")
-    findings.sort(key=lambda each: order.index(each.severity))
-    if all(each.severity == "info" for each in findings):
-        findings.insert(0, Finding("ok", "Nothing is wrong with brokers, replicas and groups."))
+    findings = health(console, looks, began_ms, committed, states, transactions)
     oldest_ms = min((each.looked_ms for each in looks.values()), default=began_ms)
     return Overview(
         cluster.root,
@@ -214,12 +156,12 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
         len(looks),
         max(0, int(began_ms - oldest_ms)),
         {state: list(states.values()).count(state) for state in sorted(set(states.values()))},
-        tuple(findings),
+        findings,
         _mean(throughput.records_per_second[last]),
         _mean(throughput.bytes_per_second[last]),
         throughput,
         topics,
-        _groups_behind(console, looks, committed, states, budget),
+        _groups_behind(console, looks, committed, states, now_us, budget),
         tuple(transactions[:_SHOWN]),
     )
 
@@ -228,64 +170,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-# --- partitions ----------------------------------------------------------------------------------
-
-_Looks = Mapping[PartitionKey, Look[Activity | None]]
-_Committed = Mapping[str, Mapping[PartitionKey, int]]
-
-
-def _look_at_partitions(
-    console: Console, image: MetadataImage, committed: _Committed, budget: Budget
-) -> _Looks:
-    """List some partitions: those of groups come first, then the first ones of each topic."""
-    by_topic = [partition_keys(topic) for topic in image.topics()]
-    every = [key for keys in itertools.zip_longest(*by_topic) for key in keys if key is not None]
-    of_groups = {key for offsets in committed.values() for key in offsets}
-    every.sort(key=lambda key: key not in of_groups)
-    since_step = step_of(console.cluster.clock.time_us()) - STEPS  # wall clock: only shown
-
-    is_mapped = console.cluster.store.is_mapped
-    limit = _MAX_LISTED if is_mapped else _MAX_LISTED // 5
-    opened = itertools.count()
-
-    def see(key: PartitionKey) -> Activity | None:
-        topic = image.topic(key.topic)
-        with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
-            view = console.observe(topic, key.partition)
-            if view is None:
-                return None
-
-            def merged(segment: LiveSegment) -> Mapping[int, float]:
-                return console.merged.steps(
-                    f"{view.origin}/{segment.name.log}",
-                    since_step,
-                    lambda: (
-                        _headers(console, topic, key.partition, view, segment)
-                        if next(opened) < limit
-                        else None
-                    ),
-                )
-
-            return activity(view, since_step, merged)
-        return Activity(0, 0)
-
-    return console.activities.refresh(every, lambda keys: console.map(see, keys, budget), limit)
-
-
-def _headers(
-    console: Console, topic: TopicImage, partition: int, view: LogView, segment: LiveSegment
-) -> np.ndarray | None:
-    """Return the batch headers of a segment of the replica that was listed, if it can be read."""
-    cluster = console.cluster
-    with cluster.suppressed.suppress("console segment", view.origin, SparkLogError):
-        for broker_id in topic.partitions[partition].replicas:
-            log = cluster.replica_log(topic, partition, broker_id)
-            if log.files.url == view.origin:
-                return log.files.open_listed(segment, view.observed_ms).header_array()
-    return None
-
-
-def _throughput(looks: _Looks, now_step: int) -> tuple[Throughput, tuple[TopicRate, ...]]:
+def _throughput(looks: PartitionLooks, now_step: int) -> tuple[Throughput, tuple[TopicRate, ...]]:
     """Return what was appended to all topics, and to those with the most bytes a second.
 
     The present quarter minute is not over, so it is left out.
@@ -298,9 +183,9 @@ def _throughput(looks: _Looks, now_step: int) -> tuple[Throughput, tuple[TopicRa
     for key, look in looks.items():
         if look.seen is None:
             continue
-        for step in steps:
-            records[step] += look.seen.records.get(step, 0.0)
-            size_bytes[step] += look.seen.size_bytes.get(step, 0.0)
+        for step, amount in look.seen.records.items():
+            records[step] += amount
+            size_bytes[step] += look.seen.size_bytes[step]
         for step in last:
             topics[key.topic][0] += look.seen.records.get(step, 0.0)
             topics[key.topic][1] += look.seen.size_bytes.get(step, 0.0)
@@ -325,9 +210,10 @@ def _throughput(looks: _Looks, now_step: int) -> tuple[Throughput, tuple[TopicRa
 
 def _groups_behind(
     console: Console,
-    looks: _Looks,
-    committed: _Committed,
+    looks: PartitionLooks,
+    committed: Committed,
     states: Mapping[str, str],
+    now_us: int,
     budget: Budget,
 ) -> tuple[GroupBehind, ...]:
     lags: dict[str, dict[PartitionKey, tuple[int, int]]] = {}
@@ -348,7 +234,7 @@ def _groups_behind(
             lags[group_id].items(), key=lambda item: item[1], reverse=True
         )[:_MAX_TIMES]
     ]
-    image, now_us = console.cluster.image(), console.cluster.clock.time_us()  # only shown
+    image = console.cluster.image()
 
     def age_ms(position: tuple[str, PartitionKey, int]) -> int | None:
         _, key, first = position
@@ -373,132 +259,6 @@ def _groups_behind(
         )
         for group_id in farthest
     )
-
-
-# --- transactions --------------------------------------------------------------------------------
-
-
-def _open_transactions(console: Console, budget: Budget) -> list[OpenTransaction]:
-    """Return the open transactions, the longest first, by their present state."""
-    cluster = console.cluster
-    ids = list_transactional_ids(cluster.store, cluster.clock)
-
-    def see(transactional_id: str) -> TransactionDescription | None:
-        try:
-            return console.admin.describe_transactions([transactional_id])[transactional_id]
-        except TransactionalIdNotFoundError:
-            return None
-        except SparkLogError as error:
-            cluster.suppressed.add("console transaction", transactional_id, error)
-            return None
-
-    began_ms = cluster.clock.monotonic_ms()
-    looks = console.transactions.refresh(
-        ids, lambda due: console.map(see, due, budget), _MAX_TRANSACTIONS
-    )
-    found = [(key, look) for key, look in looks.items() if _is_open(look.seen)]
-    # What an earlier view saw may be over.
-    old = [key for key, look in found if look.looked_ms < began_ms][:_MAX_TRANSACTIONS]
-    seen = {key: look.seen for key, look in found}
-    seen.update(zip(old, console.map(see, old, budget), strict=True))
-    now_ms = cluster.clock.time_us() // 1000  # only shown
-    transactions = [
-        OpenTransaction(
-            key,
-            each.state,
-            max(0, now_ms - each.transaction_start_time_ms),
-            each.transaction_timeout_ms,
-            tuple(map(str, sorted(each.topic_partitions))),
-        )
-        for key, each in seen.items()
-        if each is not None and _is_open(each)
-    ]
-    return sorted(transactions, key=lambda each: each.open_ms, reverse=True)
-
-
-def _is_open(seen: TransactionDescription | None) -> bool:
-    return seen is not None and seen.transaction_start_time_ms >= 0
-
-
-# --- findings ------------------------------------------------------------------------------------
-
-
-def _of_doctor(console: Console) -> Iterator[Finding]:
-    for each in console.checkup.findings():
-        subject = each.subject
-        if subject.topic is not None:
-            path = link("/topic", topic=subject.topic)
-        elif subject.group is not None:
-            path = link("/group", group=subject.group)
-        else:
-            path = "" if subject.broker is None else "/brokers"
-        text = subject.text[:1].upper() + subject.text[1:]
-        yield Finding(each.severity.value, f"{text}: {each.message}.", path, each.command or "")
-
-
-def _of_transactions(transactions: Sequence[OpenTransaction]) -> Iterator[Finding]:
-    late = [each for each in transactions if each.open_ms > each.timeout_ms]
-    for each in late[:_SHOWN]:
-        yield Finding(
-            "warning",
-            f"The transaction of {each.transactional_id} has been open for "
-            f"{age_text(each.open_ms)}, longer than its timeout of {age_text(each.timeout_ms)}: "
-            f"readers with read_committed wait for it in {_names(each.partitions)}.",
-            link("/transactions", q=each.transactional_id),
-        )
-    if len(late) > _SHOWN:
-        more = f"{number(len(late) - _SHOWN)} more transactions are open after their timeout."
-        yield Finding("warning", more, "/transactions")
-
-
-def _of_partitions(looks: _Looks, committed: _Committed, began_ms: float) -> Iterator[Finding]:
-    unreadable = [key for key, look in looks.items() if look.seen is None]
-    if unreadable:
-        names = [f"{key.topic}-{key.partition}" for key in unreadable]
-        yield Finding(
-            "error",
-            f"Logs of partitions cannot be read: {_names(names)}.",
-            link("/topic", topic=unreadable[0].topic),
-            "spark-log doctor",
-        )
-    after: list[tuple[str, PartitionKey]] = []
-    before: list[tuple[str, PartitionKey]] = []
-    for group_id, offsets in committed.items():
-        for key, offset in offsets.items():
-            look = looks.get(key)
-            if look is None or look.seen is None:
-                continue
-            if offset < look.seen.log_start_offset:
-                before.append((group_id, key))
-            elif offset > look.seen.log_end_offset and look.looked_ms >= began_ms:
-                after.append((group_id, key))
-    for found, severity, what in (
-        (after, "error", "committed offsets after the log's end: records were lost, or skipped"),
-        (before, "warning", "not read records that were deleted"),
-    ):
-        groups = sorted({group_id for group_id, _ in found})
-        for group_id in groups[:_SHOWN]:
-            names = [f"{key.topic}-{key.partition}" for each, key in found if each == group_id]
-            yield Finding(
-                severity,  # type: ignore[arg-type]
-                f"Group {group_id} has {what}, in {_names(names)}.",
-                link("/group", group=group_id),
-            )
-        if len(groups) > _SHOWN:
-            more = f"{number(len(groups) - _SHOWN)} more groups have {what}."
-            yield Finding(severity, more, "/groups")  # type: ignore[arg-type]
-
-
-def _of_groups(states: Mapping[str, str]) -> Iterator[Finding]:
-    moving = [group_id for group_id, state in states.items() if state == "Reconciling"]
-    if moving:
-        path = link("/group", group=moving[0]) if len(moving) == 1 else "/groups"
-        yield Finding("info", f"Partitions move between members of {_names(moving)}.", path)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {number(len(names) - 3)} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 OVERVIEW = View("/", "Overview", NoParameters, Overview, read_overview, "overview.html")
