@@ -290,3 +290,42 @@ class TestAStartBehindTheEnd:
         again = open_at(store, clock)
         assert (again.log_start_offset(), again.log_end_offset()) == (END, END)
         assert again.append(numbered(0, 1)).base_offset == END
+
+
+class TestAnOlderCopyOfTheDirectory:
+    @pytest.fixture
+    def restore(self, store, clock):
+        """Append, copy the directory, append more; return a function that puts the copy back."""
+        fill(open_at(store, clock))
+        copied = [
+            (file.path, store.open_buffer(file.path).to_pybytes()) for file in store.list(DIRECTORY)
+        ]
+        open_at(store, clock).append(numbered(END, 10))
+
+        def restore():
+            store.delete_directory(DIRECTORY)
+            for path, data in copied:
+                store.put(path, data)
+
+        return restore
+
+    def test_a_process_that_has_seen_a_later_end_is_told(self, store, clock, restore):
+        log = open_at(store, clock)
+        assert log.log_end_offset() == END + 10
+        restore()
+        with pytest.raises(LogTruncatedError, match="had reached 70"):
+            log.observe()
+        with pytest.raises(LogTruncatedError):
+            log.append(numbered(0, 1))
+
+    def test_a_position_behind_its_end_is_out_of_range(self, store, clock, restore):
+        restore()
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            open_at(store, clock).fetch(END + 5)
+        assert caught.value.log_end_offset == END
+
+    def test_nothing_in_it_shows_that_it_is_old(self, store, clock, restore):
+        restore()
+        log = open_at(store, clock)
+        assert log.log_end_offset() == END
+        assert list(Verifier(log).findings()) == []
