@@ -64,6 +64,9 @@ class LiveLog:
             never later than the storage's present time. 0 for an empty directory.
         witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
             marker inside a segment show it. If the log ends before it, segments were removed.
+        last_before_start: the last segment before the start of an emptied log if no snapshot tells
+            of this start, else None. Unless the segment ends at the start, the marker is another
+            log's: who moves a start writes a snapshot first, and offsets have no gaps.
     """
 
     log_start_offset: int
@@ -74,6 +77,7 @@ class LiveLog:
     clean_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
     witnessed_offset: int = 0
+    last_before_start: LiveSegment | None = None
 
     @property
     def chain_end_offset(self) -> int:
@@ -151,6 +155,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         if next_start is None:
             break
         position = next_start
+    is_told = position <= max(snapshots, default=0) or start.segment_base_offset < position
     return LiveLog(
         start.log_start_offset,
         tuple(chain),
@@ -160,6 +165,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         _clean_generation(compaction, taken.get(compaction)),
         newest_modified_us(files),
         max(min_end, *snapshots, _min_end_by_marker(start, chain)),
+        None if chain or next_start or is_told else _last_before(position, plain, rewritten),
     )
 
 
@@ -240,6 +246,20 @@ def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
     """
     is_missing = not chain and start.segment_base_offset < start.log_start_offset
     return start.log_start_offset + 1 if is_missing else 0
+
+
+def _last_before(
+    start: int, plain: dict[int, FileInfo], rewritten: list[tuple[SegmentName, FileInfo]]
+) -> LiveSegment | None:
+    """Return the last segment before a log's start; None without one."""
+    ends = [(_last_offset(name) + 1, name, file) for name, file in rewritten]
+    end, name, file = max(ends, default=(0, None, None), key=lambda each: each[0])
+    base = max((base for base in plain if base < start), default=-1)
+    if base >= end:
+        return LiveSegment(SegmentName(base), plain[base], base, None)
+    if name is None or file is None:
+        return None
+    return LiveSegment(name, file, name.base_offset, end)
 
 
 def _min_end_by_index(name: str) -> int:

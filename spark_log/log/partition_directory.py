@@ -245,9 +245,9 @@ class PartitionDirectory:
     def _observe(self, list_log: Callable[[], LiveLog]) -> tuple[LogView, SegmentReader | None]:
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
+        unproven: LiveSegment | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
-            opened: SegmentReader | None = None
             observed_ms = self.clock.monotonic_ms()
             live = list_log()
             if self.is_outdated(observed_ms):
@@ -264,22 +264,14 @@ class PartitionDirectory:
                     f"{hole[1]}: the segments between them are missing. Restore them from a copy",
                     path=self.path,
                 )
-            end_offset = live.log_start_offset
-            leader_epoch = None if end_offset else NO_LEADER_EPOCH
-            if live.segments:
-                last, known = live.segments[-1], self._last_end
-                if last.end_offset is not None:
-                    end_offset, leader_epoch = last.end_offset, None
-                elif known is not None and known.file == last.file:
-                    end_offset, leader_epoch = known.end_offset, known.leader_epoch
-                else:
-                    try:
-                        opened = self.open_listed(last, observed_ms)
-                        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
-                    except NotFoundError:  # rewritten and deleted since the listing: list again
-                        slow_listings += self.is_outdated(observed_ms)
-                        continue
-                    self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
+            if live.last_before_start not in (None, unproven):
+                unproven = live.last_before_start
+                continue  # a snapshot may have appeared during the listing, too
+            try:
+                end_offset, leader_epoch, opened = self._read_end(live, observed_ms)
+            except NotFoundError:  # rewritten and deleted since the listing: list again
+                slow_listings += self.is_outdated(observed_ms)
+                continue
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
                 reached_offset = int(self.witness is not None and self.witness.exists(self.store))
@@ -331,6 +323,54 @@ class PartitionDirectory:
         return LogView(
             LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
         )
+
+    def _read_end(
+        self, live: LiveLog, observed_ms: float
+    ) -> tuple[int, int | None, SegmentReader | None]:
+        """Return the log end offset, its leader epoch, and the last segment if it was opened.
+
+        Raises:
+            NotFoundError: the last segment was deleted.
+            CorruptRecordError: it is damaged; or the start marker is another log's.
+        """
+        if not live.segments:
+            if live.last_before_start is not None:
+                self._check_start(live.log_start_offset, live.last_before_start)
+            end_offset = live.log_start_offset
+            return end_offset, None if end_offset else NO_LEADER_EPOCH, None
+        last, known = live.segments[-1], self._last_end
+        if last.end_offset is not None:
+            return last.end_offset, None, None
+        if known is not None and known.file == last.file:
+            return known.end_offset, known.leader_epoch, None
+        opened = self.open_listed(last, observed_ms)
+        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
+        self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
+        return end_offset, leader_epoch, opened
+
+    def _check_start(self, start: int, last: LiveSegment) -> None:
+        """Check that a start marker which no snapshot tells of is this log's.
+
+        Args:
+            start: the log start offset, where the log is empty.
+            last: the last segment before it.
+
+        Raises:
+            CorruptRecordError: the segment ends before the start.
+        """
+        try:
+            end_offset = self.open(last.name).end_offset
+        except (NotFoundError, CorruptRecordError):
+            return  # deleted since; or not known
+        if end_offset < start:
+            path = self.file_path(StartMarker(start, start).name)
+            raise CorruptRecordError(
+                f"{path}: the marker says that all records before offset {start} were deleted, but "
+                f"the log never reached it: its last segment ends at {end_offset}, and there is no "
+                f"snapshot of {start}. It is another log's marker, or segments and snapshots are "
+                f"missing. Remove it, or restore them from a copy",
+                path=path,
+            )
 
     def is_outdated(self, observed_ms: float) -> bool:
         """Whether files that a listing shows may have been deleted since it began.

@@ -61,7 +61,8 @@ def test_a_short_reserve_of_another_user_is_replaced(tmp_path, monkeypatch):
     reserve_file.write_bytes(b"short")
     reserve_file.chmod(0o444)
     first = reserve_file.stat().st_ino
-    real, refused = os.open, []
+    real = os.open
+    refused: list[object] = []
 
     def refuse_the_first(path, *args, **kwargs):  # root is refused nothing
         if path == reserve_file and not refused:

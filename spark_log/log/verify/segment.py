@@ -26,6 +26,7 @@ from spark_log.log.segment import (
 )
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.record import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -54,6 +55,7 @@ class SegmentCheck:
         index_interval_bytes: int,
         is_settled: bool,
         on_headers: Callable[[tuple[BatchHeader, ...]], None],
+        index_owners: IndexOwners,
         repair: bool,
     ) -> None:
         """Prepare the check; touches nothing.
@@ -65,6 +67,7 @@ class SegmentCheck:
             index_interval_bytes: the topic's ``index.interval.bytes``, for rebuilt indexes.
             is_settled: whether the segment is so old that its writer must have put the indexes.
             on_headers: called with the headers of each sound Arrow batch, in order.
+            index_owners: tells which segment an index was made for that does not fit.
             repair: whether to rebuild damaged and missing indexes.
         """
         self._directory = directory
@@ -73,6 +76,7 @@ class SegmentCheck:
         self._index_interval_bytes = index_interval_bytes
         self._is_settled = is_settled
         self._on_headers = on_headers
+        self._index_owners = index_owners
         self._repair = repair
         self._path = directory.file_path(name.log)
         self._index_path = directory.file_path(name.index)
@@ -212,6 +216,14 @@ class SegmentCheck:
     def _check_indexes(self, reader: SegmentReader) -> Iterator[Finding]:
         offset_data, time_data = map(self._content, (self._index_path, self._time_index_path))
         offset_problem = self._offset_index_problem(offset_data, reader.append_id)
+        if offset_data is not None and offset_problem is not None:
+            other = self._index_owners.exchanged(self._name, offset_data)
+            if other is not None:  # its indexes are the evidence: they are not repaired
+                yield self._damaged(
+                    f"its index was made for the append that {other.log} holds: the files of the "
+                    f"two were exchanged. Give each its own name again"
+                )
+                return
         time_problem = self._time_index_problem(time_data, offset_data)
         found = [
             (self._index_path, offset_data, offset_problem),
