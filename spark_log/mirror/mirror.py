@@ -306,25 +306,49 @@ class Mirror(ABC):
         """Return the runs of a transaction, and where the source was read beyond its last record.
 
         Markers, and aborted or compacted records, take offsets at which a group may have committed.
+        In a partition without a mirrored record, as one that was emptied before, what comes next
+        begins at the end of the target's partition or behind it.
 
         Args:
             runs: of the transaction's records.
             positions: the offset up to which the source was read.
         """
         found = dict(runs)
-        for partition, position in positions.items():
+        passed = [
+            each for each in positions if each not in runs and self._is_passed(each, positions)
+        ]
+        known = {each: self.maps[each].end(self.target) for each in passed}
+        ends = {each: end for each, end in known.items() if end is not None}
+        if len(ends) < len(passed):
+            ends |= self._target_ends(known.keys() - ends.keys())
+        for partition, rows in runs.items():
+            if positions.get(partition, -1) > rows[-1, self.source] + rows[-1, 2]:
+                ends[partition] = int(rows[-1, self.target] + rows[-1, 2])
+        for partition, end in ends.items():
+            run = np.zeros((1, 3), np.int64)
+            run[0, self.source], run[0, self.target] = positions[partition], end
             rows = runs.get(partition)
-            if rows is None:
-                ends = [self.maps[partition].end(side) for side in Side]
-            else:
-                ends = [int(rows[-1, side] + rows[-1, 2]) for side in Side]
-            end = ends[self.source]
-            if end is None or position <= end:
-                continue
-            ends[self.source] = position
-            passed = np.array([[*ends, 0]], np.int64)
-            found[partition] = passed if rows is None else np.concatenate((rows, passed))
+            found[partition] = run if rows is None else np.concatenate((rows, run))
         return found
+
+    def _has_passed(self, positions: Mapping[MirroredPartition, int]) -> bool:
+        """Whether the source was read beyond the end of a map."""
+        return any(self._is_passed(each, positions) for each in positions)
+
+    def _is_passed(
+        self, partition: MirroredPartition, positions: Mapping[MirroredPartition, int]
+    ) -> bool:
+        """Whether the source was read beyond the end of a partition's map."""
+        end = self.maps[partition].end(self.source)
+        return end is None or positions[partition] > end
+
+    def _target_ends(self, partitions: Iterable[MirroredPartition]) -> dict[MirroredPartition, int]:
+        """Return the log end offsets in the target, which no other mirror writes to."""
+        side = self._kafka if self.target is Side.KAFKA else self._log
+        by_target = {
+            TopicPartition(each.topic(self.target), each.partition): each for each in partitions
+        }
+        return {by_target[tp]: end for tp, end in side.latest_offsets(by_target).items()}
 
     def __enter__(self) -> Self:
         self.open()

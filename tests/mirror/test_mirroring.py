@@ -165,6 +165,14 @@ class TestFromKafka:
         assert values[9:11] == [b"value-9", b"value-15"]
         assert len(values) == 25
 
+    def test_the_lag_of_what_was_not_fetched_yet_is_not_negative(self, kafka, root, names):
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 10)
+        run_until_end(KafkaToLog, kafka, root, names)
+        with mirror(KafkaToLog, kafka, root, names) as opened:
+            assert set(opened.lag().values()) == {0}
+            assert opened.metrics()["records-lag"] == 0
+
     def test_a_topic_that_was_created_again_is_refused(self, kafka, root, names):
         kafka.create_topic(names.topic)
         kafka.send(names.topic, 10)
