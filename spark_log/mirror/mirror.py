@@ -364,8 +364,7 @@ class Mirror(ABC):
         for partition, end in ends.items():
             run = np.zeros((1, 3), np.int64)
             run[0, self.source], run[0, self.target] = positions[partition], end
-            rows = runs.get(partition)
-            found[partition] = run if rows is None else np.concatenate((rows, run))
+            found[partition] = np.concatenate((runs[partition], run)) if partition in runs else run
         return found
 
     def _has_passed(self, positions: Mapping[MirroredPartition, int]) -> bool:
