@@ -129,6 +129,22 @@ def test_another_topic_of_this_name_is_left_alone(source, target):
     assert Admin(target).list_topics() == ["flights", "other"]
 
 
+def test_a_mirror_of_the_mirror_doubles_nothing(source, target):
+    """A is mirrored to B, and B to A."""
+    send(source, 40)
+    there, back = mirror(source, target, "flights"), mirror(target, source, "flights")
+    for _ in range(3):
+        there.copy()
+        assert [each.copied_segments for each in back.copy()] == [0, 0]
+    assert read_log(target, "flights") == read_log(source, "flights")
+    assert sum(map(len, read_log(source, "flights").values())) == 40
+    send(source, 10, first=40)
+    with pytest.raises(DivergedReplicaError):  # it does not take back what the first one has more
+        back.copy()
+    there.copy()
+    assert sum(map(len, read_log(target, "flights").values())) == 50
+
+
 def test_a_target_that_somebody_wrote_to_is_not_continued(source, target):
     send(source, 20)
     mirror(source, target).copy()
