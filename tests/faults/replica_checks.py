@@ -39,8 +39,8 @@ def check(campaign) -> Counter[str]:
     """Check the replicas and what readers saw against the writers' notes; return counts.
 
     All replicas have the same records. Records that all in-sync replicas had when they were
-    acknowledged (``acks=all``) are there, once. Of others, only those are lost that `check_lost`
-    allows.
+    acknowledged (``acks=all``) are there, once; what has failed is not there. Of others, only those
+    are lost that `check_lost` allows.
     """
     logs = read_logs(campaign)
     operations = read_operations(campaign.notes)
@@ -51,8 +51,11 @@ def check(campaign) -> Counter[str]:
         kept.append(read_of_log(partition, [each[:2] for each in records]))
     check_operations(kept)
     acknowledged = [each for each in sends(operations) if each.offset is not None]
+    failed = sends(each for each in operations if each.outcome is Outcome.ABORTED)
     read = polled(each for each in operations if each.process.startswith("read"))
-    return Counter(acknowledged=len(acknowledged), read=len(read), lost=len(lost))
+    return Counter(
+        acknowledged=len(acknowledged), failed=len(failed), read=len(read), lost=len(lost)
+    )
 
 
 def read_logs(campaign) -> Logs:
