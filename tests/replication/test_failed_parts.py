@@ -3,7 +3,9 @@
 import pytest
 
 from spark_log import Consumer, TopicPartition
-from spark_log.errors import SparkLogError, StorageUnavailableError
+from spark_log.admin.partition_sampler import PartitionSampler
+from spark_log.errors import AuthorizationError, SparkLogError, StorageUnavailableError
+from spark_log.log import PartitionDirectory
 from spark_log.replication.chain_checks import ChainChecks
 from tests.waiting import wait_until
 
@@ -21,7 +23,7 @@ def parts(disks):
 
 def poll_until(consumer, wanted):
     """Poll until the values of these partitions were returned."""
-    found = {tp: [] for tp in wanted}
+    found: dict[TopicPartition, list[bytes | None]] = {tp: [] for tp in wanted}
 
     def is_found():
         for tp, records in consumer.poll(timeout_ms=50).items():
@@ -37,8 +39,7 @@ def test_a_consumer_reads_the_others_while_one_partition_cannot_be_read(parts, h
         parts.take_away(1)
     else:
         parts.admin.fence_broker(1)
-    settings = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10}
-    with Consumer(root=parts.root, **settings) as consumer:
+    with Consumer(root=parts.root, auto_offset_reset="earliest", retry_backoff_ms=10) as consumer:
         consumer.assign([BAD, GOOD])
         poll_until(consumer, {GOOD: [b"a", b"b"]})
         assert consumer.position(GOOD) == 2
@@ -65,7 +66,7 @@ def test_a_controllers_checks_go_on_after_one_that_has_failed(parts, monkeypatch
     monkeypatch.setattr(checks, "_check_all", fails_first)
     monkeypatch.setattr(checks, "_is_due", lambda: True)
     image = parts.cluster().image()
-    told = []
+    told: list[object] = []
     checks.continue_(image, told.append)
 
     def is_told():
@@ -87,7 +88,7 @@ def test_a_controller_leaves_out_a_leader_whose_files_cannot_be_read(disks):
         file.unlink()
     cluster = disks.cluster()
     checks = ChainChecks(cluster)
-    told = []
+    told: list[object] = []
 
     def is_left_out():
         checks.continue_(cluster.image(), told.append)
@@ -95,3 +96,21 @@ def test_a_controller_leaves_out_a_leader_whose_files_cannot_be_read(disks):
 
     wait_until(is_left_out, "it stays in sync")
     assert disks.values() == [b"a"]
+
+
+def test_a_sample_lists_the_log_if_the_replica_that_it_looked_at_fails(disks, monkeypatch):
+    disks.create(1, 2)
+    disks.send(b"a", b"b")
+    cluster = disks.cluster()
+    log = cluster.partition_log(cluster.topic("t"), 0)
+    sampler = PartitionSampler(log, is_new=False, max_listing_age_ms=60_000)
+    assert sampler.read().log_end_offset == 2
+    disks.send(b"c")
+    open_segment = PartitionDirectory.open
+
+    def denied(*_):
+        monkeypatch.setattr(PartitionDirectory, "open", open_segment)
+        raise AuthorizationError("denied")
+
+    monkeypatch.setattr(PartitionDirectory, "open", denied)
+    assert sampler.read().log_end_offset == 3
