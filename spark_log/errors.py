@@ -535,8 +535,8 @@ class IllegalStateError(SparkLogError):
 class KafkaTimeoutError(SparkLogError, TimeoutError):
     """A call did not end within its timeout (Kafka's TimeoutException).
 
-    For a record: it was not acknowledged within ``delivery.timeout.ms``. The message tells whether
-    the record may be in the log all the same.
+    For a record: it was not acknowledged within ``delivery.timeout.ms``, and is not in the log. If
+    it may be there, the error is `UnknownOutcomeError`.
     """
 
     retriable = True

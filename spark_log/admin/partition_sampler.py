@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spark_log.errors import NotFoundError
-from spark_log.log import LogView, PartitionLog, SegmentName, first_unread_us
+from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog, SegmentName, first_unread_us
 from spark_log.storage import is_listing_valid
 
 
@@ -87,17 +87,19 @@ class PartitionSampler:
 
     def _is_end(self, offset: int) -> bool:
         """Return whether the log still ends at an offset; False also if it has to be listed."""
-        files = self._log.files
-        now_ms = files.clock.monotonic_ms()
+        now_ms = self._log.clock.monotonic_ms()
         if now_ms - self._listed_ms >= self._max_listing_age_ms:
             return False
         try:
+            files = self._log.files
             files.open(SegmentName(offset))
         except NotFoundError:
             # If too much time has passed, a name that was freed may look like one never used.
             if is_listing_valid(files.clock, self._unused_ms, files.valid_ms):
                 self._unused_ms = now_ms
                 return True
+        except REPLICA_ERRORS:
+            return False  # the listing leaves the replica out
         return False
 
     def first_unread_us(self, offset: int) -> int | None:

@@ -17,6 +17,8 @@ from spark_log.errors import (
     IllegalStateError,
     LogTruncatedError,
     OffsetOutOfRangeError,
+    ReplicationError,
+    SparkLogError,
     StorageError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -122,7 +124,11 @@ class FetchPositions:
         """
         state = self._subscription.state(tp)
         if state.position is None:
-            self.resolve()
+            try:
+                self.resolve()
+            except SparkLogError:
+                if state.position is None:
+                    raise
         if state.position is None:
             if self.is_of_deleted_topic(tp):
                 raise UnknownTopicOrPartitionError(
@@ -188,7 +194,7 @@ class FetchPositions:
             is_known = False
         except AuthorizationError:
             raise
-        except StorageError as error:
+        except (StorageError, ReplicationError) as error:
             _log.warning("the start offsets cannot be read, retrying: %s", error)
         except UnstableOffsetCommitError as error:
             _log.info("waiting for a transaction: %s", error)
@@ -206,7 +212,8 @@ class FetchPositions:
                 ``none``.
             UnknownTopicOrPartitionError: a topic was deleted.
             UnstableOffsetCommitError: a transaction that commits one of them is not decided.
-            StorageError: the storage cannot be read; no position is changed.
+            LeaderNotAvailableError, StorageError: a partition cannot be read; the others have got
+                their positions, unless it is the root or the group that cannot be read.
         """
         # An unmounted root looks like one without records.
         check_root = self._offset_fetcher.check_root_beside()
@@ -224,11 +231,16 @@ class FetchPositions:
             reset = partitions[tp].reset
             policies[tp] = self._policy if reset is None else reset
         missing = {tp: topics[tp] for tp in policies}
-        found |= self._offset_fetcher.reset_offsets(missing, policies, views)
+        answers = self._offset_fetcher.reset_offsets(missing, policies, views)
         check_root()
+        failed = [each for each in answers.values() if isinstance(each, SparkLogError)]
+        found |= {tp: each for tp, each in answers.items() if isinstance(each, int)}
         for tp, offset in found.items():
             self.seek(tp, offset)
             self._subscription.state(tp).is_sought = False
+        if failed:
+            error = min(failed, key=_patience)
+            raise error from error.__cause__
 
     def _committed(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the group's offsets, None without one; without partitions that are revoked."""
@@ -319,3 +331,10 @@ class FetchPositions:
                 self._config.auto_offset_reset,
             )
             self.reset(tp, self._policy)
+
+
+def _patience(error: SparkLogError) -> int:
+    """Return how long the caller can wait with an error: what may pass by itself comes last."""
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return 0
+    return 1 + isinstance(error, StorageError | ReplicationError) + error.retriable

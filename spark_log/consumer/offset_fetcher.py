@@ -128,17 +128,13 @@ class OffsetFetcher:
         topics: Mapping[TopicPartition, TopicImage],
         policies: Mapping[TopicPartition, ResetPolicy],
         views: Views,
-    ) -> dict[TopicPartition, int]:
-        """Return the current offsets of reset policies.
+    ) -> dict[TopicPartition, int | SparkLogError]:
+        """Return the current offsets of reset policies, or the error of each that cannot be read.
 
         Args:
             topics: by partition, its topic.
             policies: the reset policy of each of these partitions.
             views: what `views_beside` found; a partition without a view is listed.
-
-        Raises:
-            NoOffsetForPartitionError: a policy is ``none``.
-            UnknownTopicOrPartitionError: a topic was deleted.
         """
         now_us = self._cluster.clock.time_us()
 
@@ -151,7 +147,7 @@ class OffsetFetcher:
                 tp, log, None, policies[tp], now_us, isolation_level=level, view=view
             )
 
-        return self._read_each(topics, read)
+        return self._try_each(topics, read)
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Drop the log handle of a partition."""
@@ -208,16 +204,42 @@ class OffsetFetcher:
             UnknownTopicOrPartitionError: a partition does not exist, or a topic was deleted.
             SparkLogError: what the first read raised that failed.
         """
+        answers: dict[TopicPartition, _Answer] = {}
+        for tp, answer in self._try_each(topics, read, until_error=True).items():
+            if isinstance(answer, SparkLogError):
+                raise answer from answer.__cause__
+            answers[tp] = answer
+        return answers
+
+    def _try_each(
+        self,
+        topics: Mapping[TopicPartition, TopicImage],
+        read: Callable[[TopicPartition, PartitionLog], _Answer],
+        *,
+        until_error: bool = False,
+    ) -> dict[TopicPartition, _Answer | SparkLogError]:
+        """Read partitions as `_read_each` does, and return what was read, or the error, of each.
+
+        Args:
+            topics: by partition, its topic.
+            read: reads one of them.
+            until_error: whether the first error may be the last answer.
+        """
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         is_at_once = len(logs) > 1 and not self._cluster.store.is_mapped
         found = _begin(logs, read)() if is_at_once else {}
-        answers: dict[TopicPartition, _Answer] = {}
+        answers: dict[TopicPartition, _Answer | SparkLogError] = {}
         for tp, log in logs.items():
-            with self._cluster.detecting_deletion(topics[tp]):
-                answer = found[tp] if is_at_once else read(tp, log)
-                if isinstance(answer, SparkLogError):
-                    raise answer
-                answers[tp] = answer
+            try:
+                with self._cluster.detecting_deletion(topics[tp]):
+                    answer = found[tp] if is_at_once else read(tp, log)
+                    if isinstance(answer, SparkLogError):
+                        raise answer
+                    answers[tp] = answer
+            except SparkLogError as error:
+                answers[tp] = error
+                if until_error:
+                    break
         return answers
 
     def _log(self, topic: TopicImage, partition: int) -> PartitionLog:

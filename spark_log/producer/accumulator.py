@@ -170,7 +170,7 @@ class Accumulator:
         _close_open(queue)
         while queue.closed:
             batch = queue.closed[0]
-            if not batch.is_done:
+            if not batch.is_over:
                 if taken and total_bytes + batch.reserved_bytes > max_bytes:
                     break
                 taken.append(batch)
@@ -229,7 +229,7 @@ class Accumulator:
         queue = source.blocked_successor or self.successor(source)
         assert queue is not None
         source.close_open()
-        moved = [batch for batch in (*first, *source.closed) if not batch.is_done]
+        moved = [batch for batch in (*first, *source.closed) if not batch.is_over]
         source.closed = deque()
         source.delivery = None
         source.is_busy = False

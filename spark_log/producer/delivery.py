@@ -63,12 +63,12 @@ class Delivery:
     @property
     def is_done(self) -> bool:
         """Whether all its batches are acknowledged or failed."""
-        return all(batch.is_done for batch in self.batches)
+        return all(batch.is_over for batch in self.batches)
 
     def drop_done_batches(self) -> None:
         """Drop batches that have expired, unless an attempt may have appended them."""
-        if not self.is_outcome_unknown and any(batch.is_done for batch in self.batches):
-            self.batches = [batch for batch in self.batches if not batch.is_done]
+        if not self.is_outcome_unknown and any(batch.is_over for batch in self.batches):
+            self.batches = [batch for batch in self.batches if not batch.is_over]
             self._pieces = None
 
     def pieces(self) -> list[Piece]:

@@ -233,6 +233,13 @@ class PartitionAppender:
         try:
             info = log.append_segment(staged, acks=self._acks)
             return AppendResult(info, log_append_times_us, staged.size_bytes)
+        except SparkLogError:
+            raise
+        except Exception as error:  # a fault of the program, before the put or after it
+            raise UnknownOutcomeError(
+                f"{log.directory}: it is not known whether an append is in the log: {error!r}",
+                path=log.directory,
+            ) from error
         finally:
             staged.discard()
 

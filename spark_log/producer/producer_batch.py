@@ -43,6 +43,7 @@ class ProducerBatch:
         room_bytes: bytes that fit into the batch.
         reserved_bytes: bytes of ``buffer.memory`` that are allocated for it.
         is_claimed: a thread is finishing it.
+        is_given_up: it fails without having been appended, so no append takes it any more.
         created_ms: monotonic time from which ``linger.ms`` and ``delivery.timeout.ms`` count.
     """
 
@@ -59,6 +60,7 @@ class ProducerBatch:
         "_times_us",
         "created_ms",
         "is_claimed",
+        "is_given_up",
         "partition",
         "records",
         "reserved_bytes",
@@ -86,6 +88,7 @@ class ProducerBatch:
         self.reserved_bytes = reserved_bytes
         self.created_ms = created_ms
         self.is_claimed = False
+        self.is_given_up = False
         self._base_offset = NO_OFFSET
         self._row_count = -1
         self._times_us: np.ndarray | None = None
@@ -98,6 +101,11 @@ class ProducerBatch:
         # Held until the batch is done; then each waiting thread takes and releases it.
         self._latch = threading.Lock()
         self._latch.acquire()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no append may take its records any more."""
+        return self._is_done or self.is_given_up
 
     @property
     def record_count(self) -> int:

@@ -274,8 +274,8 @@ class ProducerRuntime:
         if left:
             self.sender.fail_all(
                 IllegalStateError(
-                    f"{self._client_id} was closed before the record was acknowledged; whether it "
-                    f"is in the log is not known: give close() more time"
+                    f"{self._client_id} was closed before the record was acknowledged: give "
+                    f"close() more time"
                 )
             )
             _logger.warning("%s: %d records were not acknowledged at close", self._client_id, left)

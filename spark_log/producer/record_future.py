@@ -33,8 +33,9 @@ class RecordFuture(tuple[ProducerBatch, int]):
 
         Raises:
             KafkaTimeoutError: not done in this time (a `TimeoutError`); or the record was not
-                acknowledged within ``delivery.timeout.ms``.
-            SparkLogError: the record failed.
+                appended within ``delivery.timeout.ms``.
+            UnknownOutcomeError: the record may be in the log, now or later.
+            SparkLogError: the record failed, and is not in the log.
         """
         error = self.exception(timeout)
         if error is not None:

@@ -391,12 +391,13 @@ class Sender:
         """Return each batch with its error; the lock is held.
 
         A future that has failed with any other error than `UnknownOutcomeError` is not in the log,
-        and never will be.
+        and never will be: no append takes these batches any more.
         """
-        return [
-            (batch, _unknown(queue, error) if _may_be_in_log(batch, queue) else error)
-            for batch, queue in self._accumulator.queues_of(batches)
-        ]
+        failures = []
+        for batch, queue in self._accumulator.queues_of(batches):
+            batch.is_given_up = not _may_be_in_log(batch, queue)
+            failures.append((batch, error if batch.is_given_up else _unknown(queue, error)))
+        return failures
 
     def _fail_each(self, failures: Sequence[tuple[ProducerBatch, Exception]]) -> int:
         return sum(self._fail([batch], error) for batch, error in failures)
@@ -419,9 +420,10 @@ class Sender:
             self._accumulator.finish(ended)
 
     def _expiry_error(self, batch: ProducerBatch, queue: PartitionQueue) -> SparkLogError:
-        """Return the error of a batch whose time is over; the lock is held."""
+        """Return the error of a batch whose time is over, as of `_failures`; the lock is held."""
         delivery = queue.delivery
         is_unknown = _may_be_in_log(batch, queue)
+        batch.is_given_up = not is_unknown
         if delivery is None or batch not in delivery.batches:
             became = "it was not appended: the batch before it is not done"
         elif is_unknown:

@@ -19,7 +19,7 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import NO_LEADER, ReplicatedLog
+from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
 from spark_log.metadata import Cluster, MetadataImage
 from spark_log.replication.decision import Decision
 from spark_log.storage import LimitedCall
@@ -65,8 +65,8 @@ class ChainChecks:
             tell: gets the decisions.
         """
         if self._call is not None and self._call.wait(0):
-            decisions = self._call.result()
-            self._call = None
+            call, self._call = self._call, None  # also if it has failed: the next one begins
+            decisions = call.result()
             assert isinstance(decisions, list)
             for each in decisions:
                 tell(each)
@@ -108,13 +108,21 @@ def _why_behind(log: ReplicatedLog) -> str | None:
     if state.leader == NO_LEADER:
         return None
     leader = log.replica_of(state.leader, state.directory_number(state.leader))
-    leading = leader.files.observe()
     try:
+        leading = leader.files.observe()
         epoch = leader.leader_epoch(leading)
     except NotFoundError:  # rewritten since: somebody works on it
         return None
+    except REPLICA_ERRORS as error:
+        return f"the leader on broker {state.leader} cannot be read: {error}"
     if state.leader_epoch and epoch is not None and epoch < state.leader_epoch:
         return f"the barrier of leader epoch {state.leader_epoch} is missing"
+    return _why_followers_are_behind(log, state, leading)
+
+
+def _why_followers_are_behind(
+    log: ReplicatedLog, state: PartitionState, leading: LogView
+) -> str | None:
     for broker_id in state.chain[1:]:
         follower = log.replica_of(broker_id, state.directory_number(broker_id))
         try:

@@ -48,7 +48,10 @@ class Directories:
         self._count = 0
         self.urls = {broker_id: str(folder / f"broker{broker_id}") for broker_id in BROKERS}
         self.options: Mapping[int, Mapping[str, Any]] = {}
-        self.failures: Mapping[str, Failure] = {"taken away": self._taken_away}
+        self.failures: Mapping[str, Failure] = {
+            "taken away": self._taken_away,
+            "denied": lambda broker_id: _denied(self.urls[broker_id]),
+        }
 
     @contextmanager
     def _taken_away(self, broker_id: int) -> Iterator[None]:
@@ -89,6 +92,7 @@ class Mounts:
             "full": lambda broker_id: self._disks[broker_id].full(),
             "read-only": self._read_only,
             "unmounted": self._unmounted,
+            "denied": lambda broker_id: _denied(self.urls[broker_id]),
         }
         for broker_id, path in self.urls.items():
             os.mkdir(path)
@@ -135,6 +139,17 @@ class Mounts:
 
     def _unmount(self, broker_id: int) -> None:
         _run("umount", "-l", self.urls[broker_id])
+
+
+@contextmanager
+def _denied(path: str) -> Iterator[None]:
+    """Let a root lose its permissions, which processes without capabilities need."""
+    mode = os.stat(path).st_mode
+    os.chmod(path, 0)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
 
 
 def _run(*command: str) -> None:

@@ -78,9 +78,18 @@ class Campaign:
         self._workers.append(self._start(control_until_told))
         self._start(read_until_told)
 
-    def run(self, faults):
-        """Let one thing happen after the other; return when all processes have ended."""
-        plan = self._plan(faults)
+    def run(self, faults, *, while_they_write=False):
+        """Let one thing happen after the other; return when all processes have ended.
+
+        Args:
+            faults: number of things that happen; 0: each kind once.
+            while_they_write: let only roots fail, in the middle of what the writers do.
+        """
+        kinds = self._kinds()
+        if while_they_write:
+            kinds = [each for each in kinds if each[0] == "emptied" or "while" in each[0]]
+        faults = faults or len(kinds)
+        plan = self._plan(kinds, faults)
         try:
             self._go_on()
             for number, (name, hit) in enumerate(plan):
@@ -109,17 +118,22 @@ class Campaign:
 
     # --- what happens ----------------------------------------------------------------------------
 
-    def _plan(self, faults):
-        """Return what happens: each kind before any of them is repeated, in an order by chance."""
+    def _kinds(self):
+        """Return everything that may happen, by name."""
         kinds = [("process killed", self._kill), ("emptied", self._empty)]
         for name in self.roots.failures:
             kinds += [
                 (name, partial(self._fail, name)),
                 (f"{name} briefly", partial(self._fail_briefly, name)),
                 (f"{name}, then emptied", partial(self._fail_for_ever, name)),
+                (f"{name} while they write", partial(self._fail_under_writers, name)),
             ]
             if self._leaves_behind:
                 kinds.append((f"leader {name}, then emptied", partial(self._fail_leader, name)))
+        return kinds
+
+    def _plan(self, kinds, faults):
+        """Return what happens: each kind before any of them is repeated, in an order by chance."""
         plan: list[tuple[str, Callable[[], None]]] = []
         while len(plan) < faults:
             plan += self._chance.sample(kinds, len(kinds))
@@ -134,6 +148,13 @@ class Campaign:
         """Let a root fail for a moment, which may go unnoticed."""
         with self.roots.failures[name](self._chance.choice(BROKERS)):
             pass
+
+    def _fail_under_writers(self, name):
+        """Let a root fail in the middle of what its writers do."""
+        broker_id = self._chance.choice(BROKERS)
+        with self.roots.failures[name](broker_id):
+            self._go_on()
+            wait_until(lambda: not self._is_in_sync(broker_id), "the root that fails stays in sync")
 
     def _fail_for_ever(self, name, broker_id=None):
         """Let a root fail, and register it again without its data."""

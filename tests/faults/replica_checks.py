@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from spark_log import TopicPartition
-from spark_log.testing.history import Operation, Outcome, Send
+from spark_log.testing.history import ALLOWED, Anomaly, Operation, Outcome, Send
 from tests.faults.broker_roots import BROKERS
 from tests.faults.operation_notes import (
     check_operations,
@@ -39,8 +39,9 @@ def check(campaign) -> Counter[str]:
     """Check the replicas and what readers saw against the writers' notes; return counts.
 
     All replicas have the same records. Records that all in-sync replicas had when they were
-    acknowledged (``acks=all``) are there, once. Of others, only those are lost that `check_lost`
-    allows.
+    acknowledged (``acks=all``) are there, once; what has failed is not there. Of others, only those
+    are lost that `check_lost` allows, and some may be there twice: without idempotence a retry
+    repeats what may be there.
     """
     logs = read_logs(campaign)
     operations = read_operations(campaign.notes)
@@ -49,10 +50,15 @@ def check(campaign) -> Counter[str]:
     kept = [_without_offset(each) if _values(each) & lost else each for each in operations]
     for partition, records in logs.items():
         kept.append(read_of_log(partition, [each[:2] for each in records]))
-    check_operations(kept)
+    is_repeated = check_repeated(logs, campaign.writers("1"))
+    allowed = ALLOWED | {Anomaly.DUPLICATE} if is_repeated else ALLOWED
+    check_operations(kept, allowed=allowed)
     acknowledged = [each for each in sends(operations) if each.offset is not None]
+    failed = sends(each for each in operations if each.outcome is Outcome.ABORTED)
     read = polled(each for each in operations if each.process.startswith("read"))
-    return Counter(acknowledged=len(acknowledged), read=len(read), lost=len(lost))
+    return Counter(
+        acknowledged=len(acknowledged), failed=len(failed), read=len(read), lost=len(lost)
+    )
 
 
 def read_logs(campaign) -> Logs:
@@ -75,6 +81,15 @@ def lost_values(operations: Iterable[Operation], logs: Logs, writers: Set[str]) 
     sent = sends(each for each in operations if each.process in writers)
     acknowledged = {each.value for each in sent if each.offset is not None}
     return acknowledged - {each.value for records in logs.values() for each in records}
+
+
+def check_repeated(logs: Logs, writers: Set[str]) -> bool:
+    """Check that no other writers' values are in the logs twice; return whether theirs are."""
+    counts = Counter(each.value for records in logs.values() for each in records)
+    repeated = {value for value, count in counts.items() if count > 1}
+    others = {value for value in repeated if value.rpartition(".")[0] not in writers}
+    assert not others, f"are in the log twice: {sorted(others)}"
+    return bool(repeated)
 
 
 def check_lost(operations: Iterable[Operation], lost: Set[str], logs: Logs) -> None:

@@ -1,5 +1,6 @@
 """Processes that write, read and watch a replicated topic, while its roots fail and come back."""
 
+import ctypes
 import faulthandler
 import logging
 import os
@@ -12,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from spark_log import Consumer, Producer, TopicPartition
-from spark_log.errors import SparkLogError
+from spark_log.errors import SparkLogError, UnknownOutcomeError
 from spark_log.metadata import Cluster
 from spark_log.producer import RecordFuture
 from spark_log.replication import Controller
@@ -114,8 +115,11 @@ def _polled(partition, record):
 def _note(operations, operation, sent):
     try:
         metadata = sent.result(60)
+    except UnknownOutcomeError as error:
+        _LOG.warning("not acknowledged: %r", error)
     except SparkLogError as error:
-        _LOG.warning("not acknowledged: %r", error)  # the outcome stays unknown
+        _LOG.warning("failed: %r", error)
+        operations.refuse(operation)
     else:
         operations.acknowledge(operation, [metadata.offset])
 
@@ -130,3 +134,17 @@ def _redirect(role):
     os.dup2(sys.stderr.fileno(), 2)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
     faulthandler.enable()
+    _respect_permissions()
+
+
+def _respect_permissions():
+    """Let permissions hold for this process, also if its user is root (capabilities(7))."""
+    if os.geteuid():
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread; later ones inherit
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 bits
+    assert libc.capget(header, sets) == 0
+    for place in range(3):
+        sets[place] &= ~0b110  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
+    assert libc.capset(header, sets) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from spark_log import TopicPartition
 from spark_log.testing.history import Operation, Outcome, Poll, Polled, Send
-from tests.faults.replica_checks import LoggedRecord, check_lost, lost_values
+from tests.faults.replica_checks import LoggedRecord, check_lost, check_repeated, lost_values
 
 PARTITION = TopicPartition("t", 0)
 
@@ -49,3 +49,11 @@ def test_one_that_was_read_may_not():
     read = Operation("r", 0, (Poll((Polled(PARTITION, 1, "b"),)),), Outcome.COMMITTED)
     with pytest.raises(AssertionError, match="were read, and are lost"):
         check_lost([*sent("a", "b"), read], {"b"}, log(a=1))
+
+
+def test_only_writers_without_idempotence_may_repeat_a_record():
+    logs = {PARTITION: [LoggedRecord(offset, "w-1.7", 0) for offset in (3, 4)]}
+    assert check_repeated(logs, {"w-1"})
+    assert not check_repeated({PARTITION: logs[PARTITION][:1]}, set())
+    with pytest.raises(AssertionError, match=r"twice: \['w-1.7'\]"):
+        check_repeated(logs, {"w-2"})

@@ -22,11 +22,12 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import FIRST_DERIVED_ID, Cluster
 from tests.log.support import done_but, failing
 from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
+from tests.record.samples import record_batch, row
 
 TIMEOUT = StorageTimeoutError("slow")
 FULL = StorageFullError("no space is left")
@@ -199,7 +200,7 @@ class TestLostAnswer:
         store.on("list", failing(TIMEOUT))
         unknown = producer.send("weather", b"unknown")
         run(producer, clock, until_ms=130_000)
-        with pytest.raises(KafkaTimeoutError, match="not known"):
+        with pytest.raises(UnknownOutcomeError, match="not known"):
             unknown.result(0)
         store.hooks.clear()
         sent = producer.send("weather", b"after")
@@ -209,6 +210,69 @@ class TestLostAnswer:
         assert values(root, "weather") == {0: expected}
         (entry,) = producer_entries(root, "weather").values()
         assert entry.epoch == 1
+
+
+class TestFailed:
+    """A future that has failed, but for `UnknownOutcomeError`, is not in the log."""
+
+    def test_is_unknown_after_a_lost_answer_although_the_producer_was_fenced_since(
+        self, root, clock, producer
+    ):
+        store = hooked(producer)
+        producer.send("weather", b"before")
+        run(producer, clock)
+        store.once("put_if_absent", done_but(LOST))
+        store.once("list", failing(TIMEOUT))
+        unknown = producer.send("weather", b"unknown")
+        producer.run_once()
+        store.hooks.clear()
+        (producer_id,) = producer_entries(root, "weather")
+        log = Cluster(root).partition_log(Cluster(root).topic("weather"), 0)
+        log.append(record_batch([row(b"newer")]), producer=ProducerAppend(producer_id, 5, 0))
+        run(producer, clock)
+        with pytest.raises(UnknownOutcomeError, match="newer"):
+            unknown.result(0)
+        assert values(root, "weather") == {0: [b"before", b"unknown", b"newer"]}
+
+    def test_is_unknown_after_a_fault_of_the_program_behind_the_put(self, root, clock):
+        producer = by_hand(root, clock, linger_ms=0, retries=0)
+        store = hooked(producer)
+
+        def put(path, call):
+            call()
+            raise ZeroDivisionError("a fault")
+
+        store.once("put_if_absent", put)
+        sent = producer.send("weather", b"x")
+        run(producer, clock)
+        with pytest.raises(UnknownOutcomeError, match="ZeroDivisionError"):
+            sent.result(0)
+        assert values(root, "weather") == {0: [b"x"]}
+
+    @pytest.mark.parametrize("how", ["expires", "is closed"])
+    def test_is_not_taken_by_an_append_that_begins_in_that_moment(self, root, clock, how):
+        producer = by_hand(root, clock, linger_ms=0, delivery_timeout_ms=1_000)
+        store = hooked(producer)
+        store.on("put_if_absent", failing(TIMEOUT))
+        sent = producer.send("weather", b"x")
+        producer.run_once()
+        store.hooks.clear()
+        clock.advance_ms(1_000 if how == "expires" else 500)
+        sender = producer._runtime.sender  # noqa: SLF001
+        fail_each = sender._fail_each  # noqa: SLF001 - where another thread may come between
+
+        def append_first(failures):
+            sender._fail_each = fail_each  # noqa: SLF001
+            sender.serve(producer.queue("weather"))
+            return fail_each(failures)
+
+        sender._fail_each = append_first  # noqa: SLF001
+        if how == "expires":
+            sender.fail_expired()
+        else:
+            sender.fail_all(IllegalStateError("closed"))
+        assert isinstance(sent.exception(0), KafkaTimeoutError | IllegalStateError)
+        assert values(root, "weather") == {0: []}
 
 
 class TestDeliveryTimeout:

@@ -22,6 +22,7 @@ from spark_log import (
     RootNotFoundError,
     SerializationError,
     StorageError,
+    UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import Cluster
@@ -421,7 +422,7 @@ class TestFlushAndClose:
         sent = producer.send("weather", b"x")
         hangs.wait(10)
         producer.close(0.01)
-        with pytest.raises(IllegalStateError, match="not known"):
+        with pytest.raises(UnknownOutcomeError, match=r"may be in the log or not.*was closed"):
             sent.result(0)
         assert "1 records were not acknowledged" in caplog.text
         may_go_on.set()

@@ -671,7 +671,7 @@ class TestFailedRecords:
         sent = stepped.send("t", b"a", partition=0)
         run(stepped, clock, until_ms=5_000)
         assert lost_answers
-        assert isinstance(sent.exception(0), KafkaTimeoutError)
+        assert isinstance(sent.exception(0), UnknownOutcomeError)
         puts.clear()
         with pytest.raises(TransactionAbortableError):
             stepped.commit_transaction()

@@ -296,28 +296,28 @@ class SegmentWriter:
         """
         if self._last_header is None:
             raise InvalidRecordError("a segment needs at least one record")
+        append_id = self._append_id.decode()
+        least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         with self._errors:
             self._writer.close()
             self._staged.seal()
             if self._copies is not None:
                 self._copies.on_complete(self._staged)
-        append_id = self._append_id.decode()
-        least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
-        return StagedSegment(
-            self._staged,
-            append_id,
-            self._next_delta,
-            self._last_header,
-            self._control_headers,
-            *self._indexes.files(append_id),
-            producer=self._producer,
-            # A compacted segment may have no records:
-            min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
-            max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
-            staged_for=self._url,
-            compression=self._compression,
-            copies=self._copies,
-        )
+            return StagedSegment(
+                self._staged,
+                append_id,
+                self._next_delta,
+                self._last_header,
+                self._control_headers,
+                *self._indexes.files(append_id),
+                producer=self._producer,
+                # A compacted segment may have no records:
+                min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
+                max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
+                staged_for=self._url,
+                compression=self._compression,
+                copies=self._copies,
+            )
 
     def discard(self) -> None:
         """Delete the staged file and its copies. A segment that was appended from it stays."""

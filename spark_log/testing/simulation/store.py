@@ -137,7 +137,7 @@ class SimulatedStore(Store):
             raise
         if chance() < profile.failed:
             self._note(what, path, "fails")
-            raise StorageError(f"{path}: the simulated store fails", path=path)
+            raise self._failure(path)
         if chance() < profile.late_copy:
             self._deliver_late(what, path, effect)
         if chance() < profile.lost_request:
@@ -204,7 +204,7 @@ class SimulatedStore(Store):
             shown, torn = self._torn(before, shown)
         if self._scheduler.random.random() < self.profile.failed:
             self._note("list", directory, "fails")
-            raise StorageError(f"{directory}: the simulated store fails", path=directory)
+            raise self._failure(directory)
         if start_after is not None:
             shown = tuple(file for file in shown if file.name > start_after)
         self._note("list", directory, f"{len(shown)} files" + (f", {torn} wrong" if torn else ""))
@@ -236,7 +236,7 @@ class SimulatedStore(Store):
             self._pass_time()
         if self._scheduler.random.random() < self.profile.failed:
             self._note(what, path, "fails")
-            raise StorageError(f"{path}: the simulated store fails", path=path)
+            raise self._failure(path)
         try:
             answer = read()
         except StorageError:
@@ -269,6 +269,10 @@ class SimulatedStore(Store):
     def directory_url(self, directory: str) -> str:
         """Return the URL of a directory."""
         return self.disk.directory_url(directory)
+
+    def _failure(self, path: str) -> StorageError:
+        """Return the error of a call that fails."""
+        return StorageError(f"{path}: the simulated store fails", path=path)
 
     def _pass_time(self) -> None:
         random = self._scheduler.random

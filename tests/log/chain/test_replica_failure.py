@@ -21,6 +21,7 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerAppend, StagingFailedError, move_replica_start
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming, is_replicas_fault
+from spark_log.storage.memory import _MemoryStagedFile as MemoryStagedFile
 from tests.log.chain.support import OPERATIONS, Cluster
 from tests.log.support import failing, values
 from tests.record.samples import START_US, numbered
@@ -119,17 +120,25 @@ def test_a_root_that_cannot_be_opened_is_left_out(error, broker):
     assert broker not in cluster.metadata.state.isr
 
 
+@pytest.mark.parametrize("step", ["seal", "size"])
 @pytest.mark.parametrize("error", WRITING, ids=lambda each: type(each).__name__)
-def test_a_segment_that_cannot_be_written_is_staged_on_the_next_leader(error):
+def test_a_segment_that_cannot_be_written_is_staged_on_the_next_leader(error, step):
     cluster, process = filled()
 
-    def fails():
-        raise error
+    class Failing(MemoryStagedFile):
+        def seal(self):
+            if step == "seal":
+                raise error
+            super().seal()
+
+        @property
+        def size_bytes(self):
+            if self.sink.closed:
+                raise error
+            return super().size_bytes
 
     def stage(path, call):
-        staged = call()
-        staged.seal = fails
-        return staged
+        return Failing()
 
     process.stores[1].on("stage", stage)
     writer = process.log.segment_writer()

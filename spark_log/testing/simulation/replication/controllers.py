@@ -130,7 +130,7 @@ class Outages:
         if store.is_down:
             return
         world.scheduler.note(f"broker {broker} is down")
-        store.is_down = True
+        store.take_down()
         world.wait(world.profile.outage_ms)
         store.is_down = False
         world.scheduler.note(f"broker {broker} is up again")
@@ -144,7 +144,7 @@ class Outages:
         if world.profile.empties:
             self._wipe(broker)
         else:
-            store.is_down = True
+            store.take_down()
             world.scheduler.note(f"broker {broker} is down, perhaps for ever")
         world.wait(world.profile.outage_ms)
         metadata = opened.cluster.metadata

@@ -48,7 +48,7 @@ def simulate_replication(seed: int, variant: PatchVariant = REPLICATION_SOUND) -
     profile = draw_replication_profile(Random(seed))
     scheduler = Scheduler(seed)
     storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
-    world = create_world(scheduler, clock, storage_clock, profile)
+    world = create_world(scheduler, clock, storage_clock, profile, seed)
     with (
         patched(*small_replication(world), *variant.patches),
         report_failures(seed, profile, scheduler),

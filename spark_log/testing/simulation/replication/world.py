@@ -6,11 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from random import Random
 from typing import Any, Final
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import StorageUnavailableError
+from spark_log.errors import (
+    AlreadyExistsError,
+    AuthorizationError,
+    InvalidRootError,
+    NotFoundError,
+    RootNotFoundError,
+    StorageError,
+    StorageFullError,
+    StorageTimeoutError,
+    StorageUnavailableError,
+    UnsupportedStoreError,
+)
 from spark_log.log import PartitionCleaner, PartitionDirectory, Replica, ReplicatedLog, Witness
 from spark_log.log.append import appender_state
 from spark_log.metadata import (
@@ -31,7 +43,7 @@ from spark_log.metadata.records import (
 )
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.replication import catching_up
-from spark_log.storage import FileInfo, listing_validity_ms
+from spark_log.storage import FileInfo, StagedFile, listing_validity_ms
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.patches import Patch
 from spark_log.testing.simulation.replication.profile import ReplicationProfile
@@ -43,7 +55,7 @@ from spark_log.testing.simulation.replication.true_replicas import (
 )
 from spark_log.testing.simulation.scheduler import Scheduler
 from spark_log.testing.simulation.segment_files import SegmentFiles
-from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
+from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore, StorageObserver
 from spark_log.testing.simulation.wall_clocks import WallClocks
 
 ROOT: Final = "memory://cluster"
@@ -65,16 +77,56 @@ class BrokerDisk(SimulatedDisk):
             self.delete(path)
 
 
+FAILURES: Final = (
+    StorageUnavailableError,
+    StorageError,
+    AuthorizationError,
+    InvalidRootError,
+    RootNotFoundError,
+    StorageFullError,
+    StorageTimeoutError,
+    UnsupportedStoreError,
+)
+"""What a root that fails may answer to a request."""
+
+
 class BrokerStore(SimulatedStore):
     """The store of one root, which may not answer, or answer slowly.
 
+    What it answers while it fails is drawn apart from everything else, so that a seed has the same
+    steps for each kind of error.
+
     Attributes:
-        is_down: whether no request reaches it.
+        is_down: whether each request fails.
         lag_ms: mean time that each request takes longer.
     """
 
     is_down: bool = False
     lag_ms: float = 0.0
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        scheduler: Scheduler,
+        true_log: StorageObserver,
+        profile: Profile,
+        seed: int,
+    ) -> None:
+        """Return the store of a disk; ``seed`` determines the kinds of its errors."""
+        super().__init__(disk, scheduler, true_log, profile)
+        self._kinds = Random(f"{seed} {disk.url}")
+        self._outage: type[StorageError] = StorageUnavailableError
+
+    def take_down(self) -> None:
+        """Let every request fail, all with one kind of error."""
+        self._outage = self._kinds.choice((*FAILURES, NotFoundError))
+        self.is_down = True
+        self._scheduler.note(f"{self.url} answers {self._outage.__name__}")
+
+    def stage(self, directory: str) -> StagedFile:
+        """Stage a file; local to the actor, but for the root's directories."""
+        self._check_up(directory)
+        return super().stage(directory)
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """List a directory; raise an error while the root is down."""
@@ -105,7 +157,9 @@ class BrokerStore(SimulatedStore):
                 return
             try:
                 effect()
-            except StorageUnavailableError:
+            except AlreadyExistsError:
+                raise
+            except StorageError:
                 return  # it never arrives
             self._note(what, path, "takes effect late")
 
@@ -120,7 +174,10 @@ class BrokerStore(SimulatedStore):
 
     def _check_up(self, path: str) -> None:
         if self.is_down:
-            raise StorageUnavailableError(f"{self.url} is down", path=path)
+            raise self._outage(f"{self.url} is down", path=path)
+
+    def _failure(self, path: str) -> StorageError:
+        return self._kinds.choice(FAILURES)(f"{path}: the simulated store fails", path=path)
 
     def _pass_time(self) -> None:
         if self.lag_ms:
@@ -237,15 +294,19 @@ class OpenPartition:
 
 
 def create_world(
-    scheduler: Scheduler, clock: WallClocks, storage_clock: Clock, profile: ReplicationProfile
+    scheduler: Scheduler,
+    clock: WallClocks,
+    storage_clock: Clock,
+    profile: ReplicationProfile,
+    seed: int,
 ) -> ReplicationWorld:
-    """Return a world with empty disks."""
+    """Return a world with empty disks; ``seed`` determines the kinds of errors."""
     names = ["cluster", *(f"broker{number}" for number in range(1, profile.brokers + 1))]
     disks = {number: BrokerDisk(storage_clock, name) for number, name in enumerate(names)}
     truth = TrueReplicas(disks)
     without = profile.faults.without_faults()
     stores = {
-        number: BrokerStore(disk, scheduler, BrokerObserver(truth, number), without)
+        number: BrokerStore(disk, scheduler, BrokerObserver(truth, number), without, seed)
         for number, disk in disks.items()
     }
     return ReplicationWorld(scheduler, clock, disks, stores, truth, profile)
