@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,9 @@ _BANNED: Final = {
     r"\b[Tt]ake notice\b": "name the event",
     r"(?<=: )as of (?=`)": "See",
     r"\bso (much|many|few|long) (has|have|that lies)\b": "minimum, number of",
-    r"\b[Ww]ho(ever)? (finds|has|holds|reads|writes|calls|sees|puts|looks|knows|waits)\b": "name who",
+    r"\b[Ww]ho(ever)? (calls|finds|has|holds|knows|looks|puts|reads|sees|waits|writes)\b": (
+        "name who it is"
+    ),
 }
 """Words that STYLE bans in docstrings, with what to write."""
 
@@ -106,8 +108,9 @@ def main() -> int:
         for each in findings(path)
     ]
     for each in found:
-        print(Finding(each.path.relative_to(root), each.line, each.text, each.advice))
-    print(f"{len(found)} places whose English is to be changed" if found else "English: clean")
+        place = replace(each, path=each.path.relative_to(root))
+        sys.stdout.write(f"{place}\n")
+    sys.stdout.write(f"English: {len(found)} places to be changed\n")
     return int(bool(found))
 
 

@@ -5,8 +5,8 @@ from spark_log.coordinator import OffsetsTable, TransactionalOffsets
 from spark_log.coordinator.group import transactional_offsets
 from spark_log.metadata import Cluster
 from spark_log.mirror import RootMirror, TopicFilter
-from spark_log.storage import synced_names
-from spark_log.storage.synced_names import SyncedNames
+from spark_log.storage import known_directories
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.transaction import TransactionCoordinator, TransactionObserver, observer
 from tests.log.chain.support import Cluster as Chain
 from tests.producer.support import by_hand, new_root, run
@@ -75,8 +75,8 @@ def test_a_chain_forgets_what_it_compared_in_earlier_epochs():
 
 
 def test_names_of_directories_that_were_synced_are_bounded(monkeypatch):
-    monkeypatch.setattr(synced_names, "_MAX_NAMES", 3)
-    names = SyncedNames()
+    monkeypatch.setattr(known_directories, "_MAX_NAMES", 3)
+    names = KnownDirectories()
     for number in range(9):
         names.add(f"/root/t/t-{number}")
     assert [f"/root/t/t-{number}" in names for number in range(5, 9)] == [False, True, True, True]
