@@ -71,6 +71,8 @@ def remove_expired_tombstones(
     readers = list(open_in_order(log.files, clean, view.observed_ms, opened))
     ids = {reader.compaction_id for _, reader in readers}
     if len(ids) > 1 or "" in ids:
+        if first_dirty > limit_offset:
+            return done
         return compact(
             log,
             now_us=now_us,

@@ -279,6 +279,19 @@ class TestOfAnotherCompaction:
         }
         assert len(compaction_id) == 22
 
+    def test_nothing_behind_the_high_watermark_is_rewritten(self, compacted, clock, monkeypatch):
+        monkeypatch.setattr("spark_log.log.segment.reader.SegmentReader.compaction_id", "")
+        clock.advance_ms(RETENTION_MS + 1)
+        before = live(compacted)
+        settings = {"now_us": clock.time_us(), "limit_offset": 4}
+        assert remove_expired_tombstones(compacted, **settings).segments_written == 0
+        assert live(compacted) == before
+        monkeypatch.undo()
+        assert remove_expired_tombstones(compacted, **settings).segments_written == 1
+        assert [now == then for now, then in zip(live(compacted), before, strict=True)] == [
+            True, False, True, True,
+        ]  # fmt: skip
+
 
 def without_horizons(store, log):
     """Write the newest snapshot as an earlier version does."""
