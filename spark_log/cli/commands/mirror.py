@@ -22,11 +22,11 @@ from spark_log.cli.mirror_options import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
-from spark_log.errors import InvalidConfigurationError
+from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from spark_log.mirror import GroupTranslation, Mirror, Side, TranslatedGroup
+    from spark_log.mirror import CopiedPartition, GroupTranslation, Mirror, Side, TranslatedGroup
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -131,8 +131,14 @@ def from_root(
             limit(done_bytes)
 
         mirror = RootMirror(source_cluster, root.cluster(), chosen, on_progress)
+        done: list[CopiedPartition] = []
         while True:
-            done = mirror.copy()
+            try:
+                done = mirror.copy()
+            except SparkLogError as error:
+                if until_end or stop.is_set() or not error.retriable:
+                    raise
+                print_note(f"a partition was not copied, trying again: {error}")
             if stop.is_set() or until_end:
                 break
             idle_s = time.monotonic() - copied_s
