@@ -91,7 +91,13 @@ class PartitionMirror:
         if last is not None and follower.follower.ends_at(last.end_offset):
             known_end = last.end_offset
         if last is None or known_end is None or not self._is_source_unchanged():
-            last = self._copy(follower, known_end)
+            try:
+                last = self._copy(follower, known_end)
+            except LeaderFailedError:  # a new look chooses another replica, if one can be read
+                try:
+                    last = self._copy(follower, None)
+                except LeaderFailedError as failed:
+                    raise failed.error from failed
         self._last = replace(last, copied_bytes=0, copied_segments=0)
         return last
 
@@ -108,6 +114,10 @@ class PartitionMirror:
         Args:
             follower: the replica of the target.
             known_end: where it ends, as the last copy left it; None if it is to be compared.
+
+        Raises:
+            LeaderFailedError: the source's replica cannot be read.
+            SparkLogError: as of `copy`.
         """
         copied: list[int] = []
 
@@ -121,23 +131,21 @@ class PartitionMirror:
                 topic, partition = self._tp
                 message = f"{self._tp} has no leader: nothing can be copied"
                 raise LeaderNotAvailableError(message, topic=topic, partition=partition)
-            leader = self._source.replica_of(state.leader, state.directory_number(state.leader))
-            fetcher = ReplicaFetcher(leader, follower, count, check_crcs=True)
             # The target first: another mirror may bring it up to what the source has then.
             there = follower.follower.observe() if known_end is None else None
             view = self._source.observe()
             if self._source.read_state == state:
-                break  # this leader has all that the view shows
+                break
+        # The replica that the view is of: the last one, which is well and has all that it shows.
+        source = self._source.replica
+        fetcher = ReplicaFetcher(source, follower, count, check_crcs=True)
         self._read = state, TailView(self._source.files, view)
         offset = known_end or 0
         if there is not None:
-            self._check_is_prefix(leader, view, follower, there)
+            self._check_is_prefix(source, view, follower, there)
             offset, self._target_start = there.log_end_offset, there.log_start_offset
         end = self._source.end_offset(view, isolation_level="read_committed")
-        try:
-            offset = fetcher.fetch(offset, end, whole=False)
-        except LeaderFailedError as failed:
-            raise failed.error from failed
+        offset = fetcher.fetch(offset, end, whole=False)
         start = min(view.log_start_offset, offset)
         if start > self._target_start:
             self._target_start = follow_log_start(follower, start)
@@ -145,13 +153,13 @@ class PartitionMirror:
         return CopiedPartition(self._tp, sum(copied), len(copied), offset, lag)
 
     def _check_is_prefix(
-        self, leader: Replica, view: LogView, follower: Replica, there: LogView
+        self, source: Replica, view: LogView, follower: Replica, there: LogView
     ) -> None:
         """Check that the target's log ends in the source's log, with the same record."""
         offset = there.log_end_offset
         if view.log_start_offset < offset <= view.log_end_offset:
             last = offset - 1
-            if _record(leader, view, last) != _record(follower, there, last):
+            if _record(source, view, last) != _record(follower, there, last):
                 raise DivergedReplicaError(
                     f"{self._tp} has another record at offset {last} in the target than in the "
                     f"source: somebody else has written to the target. Delete its topic, or "

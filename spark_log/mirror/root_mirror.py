@@ -76,7 +76,8 @@ class RootMirror:
             InvalidTopicError: the target has another topic with the name of one that is copied.
             DivergedReplicaError: somebody else has written to a partition of the target.
             CorruptRecordError: the source is damaged. The damage was not copied.
-            SparkLogError: a root cannot be read or written. What was copied stays.
+            SparkLogError: a root cannot be read or written. What was copied stays, and all other
+                partitions were copied.
         """
         if self._source.cluster_id == self._target.cluster_id:
             raise InvalidConfigurationError(
@@ -95,9 +96,11 @@ class RootMirror:
         for tp in partitions:
             self._partition(tp, image.topic(tp.topic), found.topic(tp.topic))
         with ThreadPoolExecutor(_THREADS, "spark-log-mirror") as threads:
-            done = list(threads.map(lambda tp: self._partitions[tp][1].copy(), partitions))
-        self._lag = {each.topic_partition: each.lag for each in done}
-        return done
+            copies = [threads.submit(self._partitions[tp][1].copy) for tp in partitions]
+        known = {tp: self._lag[tp] for tp in partitions if tp in self._lag}
+        done = [each.result() for each in copies if each.exception() is None]
+        self._lag = known | {each.topic_partition: each.lag for each in done}
+        return [each.result() for each in copies]
 
     def metrics(self) -> dict[str, float]:
         """Return metrics since the mirror was made, under the names of `Mirror.metrics`."""

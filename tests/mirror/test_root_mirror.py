@@ -284,3 +284,32 @@ def test_a_topic_of_the_target_that_is_removed_is_not_made_again(source, target)
         with pytest.raises(LogTruncatedError):
             each.copy()
     assert not topic.exists()
+
+
+def end_of(root, topic):
+    (found,) = Admin(root).list_offsets({TopicPartition(topic, 0): OffsetSpec.LATEST}).values()
+    return found.offset
+
+
+def test_a_source_is_read_at_its_last_replica_and_others_are_copied_without_it(target, tmp_path):
+    source = tmp_path / "replicated"
+    admin = Admin(source)
+    admin.create_topics([NewTopic("first")])
+    for broker_id in (1, 2):
+        admin.register_broker(broker_id, tmp_path / f"b{broker_id}")
+    topics = {"alone": [1], "flights": [1, 2], "safe": [0]}
+    for topic, replicas in topics.items():
+        admin.create_topics([NewTopic(topic, replica_assignment={0: replicas})])
+        with Producer(source) as producer:
+            producer.send(topic, b"x").get(30)
+    copying = mirror(source, target, *topics)
+    (tmp_path / "b1").rename(tmp_path / "away")  # the leader of the first two
+    with pytest.raises(StorageError, match="broker 1") as raised:
+        copying.copy()
+    assert raised.value.retriable
+    assert end_of(target, "flights") == 1
+    assert end_of(target, "safe") == 1
+    assert copying.metrics()["partition-count"] == 2
+    (tmp_path / "away").rename(tmp_path / "b1")
+    assert [each.lag for each in copying.copy()] == [0, 0, 0]
+    assert end_of(target, "alone") == 1

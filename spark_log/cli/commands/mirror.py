@@ -22,7 +22,7 @@ from spark_log.cli.mirror_options import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
-from spark_log.errors import InvalidConfigurationError, SparkLogError, UnknownOutcomeError
+from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.stop_signals import StopSignals
 from spark_log.storage import Deadline, OutageWait, is_unavailable
 
@@ -139,7 +139,7 @@ def from_root(
                 done = mirror.copy()
             except SparkLogError as error:
                 # A copy continues where it was, also after a write of unknown outcome.
-                may_pass = is_unavailable(error) or isinstance(error, UnknownOutcomeError)
+                may_pass = error.retriable or is_unavailable(error)
                 if stop.is_set() or not may_pass:
                     raise
                 outage.check(error)
