@@ -145,8 +145,8 @@ class ClusterVerifier:
             for finding in verifier.findings(on_progress):
                 yield replace(finding, broker_id=replica.broker_id)
         except StorageError as error:
-            if replica.broker_id == ROOT_BROKER_ID:
-                raise
+            if error.retriable and replica.broker_id == ROOT_BROKER_ID:
+                raise  # the root does not answer
             yield _unreadable(replica, error)
         self.segments += verifier.segments
         self.records += verifier.records
@@ -266,10 +266,11 @@ class ClusterVerifier:
 
 
 def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
+    is_on_root = replica.broker_id == ROOT_BROKER_ID  # others may be away for a while
     return Finding(
         replica.directory,
         FindingKind.UNREADABLE,
-        Severity.WARNING,
+        Severity.ERROR if is_on_root else Severity.WARNING,
         f"the replica cannot be verified: {error}",
         broker_id=replica.broker_id,
     )

@@ -1,3 +1,4 @@
+from .deadline import CallExpiredError as CallExpiredError
 from .deadline import Deadline as Deadline
 from .deadline import LimitedCall as LimitedCall
 from .deadline import call_beside as call_beside

@@ -26,6 +26,10 @@ _Answer = TypeVar("_Answer")
 _LONGEST_WAIT_S: Final = threading.TIMEOUT_MAX
 
 
+class CallExpiredError(StorageTimeoutError):
+    """The time of the caller's call is up, which tells nothing of the storage. Nothing was sent."""
+
+
 class Deadline:
     """The time limit of one call, and the request that the call waits for.
 
@@ -121,13 +125,13 @@ def on_request(request: str, *, writes: bool = False) -> None:
         writes: whether it may change something.
 
     Raises:
-        StorageTimeoutError: the time of the call is up; the request must not be sent.
+        CallExpiredError: the time of the call is up; the request must not be sent.
     """
     deadline = _current.get()
     if deadline is None:
         return
     if not deadline.left_s():
-        raise StorageTimeoutError(
+        raise CallExpiredError(
             f"{deadline.what}: its time limit ({deadline.setting}) has passed; {request} was not "
             f"sent"
         )

@@ -3,7 +3,11 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    AuthorizationError,
+    CorruptRecordError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.metadata import METADATA_WITNESS, Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
@@ -187,3 +191,20 @@ class TestDirectories:
 
         monkeypatch.setattr(cluster, "image", delete_before_looking)
         assert list(verifier.findings()) == []
+
+
+def test_a_partition_that_may_not_be_read_is_told_and_the_others_are_verified(cluster, monkeypatch):
+    denied = cluster.topic("flights").partition_directory(0)
+    listed = type(cluster.store).list
+
+    def refuse(store, directory, start_after=None):
+        if directory == denied:
+            raise AuthorizationError(f"{directory}: access failed", path=directory)
+        return listed(store, directory, start_after)
+
+    monkeypatch.setattr(type(cluster.store), "list", refuse)
+    verifier, findings = verified(cluster)
+    assert [(each.path, str(each.kind), str(each.severity)) for each in findings] == [
+        (denied, "unreadable", "error")
+    ]
+    assert verifier.partitions == 4  # with the metadata log

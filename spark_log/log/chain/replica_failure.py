@@ -19,7 +19,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.log.append import DivergedReplicaError
-from spark_log.storage import storage_errors
+from spark_log.storage import CallExpiredError, storage_errors
 
 REPLICA_ERRORS: Final = (
     StorageError,
@@ -38,6 +38,10 @@ class StagingFailedError(StorageUnavailableError):
 
     The root was left out, or another replica leads already.
     """
+
+
+_CALLERS: Final = (CallExpiredError, StagingFailedError)
+"""Errors that a replica's code may raise, and that say nothing of its root."""
 
 
 class ReplicaFailedError(Exception):
@@ -68,7 +72,7 @@ class LeaderFailedError(Exception):
 
 def is_replicas_fault(error: BaseException | None) -> TypeGuard[SparkLogError]:
     """Whether an error that the code of one replica raised is this replica's fault."""
-    if not isinstance(error, REPLICA_ERRORS) or isinstance(error, StagingFailedError):
+    if not isinstance(error, REPLICA_ERRORS) or isinstance(error, _CALLERS):
         return False
     cause = error.__cause__
     return not (isinstance(cause, OSError) and cause.errno in _OWN_ERRNOS)

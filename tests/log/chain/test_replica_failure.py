@@ -21,6 +21,7 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerAppend, StagingFailedError, move_replica_start
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming, is_replicas_fault
+from spark_log.storage import CallExpiredError
 from spark_log.storage.memory import _MemoryStagedFile as MemoryStagedFile
 from tests.log.chain.support import OPERATIONS, Cluster
 from tests.log.support import failing, values
@@ -234,6 +235,17 @@ class TestTheCallersErrors:
         process.lose(1, error)
         with pytest.raises(StorageError, match="too many open files"):
             process.log.append(numbered(5, 1), producer=idempotent(5))
+        assert cluster.metadata.state.isr == (1, 2, 3)
+
+    def test_the_time_of_the_call_is_up(self):
+        cluster, process = filled()
+        process.lose(1, CallExpiredError("default.api.timeout.ms has passed"))
+        with pytest.raises(CallExpiredError):
+            process.log.append(numbered(5, 1), producer=idempotent(5))
+        process.find(1)
+        process.lose(3, CallExpiredError("default.api.timeout.ms has passed"))
+        with pytest.raises(CallExpiredError):
+            values(process.log_again())
         assert cluster.metadata.state.isr == (1, 2, 3)
 
     @pytest.mark.parametrize("broker", [1, 3])
