@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError, StorageError
+from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
 from spark_log.log.append import (
     Appender,
     Beside,
@@ -79,7 +79,7 @@ class Replica:
         leader_epoch: int = 0,
         validator: LogValidator | None = None,
         copies: StagedCopies | None = None,
-        on_failure: Callable[[StorageError], None] | None = None,
+        on_failure: Callable[[SparkLogError], None] | None = None,
     ) -> SegmentWriter:
         """Return a writer for a segment that the appender puts.
 
@@ -95,7 +95,12 @@ class Replica:
             LogTruncatedError: the directory was removed.
             StorageError: the segment cannot be staged.
         """
-        self.files.check_not_removed()
+        try:
+            self.files.check_not_removed()
+        except LogTruncatedError as error:
+            if on_failure is not None:
+                on_failure(error)
+            raise
         try:
             return SegmentWriter(
                 self.files.store,

@@ -158,6 +158,19 @@ def test_the_directory_of_a_topic_is_not_made_again_on_one_of_three_roots(root, 
     assert sorted(values(root)) == sorted([*acknowledged, *[b"late"] * PARTITIONS])
 
 
+def test_a_writer_that_finds_no_directory_on_the_leader_goes_on_with_the_next(root, tmp_path):
+    with Producer(root, acks="all") as producer:
+        for partition in range(PARTITIONS):
+            producer.send("t", b"first", partition=partition).result(60)
+    (topic,) = (tmp_path / "b1").glob("t.*")
+    take_away(topic, "removed")
+    with Producer(root, acks="all") as producer:
+        for partition in range(PARTITIONS):
+            producer.send("t", b"second", partition=partition).result(60)
+    assert not topic.exists()
+    assert sorted(values(root)) == sorted([b"first", b"second"] * PARTITIONS)
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["seen by the writer", "never seen"])
 def test_the_directory_of_a_topic_of_one_replica_is_not_made_again(tmp_path, is_known):
     root = tmp_path / "root"
