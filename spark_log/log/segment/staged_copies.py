@@ -40,13 +40,14 @@ class StagedCopies:
 
         Args:
             places: store and directory of each follower. On a store that does not stage ahead no
-                copy is made.
+                copy is made, nor in a directory that is missing: it may have been removed, and the
+                put finds that out before it makes a new one.
             sync: whether to make the copies durable.
         """
         self._copies = {
             f"{store.url}/{directory}": _Copy(store, directory, sync=sync)
             for store, directory in places
-            if store.stages_ahead
+            if store.stages_ahead and not store.is_gone(directory)
         }
         self._source: pa.NativeFile | None = None
 
