@@ -21,7 +21,19 @@ def leader(tmp_path):
 
 @pytest.fixture
 def follower(tmp_path):
-    return LocalStore(str(tmp_path / "follower"))
+    store = LocalStore(str(tmp_path / "follower"))
+    store.make_directory(DIRECTORY)
+    return store
+
+
+def test_no_copy_is_made_in_a_directory_that_is_missing(leader, tmp_path):
+    follower = LocalStore(str(tmp_path / "empty"))
+    copies = StagedCopies([(follower, DIRECTORY)], sync=True)
+    with leader.stage(DIRECTORY) as staged:
+        write(copies, staged, PIECE)
+        complete(copies, staged)
+    assert copies.take(f"{follower.url}/{DIRECTORY}") is None
+    assert not (tmp_path / "empty").exists()
 
 
 def temporary_bytes(store):
