@@ -6,6 +6,7 @@
 - `append`: the append protocol, producer state, validation, tail merges.
 - `snapshot`: summaries of segments and the producer state, up to an offset.
 - `tail_view`, `probe_interval`: following the log's end.
+- `cache_budget`, `segment_table`: what is kept in memory, and how little of it.
 - `log_start`, `witness`: moving the log start offset; noticing that all files are gone.
 - `clean`, `verify`: retention, merges and compaction; checks of all of the above.
 """

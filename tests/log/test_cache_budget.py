@@ -129,6 +129,24 @@ class TestAppender:
         assert len(waiting) == 8
         assert sum(each.size for each in kept.statistics("filename")) / (8 * 150) < 500
 
+    def test_keeps_no_more_the_longer_a_merge_is_late(self, memory_store, clock):
+        waiting = []
+        log = open_log(
+            memory_store,
+            clock=clock,
+            merge_tail_segments=4,
+            beside=lambda merge: waiting.append(merge) or True,
+        )
+        for number in range(200):
+            log.append(numbered(number, 1))
+            assert len(log.replica.appender.derived.merger._tail) <= 16  # noqa: SLF001
+        for number in range(200, 400):
+            log.append(numbered(number, 1))
+            while waiting:
+                waiting.pop()()
+        assert len(log.observe().live.segments) < 20
+        assert [offset for offset, _ in values(log)] == list(range(400))
+
 
 def append_to(logs, numbers):
     for number in numbers:

@@ -35,6 +35,10 @@ from spark_log.log.snapshot import SegmentSummary
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Bytes merged at once."""
 
+_MOST_LATE: Final = 4
+"""Segments of the tail that are remembered while merges are late, as a multiple of
+``merge.tail.segments``. Beyond that the next merge lists the log."""
+
 _SPREAD: Final = 8
 """A partition is merged up to this part of ``merge.tail.segments`` later than partition 0."""
 
@@ -156,6 +160,8 @@ class TailMerger:
             return
         if not self._tail or self._tail.end_offset != base_offset:
             self._tail, self._observed_ms, self._has_others = self._empty(), observed_ms, False
+        elif len(self._tail) >= _MOST_LATE * self._due:
+            self._tail, self._needs_listing = self._empty(), True
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(base_offset, end_offset, size_bytes, now_us)
         self._has_others = self._has_others or not is_own
