@@ -17,9 +17,9 @@ from spark_log.errors import (
     CorruptRecordError,
     NotFoundError,
     OffsetOutOfRangeError,
-    StorageError,
 )
 from spark_log.log import (
+    REPLICA_ERRORS,
     LogBatch,
     LogView,
     PartitionLog,
@@ -33,8 +33,6 @@ from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_
 _MIN_ROWS: Final = 8_192
 """Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
 """
-
-_REPLICA_ERRORS: Final = (StorageError, CorruptRecordError)
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ def _read_replicas(
                     yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
-        except _REPLICA_ERRORS as error:
+        except REPLICA_ERRORS as error:
             if not split.replicas:
                 raise
             failure = failure or error
