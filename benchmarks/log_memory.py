@@ -1,10 +1,14 @@
 """Measures the memory of a process that appends 10 GB, and of one that fetches them.
 
     python -m benchmarks.log_memory --gigabytes 10
+    python -m benchmarks.log_memory --partitions 1000 --minutes 15
 
 No peer; each figure has a goal. Each process is watched from outside. Its own memory is
 ``RssAnon``; pages of mapped files belong to the page cache, which releases them under pressure. The
 appender makes its batches on the way, in segments of about 100 MB.
+
+With ``--partitions`` it measures a producer instead that sends single records to all partitions of
+a topic in turn, and a consumer that follows them.
 """
 
 import argparse
@@ -14,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from rich.console import Console
 
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.log_workload import (
@@ -23,6 +28,7 @@ from benchmarks.log_workload import (
     open_log,
     records,
 )
+from benchmarks.partition_memory import measured_figures
 from benchmarks.process_memory import memory_bytes
 from spark_log.storage.local import LocalStore
 
@@ -37,11 +43,15 @@ def main() -> None:
     """Run the benchmark as the command line says."""
     options = parser("log_memory", __doc__)
     options.add_argument("--gigabytes", type=float, default=10, help="of records (10)")
+    options.add_argument("--partitions", type=int, help="of a topic that is written and followed")
+    options.add_argument("--minutes", type=int, default=15, help="with --partitions (15)")
     run(options, measure)
 
 
 def measure(options: argparse.Namespace) -> Report:
     """Append, then fetch, and report the peak memory of each."""
+    if options.partitions:
+        return _of_partitions(options)
     segments = max(1, round(options.gigabytes * 1e9 / (_SEGMENT_RECORDS * RECORD_BYTES)))
     figures = []
     with local_stores(options.directory) as new_store:
@@ -60,6 +70,15 @@ def measure(options: argparse.Namespace) -> Report:
             ]
     gigabytes = segments * _SEGMENT_RECORDS * RECORD_BYTES / 1e9
     return Report("log_memory", figures, {"GB of records": f"{gigabytes:.1f}"})
+
+
+def _of_partitions(options: argparse.Namespace) -> Report:
+    with local_stores(options.directory) as new_store:
+        figures = measured_figures(
+            new_store().url, options.partitions, options.minutes, Console(stderr=True)
+        )
+    notes = {"partitions": options.partitions, "minutes": options.minutes}
+    return Report("log_memory_partitions", figures, notes)
 
 
 @dataclass(frozen=True, slots=True)

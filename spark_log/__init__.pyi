@@ -24,6 +24,7 @@ from .errors import GroupIdNotFoundError as GroupIdNotFoundError
 from .errors import GroupMaxSizeReachedError as GroupMaxSizeReachedError
 from .errors import GroupNotEmptyError as GroupNotEmptyError
 from .errors import GroupSubscribedToTopicError as GroupSubscribedToTopicError
+from .errors import IgnoredOptionWarning as IgnoredOptionWarning
 from .errors import IllegalGenerationError as IllegalGenerationError
 from .errors import IllegalStateError as IllegalStateError
 from .errors import InconsistentGroupProtocolError as InconsistentGroupProtocolError

@@ -1,4 +1,4 @@
-"""All errors that spark-log raises.
+"""All errors that spark-log raises, and its warning about settings without effect.
 
 They have one base class, and the names of kafka-python where Kafka has the error. Each error has
 fields besides its message, can be pickled (errors cross Spark's processes), and tells what a caller
@@ -37,6 +37,13 @@ class SparkLogError(Exception):
     def message(self) -> str:
         """What is wrong, what was expected, and what to do."""
         return str(self.args[0])
+
+
+class IgnoredOptionWarning(UserWarning):
+    """A setting, an option or a column has no effect here, or not the effect that it names.
+
+    A program that was written for Kafka works with it, and may leave it out.
+    """
 
 
 # --- storage -------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ ALLOWED = {
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/console/views/groups.py": {"_ages_ms": _SHOWS},
+    "spark_log/console/views/overview.py": {"read_overview": _SHOWS},
     "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.stage": _STAMPS},
     "spark_log/admin/group_manager.py": {"GroupManager.lags": _SHOWS},

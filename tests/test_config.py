@@ -1,5 +1,6 @@
 """The table of keys: every key described, every value checked, every mistake named."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from spark_log.config import (
     to_keys,
     to_text,
 )
-from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
+from spark_log.config.foreign_keys import TOPIC_KEYS
+from spark_log.errors import IgnoredOptionWarning, InvalidConfigurationError
 
 PROJECT = Path(__file__).parent.parent
 
@@ -146,7 +148,11 @@ class TestTable:
             "producer_byte_rate": 2**63 - 1,
             "consumer_byte_rate": 2**63 - 1,
         }
-        assert ToolConfig.parse({}).dotted() == {"root": None, "num.partitions": 1}
+        assert ToolConfig.parse({}).dotted() == {
+            "root": None,
+            "num.partitions": 1,
+            "default.api.timeout.ms": 60_000,
+        }
 
     def test_the_page_in_docs_is_what_the_table_says(self):
         assert (PROJECT / "docs/configuration.md").read_text("utf-8") == markdown()
@@ -260,13 +266,29 @@ class TestParse:
             assert caught.value.message == f"config {key!r} is {value!r}, expected {expected}"
 
     @pytest.mark.parametrize("model", [TopicConfig, ProducerConfig])
-    @pytest.mark.parametrize("kind", ["gzip", "snappy"])
-    def test_kafkas_other_compressions_are_refused_with_those_that_exist(self, model, kind):
-        with pytest.raises(UnsupportedCompressionTypeError) as caught:
-            model.parse({"compression.type": kind})
-        assert kind in caught.value.message
-        assert "none, lz4, zstd" in caught.value.message
-        assert caught.value.key == "compression.type"
+    @pytest.mark.parametrize("key", ["compression.type", "compression_type"])
+    @pytest.mark.parametrize(("kind", "stored"), [("gzip", "zstd"), ("snappy", "lz4")])
+    def test_kafkas_other_compressions_give_way_with_one_warning(self, model, key, kind, stored):
+        with pytest.warns(IgnoredOptionWarning) as caught:
+            config = model.parse({key: kind})
+        assert config.dotted()["compression.type"] == stored
+        (warning,) = caught
+        assert str(warning.message) == (
+            f"compression.type is {kind}, which Arrow files do not support (they support none, "
+            f"lz4 and zstd); {stored} is used instead"
+        )
+        assert warning.filename == __file__, "the line of the program is named"
+
+    def test_a_topics_uncompressed_is_none_without_a_word(self):
+        assert TopicConfig.parse({"compression.type": "uncompressed"}).compression_type == "none"
+
+    @pytest.mark.parametrize("key", sorted(TOPIC_KEYS.ignored))
+    def test_settings_that_only_brokers_need_are_ignored_with_a_warning(self, key):
+        with pytest.warns(IgnoredOptionWarning, match=f"^Topic ignores {re.escape(key)}$"):
+            assert TopicConfig.parse({key: "1", "segment.ms": 7}) == TopicConfig(segment_ms=7)
+
+    def test_no_setting_of_a_topic_is_both_known_and_ignored(self):
+        assert not TOPIC_KEYS.ignored & TopicConfig.keys().keys()
 
     def test_a_key_in_both_spellings_is_refused(self):
         with pytest.raises(InvalidConfigurationError):

@@ -38,8 +38,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(python: Path, folder: Path, code: str) -> list[str]:
-    """Run a script in a folder by a Python that is not on the path; return the lines it prints."""
+def run(python: Path, folder: Path, code: str) -> tuple[list[str], list[str]]:
+    """Run a script in a folder by a Python that is not on the path; return stdout and stderr."""
     script = folder / "first.py"
     script.write_text(code)
     keep = {"HOME", "JAVA_HOME", "LANG", "PYTHONPATH"}
@@ -53,7 +53,7 @@ def run(python: Path, folder: Path, code: str) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return done.stdout.splitlines(), done.stderr.splitlines()
 
 
 def steps() -> list[str]:
@@ -75,7 +75,9 @@ def check_records(lines: list[str]) -> None:
 
 
 def test_the_readmes_first_steps_work_without_spark(tmp_path: Path) -> None:
-    check_records(run(Path(sys.executable), tmp_path, "\n".join(steps()[:3])))
+    lines, told = run(Path(sys.executable), tmp_path, "\n".join(steps()[:3]))
+    check_records(lines)
+    assert told == []
 
 
 @pytest.mark.long
@@ -85,8 +87,12 @@ def test_the_readmes_first_steps_work_in_a_new_environment(
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
-    lines = run(environment / "bin/python", environment.parent, "\n".join(steps()))
+    lines, told = run(environment / "bin/python", environment.parent, "\n".join(steps()))
 
     check_records(lines[:3])
     shown = [[cell.strip() for cell in line.split("|")[3:5]] for line in lines[3:] if "|" in line]
     assert sorted(shown[1:]) == [["alice", "2 apples"], ["bob", "1 pear"]]
+    # Java's own line cannot be turned off. No jar is looked up: that would be forty lines.
+    assert [line for line in told if "incubator modules" not in line] == [
+        "spark-log: starting Spark, which takes some seconds"
+    ]

@@ -9,6 +9,7 @@ import pytest
 from spark_log import (
     Admin,
     Consumer,
+    IgnoredOptionWarning,
     InvalidConfigurationError,
     InvalidRecordError,
     InvalidTopicError,
@@ -59,23 +60,51 @@ class TestSettingsOfOtherClients:
         [
             ("bootstrap_servers", "Give root, its path or URL, such as root="),
             ("bootstrap.servers", "Give root, its path or URL, such as root="),
-            ("security_protocol", "storage_options={…}"),
-            ("ssl_cafile", "storage's permissions"),
-            ("sasl.mechanism", "storage's permissions"),
-            ("api_version", "Leave it out"),
-            ("reconnect_backoff_ms", "Leave it out"),
-            ("socket.timeout.ms", "Leave it out"),
+            ("metadata.broker.list", "Give root, its path or URL, such as root="),
             ("queue.buffering.max.ms", "its name here is linger_ms"),
+            ("message.timeout.ms", "its name here is delivery_timeout_ms"),
+            ("enable.partition.eof", "compare position() with end_offsets()"),
         ],
     )
     @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-    def test_are_refused_with_what_to_do_here(self, root, client, key, advice):
+    def test_that_would_change_what_is_done_are_refused_with_what_to_do_here(
+        self, root, client, key, advice
+    ):
         for given in ({"root": root}, {}):  # no root is the consequence, not the cause
             with pytest.raises(InvalidConfigurationError) as caught:
                 client(**given, **{key: "x"})
             assert repr(key) in caught.value.message
             assert advice in caught.value.message
             assert caught.value.key == key
+
+    @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+    def test_of_connections_are_ignored_with_one_warning(self, root, client):
+        keys = ("api_version", "reconnect_backoff_ms", "socket.timeout.ms", "metrics_num_samples")
+        with pytest.warns(IgnoredOptionWarning) as caught:
+            client(root=root, **dict.fromkeys(keys, "x")).close()
+        assert [str(each.message) for each in caught] == [
+            f"{client.__name__} ignores {', '.join(keys)}"
+        ]
+        assert caught[0].filename == __file__, "the line of the program is named"
+
+    def test_a_slip_of_a_setting_that_counts_is_refused_even_if_it_begins_like_one_of_them(
+        self, root
+    ):
+        with pytest.raises(InvalidConfigurationError, match=r"did you mean 'max\.in\.flight"):
+            Producer(root, max_in_flight_request_per_connection=1)  # type: ignore[call-arg]
+
+    @pytest.mark.parametrize("key", ["security_protocol", "ssl_cafile", "sasl.mechanism"])
+    @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+    def test_of_security_are_ignored_and_the_warning_says_what_takes_their_place(
+        self, root, client, key
+    ):
+        with pytest.warns(
+            IgnoredOptionWarning, match=f"ignores {key}: there are no conn"
+        ) as caught:
+            client(root=root, **{key: "hunter2"}).close()
+        (warning,) = caught
+        assert "give credentials as storage_options={…}" in str(warning.message)
+        assert "hunter2" not in str(warning.message)
 
     @pytest.mark.parametrize("client", [Producer, Consumer])
     def test_without_a_root_the_error_says_what_it_is(self, client):

@@ -12,17 +12,16 @@ from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
 from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage
+from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage, open_cluster
 from spark_log.storage import (
     StorageOptions,
-    call_within,
+    call_through_outages,
     map_requests,
     open_store,
+    retry_append,
     with_reserve,
 )
 from spark_log.types import TopicPartition
-
-"""Most partitions or groups of a remote root that one call reads at the same time."""
 
 _Result = TypeVar("_Result")
 _P = ParamSpec("_P")
@@ -74,21 +73,27 @@ class ClusterAccess(ForeignMethods):
         self._broker_options = broker_options
         self._clock = clock
         self._opened: Cluster | None = None
+        self._is_shared = False
         self._is_local: bool | None = None
 
     def close(self) -> None:
         """Drop the metadata that was read. There is no connection to close."""
+        if self._opened is not None and not self._is_shared:
+            self._opened.release()
         self._opened = None
 
     def _share(self, cluster: Cluster) -> None:
         """Use a root that is open already, instead of opening it again."""
         self._opened = cluster
+        self._is_shared = True
 
     def _cluster(self, create: bool = False) -> Cluster:
         if self._opened is None:
-            self._opened = Cluster(
+            self._is_shared = False
+            self._opened = open_cluster(
                 self._root,
                 self._storage_options,
+                timeout_ms=self.config.default_api_timeout_ms,
                 clock=self._clock,
                 create=create,
                 request_timeout_ms=self.config.request_timeout_ms,
@@ -104,7 +109,14 @@ class ClusterAccess(ForeignMethods):
         if self._is_local:
             return call()
         limit_ms, setting = self._limit(timeout_ms)
-        return call_within(limit_ms, call, what=what, setting=setting)
+        return call_through_outages(
+            limit_ms,
+            call,
+            what=what,
+            setting=setting,
+            is_local=False,
+            notes_silence=self._opened is None,
+        )
 
     def _limit(self, timeout_ms: float | None) -> tuple[float, str]:
         """Return the time limit of a call, and the name of the setting that it comes from."""
@@ -126,7 +138,9 @@ class ClusterAccess(ForeignMethods):
         if validate_only:
             decide(image)
         else:
-            with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
+            with_reserve(
+                cluster.store, lambda: retry_append(lambda: cluster.metadata.commit(decide))
+            )
 
     def _log(self, image: MetadataImage, tp: TopicPartition) -> ReplicatedLog:
         return self._cluster().partition_log(image.topic(tp.topic), tp.partition)

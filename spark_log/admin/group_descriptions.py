@@ -88,9 +88,13 @@ class GroupPartitionLag:
         current_offset: the committed offset; None if the group has committed none.
         log_end_offset: the offset of the next record to be written; with ``read_committed`` the
             last stable offset.
-        lag: ``log_end_offset - current_offset``; None without a committed offset.
-        lag_ms: age of the first unread record, by its timestamp; 0 if all records are read, None if
-            it is not known.
+        lag: number of offsets that the group has not read yet and can read: from its committed
+            offset, or from the log start offset if that is higher, to ``log_end_offset``. 0 also if
+            the committed offset lies beyond the end; None without a committed offset.
+        deleted: number of offsets from the committed one to the log start offset: records that were
+            deleted before the group read them. None without a committed offset.
+        lag_ms: age of the first record of ``lag``, by its timestamp; 0 if there is none, None if it
+            is not known.
         metadata: metadata committed with the offset.
         commit_timestamp_us: time of the commit; None without a committed offset.
         member: the member that the partition is assigned to; None if there is none.
@@ -100,6 +104,7 @@ class GroupPartitionLag:
     current_offset: int | None
     log_end_offset: int
     lag: int | None
+    deleted: int | None
     lag_ms: int | None
     metadata: str
     commit_timestamp_us: int | None

@@ -43,8 +43,8 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.log import IsolationLevel, first_unread_us
-from spark_log.metadata import Cluster
+from spark_log.log import IsolationLevel, Lag, first_unread_us
+from spark_log.metadata import Cluster, MetadataImage
 from spark_log.storage import call_beside, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -130,11 +130,14 @@ class GroupManager:
     ) -> dict[str, list[GroupPartitionLag]]:
         """Return the lag of groups in each partition with a committed offset or an owner.
 
-        All committed offsets are read first, then the end of each partition once: no lag is
-        negative, and groups that have committed the same offset have the same lag.
+        All committed offsets are read first, then the log of each partition once: no committed
+        offset is compared with an older end, and groups that have committed the same offset have
+        the same lag.
         """
-        committed = {each.group_id: self.table.fetch(each.group_id) for each in descriptions}
+        positions_of = {each.group_id: self.table.positions(each.group_id) for each in descriptions}
+        # Metadata after them: an offset in a deleted topic is none in a topic of the same name.
         image = self._cluster.image()
+        committed = {group_id: _in_image(image, each) for group_id, each in positions_of.items()}
         offsets: dict[TopicPartition, set[int]] = {}
         for description in descriptions:
             positions = committed[description.group_id]
@@ -145,19 +148,23 @@ class GroupManager:
                     if tp in positions:
                         offsets[tp].add(positions[tp].offset)
 
-        def read(tp: TopicPartition) -> _PartitionEnd | None:
+        def read(tp: TopicPartition) -> _Bounds | None:
             topic = image.topic(tp.topic)
             try:
                 with self._cluster.detecting_deletion(topic):
                     log = self._cluster.partition_log(topic, tp.partition)
-                    end = log.end_offset(isolation_level=isolation_level)
-                    behind = [each for each in offsets[tp] if each < end]
-                    return _PartitionEnd(end, {each: first_unread_us(log, each) for each in behind})
+                    view = log.observe()
+                    start = view.log_start_offset
+                    end = log.end_offset(view, isolation_level=isolation_level)
+                    lags = {Lag.of(each, start, end) for each in offsets[tp]}
+                    firsts = {each.first_offset for each in lags if each.unread}
+                    since_us = {each: first_unread_us(log, each) for each in sorted(firsts)}
+                    return _Bounds(start, end, since_us)
             except UnknownTopicOrPartitionError:
                 return None  # deleted since the metadata were read
 
         found = map_requests(self._cluster.store, read, offsets)
-        ends = {tp: end for tp, end in zip(offsets, found, strict=True) if end is not None}
+        ends = {tp: each for tp, each in zip(offsets, found, strict=True) if each is not None}
         now_us = self._cluster.clock.time_us()  # wall clock: only shown to users
         lags = {}
         for each in descriptions:
@@ -342,33 +349,47 @@ def _check_empty(view: GroupView, what: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionEnd:
-    """Where reads of a partition end, and the times of the first unread records by offset."""
+def _in_image(image: MetadataImage, positions: _Positions) -> dict[TopicPartition, CommittedOffset]:
+    """Return the committed offsets in partitions of existing topics."""
+    return {
+        TopicPartition(key.topic, key.partition): position
+        for key, position in positions.items()
+        if (topic := image.find(key.topic)) is not None
+        and topic.topic_id == key.topic_id
+        and key.partition in topic.partitions
+    }
 
-    offset: int
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Where reads of a partition begin and end, and the times of first unread records by offset."""
+
+    start_offset: int
+    end_offset: int
     since_us: Mapping[int, int | None]
 
 
 def _lag(
     tp: TopicPartition,
-    end: _PartitionEnd,
+    bounds: _Bounds,
     committed: CommittedOffset | None,
     member: MemberDescription | None,
     now_us: int,
 ) -> GroupPartitionLag:
+    end = bounds.end_offset
     if committed is None:
-        return GroupPartitionLag(tp, None, end.offset, None, None, "", None, member)
-    lag = max(0, end.offset - committed.offset)
-    lag_ms = None if lag else 0
-    since_us = end.since_us.get(committed.offset)
+        return GroupPartitionLag(tp, None, end, None, None, None, "", None, member)
+    lag = Lag.of(committed.offset, bounds.start_offset, end)
+    lag_ms = None if lag.unread else 0
+    since_us = bounds.since_us.get(lag.first_offset) if lag.unread else None
     if since_us is not None:
         lag_ms = max(0, now_us - since_us) // 1000
     return GroupPartitionLag(
         tp,
         committed.offset,
-        end.offset,
-        lag,
+        end,
+        lag.unread,
+        lag.deleted,
         lag_ms,
         committed.metadata,
         committed.commit_timestamp_us,

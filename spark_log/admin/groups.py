@@ -80,8 +80,10 @@ class GroupOperations(OffsetOperations):
         """Return the lag of several groups as one cut, by group id.
 
         The committed offsets of all groups are read before the end of any partition, and the end of
-        each partition is read once. So no lag is negative, and the lags of two groups can be
-        compared. `list_group_offsets` and `list_offsets` do not give that.
+        each partition is read once. So the lags of two groups can be compared.
+        `list_group_offsets` and `list_offsets` do not give that. A lag counts the offsets that can
+        be read, and is never negative; those that were deleted unread are counted apart
+        (`GroupPartitionLag.deleted`).
 
         Args:
             group_ids: the groups.

@@ -1,7 +1,8 @@
 """Samples of a root's offsets: ends of partitions and committed offsets of groups, as one cut.
 
 Committed offsets are read before the ends of the logs, and ends never move back. So an end in a
-sample is not before the offset that was committed behind the last record, and no lag is negative.
+sample is not before the offset that was committed behind the last record. A committed offset that
+lies beyond the end for another reason has no lag: a lag is never negative.
 
 A sample costs one request for new metadata, one for new commits, and one for each partition
 (`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
@@ -28,6 +29,7 @@ from spark_log.coordinator import (
     list_group_ids,
 )
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
+from spark_log.log import Lag
 from spark_log.metadata import Cluster, MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.suppressed import SuppressedErrors
@@ -48,13 +50,17 @@ class GroupOffset:
 
     Attributes:
         offset: the committed offset, the next one to read.
-        lag: number of offsets from there to the log end offset; never negative.
-        lag_ms: age of the first unread record by its timestamp; 0 without unread records, None if
-            it was not looked up or cannot be read.
+        lag: number of offsets that can be read from there on: from the log start offset, if that is
+            higher, to the log end offset; never negative.
+        deleted: number of offsets from there to the log start offset, whose records were deleted
+            before the group read them.
+        lag_ms: age of the first record of ``lag`` by its timestamp; 0 if there is none, None if it
+            was not looked up or cannot be read.
     """
 
     offset: int
     lag: int
+    deleted: int
     lag_ms: int | None
 
 
@@ -141,7 +147,7 @@ class OffsetsSampler:
             partitions,
             {
                 group_id: {
-                    key: self._group_offset(key, position.offset, partitions[key].log_end_offset)
+                    key: self._group_offset(key, position.offset, partitions[key])
                     for key, position in sorted(positions.items())
                     if key in partitions
                 }
@@ -219,10 +225,10 @@ class OffsetsSampler:
     ) -> None:
         """Look up the timestamps of first unread records, and forget those of other positions."""
         lags = {
-            (key, position.offset): partitions[key].log_end_offset - position.offset
+            (key, lag.first_offset): lag.unread
             for positions in committed.values()
             for key, position in positions.items()
-            if key in partitions and position.offset < partitions[key].log_end_offset
+            if key in partitions and (lag := _lag(position.offset, partitions[key])).unread
         }
         known = {each: self._since_us[each] for each in lags.keys() & self._since_us.keys()}
         new = sorted(lags.keys() - known.keys(), key=lags.__getitem__, reverse=True)
@@ -260,13 +266,17 @@ class OffsetsSampler:
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}
 
-    def _group_offset(self, key: PartitionKey, offset: int, end_offset: int) -> GroupOffset:
-        lag = max(0, end_offset - offset)
-        lag_ms = None if lag else 0
-        since_us = self._since_us.get((key, offset))
-        if lag and since_us is not None:
+    def _group_offset(self, key: PartitionKey, offset: int, sample: PartitionSample) -> GroupOffset:
+        lag = _lag(offset, sample)
+        lag_ms = None if lag.unread else 0
+        since_us = self._since_us.get((key, lag.first_offset))
+        if lag.unread and since_us is not None:
             lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000  # only shown
-        return GroupOffset(offset, lag, lag_ms)
+        return GroupOffset(offset, lag.unread, lag.deleted, lag_ms)
+
+
+def _lag(offset: int, sample: PartitionSample) -> Lag:
+    return Lag.of(offset, sample.log_start_offset, sample.log_end_offset)
 
 
 def partition_keys(topic: TopicImage) -> list[PartitionKey]:

@@ -33,7 +33,7 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, map_requests, with_reserve
+from spark_log.storage import Deadline, LimitedCall, map_requests, retry_append, with_reserve
 from spark_log.types import (
     NewPartitions,
     NewTopic,
@@ -44,6 +44,8 @@ from spark_log.types import (
 )
 
 _POLL_INTERVAL_MS = 100.0
+_MIN_LOOK_MS = 1_000.0
+"""A last look at the metadata of an object store may take so long after the time is over."""
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +106,7 @@ class TopicOperations(ClusterAccess):
         else:
             cluster = self._cluster(create=True)
             cluster.image()  # a storage that does not answer is found before anything is sent
-            cluster.metadata.commit(decide)
+            retry_append(lambda: cluster.metadata.commit(decide))
         return topic_ids
 
     @limited
@@ -157,7 +159,8 @@ class TopicOperations(ClusterAccess):
         """
         names = [topic_names] if isinstance(topic_names, str) else list(topic_names)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while missing := self._missing_topics(names):
+        left_ms = timeout_ms
+        while missing := self._missing_topics(names, timeout_ms=max(left_ms, _MIN_LOOK_MS)):
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 raise KafkaTimeoutError(
@@ -167,7 +170,7 @@ class TopicOperations(ClusterAccess):
             self._clock.sleep_ms(min(left_ms, _POLL_INTERVAL_MS))
 
     @limited
-    def _missing_topics(self, names: Sequence[str]) -> list[str]:
+    def _missing_topics(self, names: Sequence[str], *, timeout_ms: float) -> list[str]:
         image = self._image_or_empty()
         return [name for name in names if image.find(name) is None]
 
@@ -209,7 +212,7 @@ class TopicOperations(ClusterAccess):
             marked.update(each.topic_id for each in unmarked)
             return [RemoveTopicRecord(topic_id=topic.topic_id) for topic in topics.values()]
 
-        with_reserve(cluster.store, lambda: cluster.metadata.commit(decide))
+        with_reserve(cluster.store, lambda: retry_append(lambda: cluster.metadata.commit(decide)))
         return cluster, tuple(topics.values())
 
     def _remove_data(

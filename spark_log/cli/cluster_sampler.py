@@ -42,7 +42,7 @@ class GroupSample:
         group_id: id of the group.
         topic: name of the topic.
         partitions: number of partitions with a committed offset.
-        lag: offsets from the committed ones to the log ends.
+        lag: offsets that can be read, from the committed ones to the log ends.
         records_per_second: by how much the committed offsets grew since the sample before, negative
             after a reset; None if none of the partitions was committed then.
     """

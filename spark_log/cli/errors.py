@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ import typer
 
 from spark_log import errors
 from spark_log.cli.format import print_note
+from spark_log.cli.outage_status import outages_shown
 from spark_log.printable import printable, printable_lines
 
 PROGRAM_VARIABLE: Final = "SPARK_LOG_PROGRAM"
@@ -85,12 +87,13 @@ def run(
     """
     name = prog or os.environ.get(PROGRAM_VARIABLE) or Path(sys.argv[0]).name
     _replace_closed_streams()
-    _escape_warnings()
+    _escape_warnings(name)
     # At its end the interpreter searches all objects for garbage, some times over, which takes a
     # tenth of a short command. The memory goes back to the system in any case.
     atexit.register(gc.freeze)
     try:
-        status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
+        with outages_shown():
+            status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
@@ -180,10 +183,18 @@ class _PrintableFormatter(logging.Formatter):
         return printable_lines(super().format(record))
 
 
-def _escape_warnings() -> None:
-    """Escape control characters in log lines that go to stderr because no handler takes them."""
+def _escape_warnings(name: str) -> None:
+    """Escape control characters in log lines that go to stderr because no handler takes them.
+
+    A Python warning becomes one line: nobody calls a command by a line of code.
+    """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())
+
+    def show(message: Warning | str, *place: object, **more: object) -> None:
+        print_note(f"{name}: warning: {printable(str(message))}")
+
+    warnings.showwarning = show
 
 
 def _flush_or_forget() -> None:

@@ -9,7 +9,9 @@ from typing import Final
 
 from spark_log.clock import Clock
 from spark_log.consumer import Resolve
+from spark_log.errors import SparkLogError
 from spark_log.log import FetchedRecords, IsolationLevel, LogBatch, PartitionLog, ProbeInterval
+from spark_log.storage import Deadline, OutageWait, is_unavailable
 
 ROUND_BYTES: Final = 1_048_576
 """Bytes that are read of one partition before the next partition's turn."""
@@ -40,7 +42,8 @@ def read_partitions(
     """Yield the records of partitions in turns, in offset order within a partition.
 
     It ends when every partition's end is reached, or when no record arrived for ``timeout_ms``.
-    While there are no records it sleeps, and probes for each partition's next segment.
+    While there are no records it sleeps, and probes for each partition's next segment. It also
+    waits while the storage does not answer, as Kafka's console consumer does.
 
     Args:
         logs: logs by partition, not used by anyone else.
@@ -59,21 +62,32 @@ def read_partitions(
         for number, wanted in sorted(ranges.items())
     ]
     patience_ms = math.inf if timeout_ms is None else timeout_ms
+    outage = OutageWait(lambda: Deadline("reading", "", math.inf, clock), clock)
     waiting_since_ms = clock.monotonic_ms()
     while cursors:
-        has_records = False
+        has_records, failure = False, None
         for cursor in cursors:
-            for records in cursor.turn():
-                has_records = True
-                yield records
+            try:
+                for records in cursor.turn():
+                    has_records = True
+                    yield records
+            except SparkLogError as error:
+                if not is_unavailable(error):
+                    raise
+                failure = failure or error
+                cursor.begin_again()
         cursors = [cursor for cursor in cursors if not cursor.is_done]
         if has_records:
             waiting_since_ms = clock.monotonic_ms()
-            continue
         waited_ms = clock.monotonic_ms() - waiting_since_ms
-        if waited_ms >= patience_ms:
+        if waited_ms >= patience_ms and not has_records:
             return
-        if cursors:
+        if failure is not None:
+            outage.check(failure)
+            outage.pause()
+            continue
+        outage.end()
+        if cursors and not has_records:
             pause_ms = cursors[0].probes.pause_ms(waited_ms, partitions=len(cursors))
             clock.sleep_ms(min(pause_ms, patience_ms - waited_ms))
 
@@ -131,6 +145,10 @@ class _Cursor:
             if taken_bytes:
                 break
         self.is_done = self._position >= self._end
+
+    def begin_again(self) -> None:
+        """Begin the next read at the position, after an error."""
+        self._batches = None
 
     def _on_log_end(self) -> None:
         self.is_done = self._end < math.inf

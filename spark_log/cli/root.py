@@ -20,7 +20,6 @@ import typer
 from spark_log.admin import Admin, share_cluster
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.config import (
-    AdminConfig,
     BrokerOptions,
     Properties,
     ToolConfig,
@@ -122,25 +121,33 @@ class Root:
         }
 
     def cluster(self, *, client_rack: str = "") -> Cluster:
-        """Open the cluster.
+        """Open the cluster; wait for ``default.api.timeout.ms`` if its storage does not answer.
 
         Args:
             client_rack: replicas in this rack are read first; empty for none.
 
         Raises:
+            KafkaTimeoutError: the time is over.
             RootNotFoundError: the root does not exist.
             InvalidRootError: it is a file, or an incompatible version made it.
             UnsupportedStoreError: the storage cannot promise put-if-absent.
         """
-        defaults = AdminConfig()
         return open_cluster(
             self.url,
             self.storage_options,
-            timeout_ms=defaults.default_api_timeout_ms,
-            setting="default.api.timeout.ms",
+            timeout_ms=self.settings.default_api_timeout_ms,
             broker_options=self.broker_options,
             client_rack=client_rack,
         )
+
+    def cluster_now(self) -> Cluster:
+        """Open the cluster, for a command that tells whether its storage answers.
+
+        Raises:
+            StorageUnavailableError: the storage does not answer.
+            StorageError: the other errors of `cluster`.
+        """
+        return Cluster(self.url, self.storage_options, broker_options=self.broker_options)
 
     def admin(self, cluster: Cluster | None = None) -> Admin:
         """Return an `Admin` for the root, which is not accessed yet.
@@ -148,7 +155,11 @@ class Root:
         Args:
             cluster: the root, if it is open already.
         """
-        admin = Admin(self.url, **self.client_arguments)
+        admin = Admin(
+            self.url,
+            **self.client_arguments,
+            default_api_timeout_ms=self.settings.default_api_timeout_ms,
+        )
         if cluster is not None:
             share_cluster(admin, cluster)
         return admin

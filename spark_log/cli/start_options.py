@@ -1,4 +1,4 @@
-"""Options of ``console-consumer`` for what to read: from where, or of which time."""
+"""Options of ``console-consumer`` for what to read: from where and how far, or of which time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from spark_log.cli.partition_reader import OffsetRange
 from spark_log.cli.time_window import TimeWindow
+from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import IsolationLevel, PartitionLog
 
 _EARLIEST: Final = "earliest"
@@ -19,7 +20,7 @@ _LATEST: Final = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading starts, in which partitions, and whether it ends at a time.
+    """Where reading starts, in which partitions, and whether it ends at a time or at the log's end.
 
     Attributes:
         from_beginning: whether to start at the earliest record.
@@ -27,13 +28,15 @@ class Start:
         position: the offset to start at (negative: before the end of each partition), or which end
             of the log.
         window: only records with a timestamp in it are read.
-        given: names of the options that were given, except ``--from-beginning``.
+        exits_at_end: whether a partition is read up to where it ended when the command began.
+        given: names of the options that were given and that a group has no use for.
     """
 
     from_beginning: bool
     partition: int | None
     position: int | str
     window: TimeWindow
+    exits_at_end: bool
     given: tuple[str, ...]
 
     @classmethod
@@ -84,6 +87,14 @@ class Start:
                 "--to-time", metavar="TIME", help="Print only records with an earlier timestamp."
             ),
         ] = None,
+        exit_at_end: Annotated[
+            bool,
+            typer.Option(
+                "--exit-at-end",
+                help="End where each partition ended when the command began, also while others "
+                "write. It starts at the earliest record, if no other start is given.",
+            ),
+        ] = False,
     ) -> Start:
         """Return what the user asked for.
 
@@ -102,20 +113,21 @@ class Start:
         return cls(
             from_beginning,
             partition,
-            _parse_position(from_beginning, offset, tail, window),
+            _parse_position(from_beginning, offset, tail, window, exit_at_end),
             window,
+            exit_at_end,
             tuple(name for name, value in options.items() if value is not None),
         )
 
     @property
     def reset(self) -> str:
         """Where a group without committed offsets starts: ``auto.offset.reset``."""
-        return _EARLIEST if self.from_beginning else _LATEST
+        return _EARLIEST if self.from_beginning or self.exits_at_end else _LATEST
 
     def ranges(
         self, topic: str, logs: Mapping[int, PartitionLog], isolation_level: IsolationLevel
     ) -> dict[int, OffsetRange]:
-        """Return the offsets to read, by partition. A window of time ends at the log end of now.
+        """Return the offsets to read, by partition; their ends are those of the logs now, if any.
 
         Args:
             topic: name of the topic, for errors.
@@ -124,6 +136,7 @@ class Start:
 
         Raises:
             typer.BadParameter: one offset was given for several partitions.
+            OffsetOutOfRangeError: it is after the end at which the command exits.
             SparkLogError: a log cannot be read.
         """
         if isinstance(self.position, int) and self.position >= 0 and len(logs) > 1:
@@ -136,7 +149,7 @@ class Start:
     def _range(self, log: PartitionLog, isolation_level: IsolationLevel) -> OffsetRange:
         view = log.observe()
         log_end = log.end_offset(view, isolation_level=isolation_level)
-        end = None if self.window.is_open else log_end
+        end = log_end if self.exits_at_end or not self.window.is_open else None
         if self.window.from_us is not None:
             found = log.offset_for_time(self.window.from_us, isolation_level=isolation_level)
             # Not found: no record of the log is in the window, so start at its end.
@@ -146,11 +159,23 @@ class Start:
             return OffsetRange(view.log_start_offset if is_earliest else log_end, end)
         if self.position < 0:
             return OffsetRange(max(view.log_start_offset, log_end + self.position), end)
+        if end is not None and self.position > end:
+            raise OffsetOutOfRangeError(
+                f"offset {self.position} is after the end of {log.files.path}, {end}; give one of "
+                f"{view.log_start_offset} to {end}",
+                offset=self.position,
+                log_start_offset=view.log_start_offset,
+                log_end_offset=end,
+            )
         return OffsetRange(self.position, end)
 
 
 def _parse_position(
-    from_beginning: bool, offset: str | None, tail: int | None, window: TimeWindow
+    from_beginning: bool,
+    offset: str | None,
+    tail: int | None,
+    window: TimeWindow,
+    exit_at_end: bool,
 ) -> int | str:
     if tail is not None:
         if offset is not None:
@@ -162,7 +187,8 @@ def _parse_position(
         other = "--offset" if offset is not None else "--from-beginning"
         raise typer.BadParameter(f"--from-time and {other} exclude each other")
     if offset is None:
-        return _LATEST if window.is_open and not from_beginning else _EARLIEST
+        has_end = exit_at_end or not window.is_open
+        return _EARLIEST if from_beginning or has_end else _LATEST
     if offset in (_EARLIEST, _LATEST):
         return offset
     if not re.fullmatch(r"[0-9]{1,18}|-[1-9][0-9]{0,17}", offset):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.cli.subscription_ends import SubscriptionEnds
 from spark_log.clock import Clock
 from spark_log.consumer import Consumer
 from spark_log.log import FetchedRecords
@@ -24,17 +25,19 @@ def read_subscription(
     *,
     timeout_ms: float | None = None,
     max_records: int | None = None,
+    ends: SubscriptionEnds | None = None,
 ) -> Iterator[tuple[str, FetchedRecords]]:
     """Yield topics with records, in offset order within a partition.
 
-    It ends after ``max_records`` records, or when no record arrived for ``timeout_ms``. The
-    positions of the consumer are then behind the yielded records.
+    It ends after ``max_records`` records, or when no record arrived for ``timeout_ms``, or at the
+    ends of the partitions. The positions of the consumer are then behind the yielded records.
 
     Args:
         consumer: has a subscription.
         clock: for the timeout.
         timeout_ms: maximum time to wait for more records; None: no limit.
         max_records: maximum number of records; None: no limit.
+        ends: where to stop reading each partition; None: nowhere.
 
     Raises:
         SparkLogError: as `Consumer.poll_table`.
@@ -42,11 +45,13 @@ def read_subscription(
     patience_ms = math.inf if timeout_ms is None else timeout_ms
     waiting_since_ms = clock.monotonic_ms()
     left = max_records
-    while left is None or left > 0:
+    while (left is None or left > 0) and not (ends is not None and ends.are_reached()):
         rest_ms = waiting_since_ms + patience_ms - clock.monotonic_ms()
         table = consumer.poll_table(
             int(min(_POLL_MS, max(0, rest_ms))), max_records=left, leader_epochs=True
         )
+        if ends is not None:
+            table = ends.cut(table)
         if not table.num_rows:
             if rest_ms <= 0:
                 return

@@ -4,13 +4,17 @@ from .broker_options import BrokerOptions as BrokerOptions
 from .broker_options import checked_broker_options as checked_broker_options
 from .broker_options import parse_broker_options as parse_broker_options
 from .broker_options import to_keys as to_keys
+from .client import DEFAULT_API_TIMEOUT_MS as DEFAULT_API_TIMEOUT_MS
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
+from .compression import CODECS as CODECS
 from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
 from .documentation import MODELS as MODELS
 from .documentation import markdown as markdown
+from .ignored_settings import warn_ignored_settings as warn_ignored_settings
+from .ignored_settings import warn_of_setting as warn_of_setting
 from .model import ConfigKey as ConfigKey
 from .model import ConfigModel as ConfigModel
 from .model import split_list as split_list
@@ -21,6 +25,7 @@ from .replication import ReplicationConfig as ReplicationConfig
 from .settings import AdminSettings as AdminSettings
 from .settings import ConsumerSettings as ConsumerSettings
 from .settings import ProducerSettings as ProducerSettings
+from .spelling import misspelled as misspelled
 from .times import parse_duration as parse_duration
 from .times import parse_time_ms as parse_time_ms
 from .times import parse_time_us as parse_time_us

@@ -10,6 +10,7 @@ from spark_log.config.client import (
     DefaultApiTimeoutMs,
     RequestTimeoutMs,
 )
+from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import ConfigModel
 
 
@@ -17,7 +18,7 @@ class AdminConfig(ConfigModel):
     """Settings of an `Admin`."""
 
     title: ClassVar[str] = "Admin"
-    is_client: ClassVar[bool] = True
+    foreign: ClassVar[ForeignKeys] = CLIENT_KEYS
 
     request_timeout_ms: RequestTimeoutMs = DEFAULT_REQUEST_TIMEOUT_MS
     default_api_timeout_ms: DefaultApiTimeoutMs = DEFAULT_API_TIMEOUT_MS

@@ -18,7 +18,7 @@ RequestTimeoutMs = Annotated[
         le=INT_MAX,
         description="Maximum time that a request to an object store waits for its answer. A put "
         "carries data and waits up to twice as long. After a put without an answer the client "
-        "checks whether the put took effect. Opening a `Producer` takes no longer than this.",
+        "checks whether the put took effect.",
     ),
 ]
 """``request.timeout.ms`` of producers, consumers and admins."""
@@ -28,8 +28,9 @@ DefaultApiTimeoutMs = Annotated[
     Field(
         ge=0,
         le=INT_MAX,
-        description="Maximum time that a call without a timeout of its own waits for an object "
-        "store that does not answer. After it the call raises a retriable error.",
+        description="Maximum time that opening a client, or a call without a timeout of its own, "
+        "waits for a storage that does not answer, such as a server that restarts. After it the "
+        "call raises a retriable error.",
     ),
 ]
 """``default.api.timeout.ms`` of consumers and admins."""

@@ -14,6 +14,7 @@ from spark_log.config.client import (
     DefaultApiTimeoutMs,
     RequestTimeoutMs,
 )
+from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, PositiveInt, split_list
 from spark_log.config.times import parse_duration
 from spark_log.errors import InvalidConfigurationError
@@ -45,7 +46,7 @@ class ConsumerConfig(ConfigModel):
     """Settings of a `Consumer`."""
 
     title: ClassVar[str] = "Consumer"
-    is_client: ClassVar[bool] = True
+    foreign: ClassVar[ForeignKeys] = CLIENT_KEYS
 
     client_id: str = Field(
         default="",
@@ -88,12 +89,13 @@ class ConsumerConfig(ConfigModel):
     fetch_max_bytes: NonNegativeInt = Field(
         default=52_428_800,
         description="Maximum bytes fetched ahead for all partitions together, counted as they are "
-        "in memory. One record batch may exceed it.",
+        "in memory, where a segment of one small record takes 10 KB. One record batch may exceed "
+        "it.",
     )
     max_partition_fetch_bytes: NonNegativeInt = Field(
         default=1_048_576,
         description="Maximum bytes fetched ahead for one partition, counted as they are in "
-        "memory. One record batch may exceed it.",
+        "memory, where a segment of one small record takes 10 KB. One record batch may exceed it.",
     )
     max_poll_records: PositiveInt = Field(
         default=500,

@@ -1,73 +1,145 @@
-"""Settings of other Kafka clients that do not exist here, and what to do instead."""
+"""Settings that Kafka's clients or brokers have and that do not exist here.
+
+Most of them configure connections to brokers, and have no effect: a program may leave them as they
+are. Others would change what the program does, and are refused with what to do instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
+
+from spark_log.config.spelling import misspelled
 
 _NO_BROKERS: Final = (
     "there are no brokers here: the log is a directory on storage. Give root, its path or URL, "
     "such as root='/data/log' or root='s3://bucket/log'"
 )
-_NO_CONNECTIONS: Final = (
-    "there are no connections to brokers: the storage's permissions decide who may read and write "
-    "the log. Set these, and give credentials as storage_options={…}"
-)
-_CONNECTION_SETTING: Final = (
-    "it configures connections to brokers, and this client has none. Leave it out"
-)
-_FIXED_METRICS: Final = (
-    "metrics are always on, under Kafka's names, with a fixed time window. Leave it out"
-)
-
-_ADVICE: Final[Mapping[str, str]] = {
-    "bootstrap.servers": _NO_BROKERS,
-    "metadata.broker.list": _NO_BROKERS,
-    "allow.auto.create.topics": "a client creates no topics: create them with "
-    "Admin.create_topics or `spark-log topics create`. Leave it out",
-    "client.id": "nothing here shows the name of an admin client. Leave it out",
-    "metadata.max.age.ms": "every call of an admin client reads the metadata. Leave it out",
-    "retry.backoff.ms": "default_api_timeout_ms limits a call of an admin client with all of its "
-    "retries. Leave it out",
-    "metric.group.prefix": _FIXED_METRICS,
-    "transactional.id": "give it to Producer as transactional_id='…'",
-    "transaction.timeout.ms": "give it to Producer as transaction_timeout_ms=…",
-    "group.id": "give it to Consumer as group_id='…'; a producer has no group",
-    "key.serializer": "give key_serializer= to Producer, a function that returns bytes",
-    "value.serializer": "give value_serializer= to Producer, a function that returns bytes",
-    "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
-    "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
-    "metric.reporters": "give metric_reporters= to Producer or Consumer, a list of reporters",
-    "message.send.max.retries": "its name here is retries",
-    "queue.buffering.max.ms": "its name here is linger_ms",
-    "message.max.bytes": "its name here is max_request_size",
-    "compression.codec": "its name here is compression_type",
-    "queue.buffering.max.kbytes": "its name here is buffer_memory, in bytes",
-}
-
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.")
-_CONNECTION_PREFIXES: Final = (
-    *("api.version", "bootstrap.timeout", "broker.", "client.dns", "connections.max.idle"),
-    *("debug", "enable.incremental.fetch", "enable.partition.eof", "kafka.client"),
-    *("log.connection", "max.in.flight", "proxy.", "receive.", "reconnect.backoff", "selector"),
-    *("send.buffer", "socket.", "socks5.", "statistics."),
-)
 
 
-def foreign_key_advice(name: str) -> str | None:
-    """Return what to do instead of a setting of kafka-python or librdkafka.
+@dataclass(frozen=True, slots=True)
+class ForeignKeys:
+    """Keys of Kafka that a model lacks, dotted and in lower case.
 
-    Args:
-        name: the key, dotted or as a keyword argument.
-
-    Returns:
-        None if the key is not known as a setting of another client.
+    Attributes:
+        advice: what to do instead, for each key that is refused.
+        ignored: keys that have no effect here.
+        ignored_prefixes: beginnings of such keys.
     """
-    key = name.lower().replace("_", ".")
-    if key.startswith(_SECURITY_PREFIXES):
-        return _NO_CONNECTIONS
-    if key in _ADVICE:
-        return _ADVICE[key]
-    if key.startswith("metrics."):
-        return _FIXED_METRICS
-    return _CONNECTION_SETTING if key.startswith(_CONNECTION_PREFIXES) else None
+
+    advice: Mapping[str, str] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    ignored_prefixes: tuple[str, ...] = ()
+
+    def advice_for(self, name: str) -> str | None:
+        """Return what to do instead of a key, dotted or in snake_case; None without advice."""
+        return self.advice.get(_dotted(name))
+
+    def is_ignored(self, name: str, known: Collection[str]) -> bool:
+        """Whether a key, dotted or in snake_case, has no effect.
+
+        Args:
+            name: the key.
+            known: keys that have an effect. A slip of one of them is none that has no effect, even
+                if it begins like one.
+        """
+        key = _dotted(name)
+        if key in known or key in self.advice:
+            return False
+        return key in self.ignored or (
+            key.startswith(self.ignored_prefixes) and misspelled(key, known) is None
+        )
+
+
+NO_KEYS: Final = ForeignKeys()
+
+CLIENT_KEYS: Final = ForeignKeys(
+    advice={
+        "bootstrap.servers": _NO_BROKERS,
+        "metadata.broker.list": _NO_BROKERS,
+        "transactional.id": "give it to Producer as transactional_id='…'",
+        "transaction.timeout.ms": "give it to Producer as transaction_timeout_ms=…",
+        "group.id": "give it to Consumer as group_id='…'; a producer has no group",
+        "key.serializer": "give key_serializer= to Producer, a function that returns bytes",
+        "value.serializer": "give value_serializer= to Producer, a function that returns bytes",
+        "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
+        "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
+        "metric.reporters": "give metric_reporters= to Producer or Consumer, a list of reporters",
+        "enable.partition.eof": "no record tells the end of a partition: compare position() with "
+        "end_offsets(), or give consumer_timeout_ms",
+        "message.send.max.retries": "its name here is retries",
+        "message.timeout.ms": "its name here is delivery_timeout_ms",
+        "request.required.acks": "its name here is acks",
+        "queue.buffering.max.ms": "its name here is linger_ms",
+        "message.max.bytes": "its name here is max_request_size",
+        "compression.codec": "its name here is compression_type",
+        "queue.buffering.max.kbytes": "its name here is buffer_memory, in bytes",
+        "fetch.message.max.bytes": "its name here is max_partition_fetch_bytes",
+        "auto.commit.enable": "its name here is enable_auto_commit",
+    },
+    ignored=frozenset(
+        {
+            "allow.auto.create.topics",
+            "auto.include.jmx.reporter",
+            "batch.num.messages",
+            "client.id",
+            "enable.metrics.push",
+            "group.protocol",
+            "kafka.client",
+            "metadata.max.age.ms",
+            "metadata.max.idle.ms",
+            "metric.group.prefix",
+            "queue.buffering.max.messages",
+            "queued.max.messages.kbytes",
+            "queued.min.messages",
+            "retry.backoff.ms",
+            "retry.backoff.max.ms",
+        }
+    ),
+    ignored_prefixes=(
+        *_SECURITY_PREFIXES,
+        *("api.version", "bootstrap.timeout", "broker.", "client.dns", "connections.max.idle"),
+        *("compression.gzip.", "compression.level", "compression.lz4.", "compression.zstd."),
+        *("debug", "enable.incremental.fetch", "log.connection", "max.in.flight"),
+        *("metadata.recovery.", "metrics.", "partitioner.adaptive.", "partitioner.availability."),
+        *("proxy.", "receive.", "reconnect.backoff", "selector", "send.buffer", "socket."),
+        *("socks5.", "statistics.", "topic.metadata."),
+    ),
+)
+"""Keys of kafka-python, of confluent-kafka (librdkafka) and of the Java clients."""
+
+TOPIC_KEYS: Final = ForeignKeys(
+    ignored=frozenset(
+        {
+            "compression.gzip.level",
+            "compression.lz4.level",
+            "compression.zstd.level",
+            "flush.messages",
+            "flush.ms",
+            "follower.replication.throttled.replicas",
+            "leader.replication.throttled.replicas",
+            "local.retention.bytes",
+            "local.retention.ms",
+            "message.downconversion.enable",
+            "message.format.version",
+            "preallocate",
+            "remote.log.copy.disable",
+            "remote.log.delete.on.disable",
+            "remote.storage.enable",
+            "segment.index.bytes",
+            "segment.jitter.ms",
+        }
+    ),
+)
+"""Settings of topics that only brokers need: of their disks, their memory, their connections."""
+
+
+def is_security_key(name: str) -> bool:
+    """Whether a key of a client is about encryption or who connects."""
+    return _dotted(name).startswith(_SECURITY_PREFIXES)
+
+
+def _dotted(name: str) -> str:
+    return name.lower().replace("_", ".")

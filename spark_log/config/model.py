@@ -17,16 +17,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from spark_log.config.foreign_keys import foreign_key_advice
-from spark_log.errors import (
-    InvalidConfigurationError,
-    UnsupportedCompressionTypeError,
-    check_unicode,
-    nearest,
-)
+from spark_log.config.foreign_keys import NO_KEYS, ForeignKeys, is_security_key
+from spark_log.config.ignored_settings import warn_ignored_settings, warn_of_setting
+from spark_log.errors import InvalidConfigurationError, check_unicode, nearest
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+
+_NO_CONNECTIONS: Final = (
+    "there are no connections to brokers. The storage's permissions decide who may read and write "
+    "the log; give credentials as storage_options={…}"
+)
 
 NonNegativeInt = Annotated[int, Field(ge=0, le=INT_MAX)]
 PositiveInt = Annotated[int, Field(ge=1, le=INT_MAX)]
@@ -64,6 +65,29 @@ class Synonyms:
         return self.meanings.get(value, value) if isinstance(value, Hashable) else value
 
 
+@dataclass(frozen=True, slots=True)
+class Substitutes(Synonyms):
+    """Metadata of a key: values that Kafka has, and what takes their place here, with a warning.
+
+    Attributes:
+        reason: why the value does not exist here.
+    """
+
+    reason: str
+
+    def substitute(self, name: str, value: str) -> str:
+        """Return what takes the place of a value, with a warning; any other value unchanged.
+
+        Args:
+            name: the setting, for the warning.
+            value: the value that a program gave.
+        """
+        meaning = self.meanings.get(value, value)
+        if meaning != value:
+            warn_of_setting(f"{name} is {value}, {self.reason}; {meaning} is used instead")
+        return meaning
+
+
 def to_text(value: object) -> str:
     """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case, ``a,b``."""
     if isinstance(value, tuple):
@@ -76,8 +100,7 @@ class ConfigModel(BaseModel):
 
     Attributes:
         title: name of the model in errors and in ``docs/configuration.md``.
-        is_client: whether users may give it keys of other Kafka clients by mistake; the error
-            then says what to do instead.
+        foreign: keys that Kafka has and the model lacks.
     """
 
     model_config = ConfigDict(
@@ -88,26 +111,33 @@ class ConfigModel(BaseModel):
     )
 
     title: ClassVar[str]
-    is_client: ClassVar[bool] = False
+    foreign: ClassVar[ForeignKeys] = NO_KEYS
 
     @classmethod
     def parse(cls, values: Mapping[str, object]) -> Self:
         """Check ``values`` (dotted or snake_case keys, text or typed values) and freeze them.
+
+        A key of Kafka's that has no effect here is left out, and a value that takes another's place
+        is replaced, both with an `IgnoredOptionWarning`.
 
         Raises:
             InvalidConfigurationError: for an unknown key, with the nearest known key; for a value
                 of the wrong type or out of range, with the allowed values; for a text that is not
                 valid Unicode.
         """
-        for key, value in values.items():
+        given = cls.without_ignored(values)
+        substitutes = _substitutes(cls)
+        for key, value in given.items():
             if isinstance(key, str):
                 check_unicode(f"a key of {cls.title.lower()} configs", key)
             if isinstance(value, str | list | tuple):
                 for text in [value] if isinstance(value, str) else value:
                     if isinstance(text, str):
                         check_unicode(f"config {cls.key_name(key)!r}", text)
+            if isinstance(value, str) and (found := substitutes.get(cls.key_name(key))):
+                given[key] = found.substitute(cls.key_name(key), value)
         try:
-            return cls.model_validate(dict(values))
+            return cls.model_validate(given)
         except ValidationError as error:
             raise _as_config_error(cls, error) from None
 
@@ -115,6 +145,17 @@ class ConfigModel(BaseModel):
     def keys(cls) -> dict[str, ConfigKey]:
         """Return the table of this model's keys, by Kafka name."""
         return dict(_key_table(cls))
+
+    @classmethod
+    def without_ignored(cls, values: Mapping[str, object]) -> dict[str, object]:
+        """Return the values without keys of Kafka's that have no effect here; warn about these."""
+        known = cls.keys()
+        ignored = [
+            key for key in values if isinstance(key, str) and cls.foreign.is_ignored(key, known)
+        ]
+        is_secured = any(map(is_security_key, ignored))
+        warn_ignored_settings(cls.title, ignored, _NO_CONNECTIONS if is_secured else "")
+        return {key: value for key, value in values.items() if key not in ignored}
 
     @classmethod
     def key_name(cls, text: str) -> str:
@@ -140,10 +181,10 @@ class ConfigKey:
 def unknown_key_error(model: type[ConfigModel], name: str) -> InvalidConfigurationError:
     """Return the error for a key that a model does not have.
 
-    It names the nearest known key. For a key of another Kafka client it says what to do instead.
+    It names the nearest known key. For a key of Kafka's it says what to do instead.
     """
     keys = model.keys()
-    if model.is_client and (advice := foreign_key_advice(name)):
+    if advice := model.foreign.advice_for(name):
         return InvalidConfigurationError(
             f"{model.title.lower()} config {name!r} does not exist: {advice}", key=name
         )
@@ -163,16 +204,21 @@ def _as_config_error(model: type[ConfigModel], error: ValidationError) -> Invali
     if first["type"] in ("extra_forbidden", "invalid_key"):
         return unknown_key_error(model, name)
     key = keys[model.key_name(name)]
-    if key.name == "compression.type" and first["input"] in ("gzip", "snappy"):
-        return UnsupportedCompressionTypeError(
-            f"compression.type {first['input']!r} does not exist in Arrow's file format; "
-            f"use one of none, lz4, zstd",
-            key=key.name,
-        )
     wanted = f"{key.type} {key.allowed}".replace("`", "").strip()
     return InvalidConfigurationError(
         f"config {key.name!r} is {first['input']!r}, expected {wanted}", key=key.name
     )
+
+
+@cache
+def _substitutes(model: type[ConfigModel]) -> Mapping[str, Substitutes]:
+    """Return the `Substitutes` of a model by key."""
+    return {
+        model.key_name(name): each
+        for name, info in model.model_fields.items()
+        for each in info.metadata
+        if isinstance(each, Substitutes)
+    }
 
 
 @cache

@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from spark_log.config.client import DEFAULT_REQUEST_TIMEOUT_MS, RequestTimeoutMs
+from spark_log.config.compression import CODECS
+from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import (
     INT_MAX,
     ConfigModel,
@@ -21,7 +23,7 @@ class ProducerConfig(ConfigModel):
     """Settings of a `Producer`."""
 
     title: ClassVar[str] = "Producer"
-    is_client: ClassVar[bool] = True
+    foreign: ClassVar[ForeignKeys] = CLIENT_KEYS
 
     acks: Annotated[
         Literal["all", "1", "0"], Synonyms({0: "0", 1: "1", -1: "all", "-1": "all"})
@@ -47,10 +49,13 @@ class ProducerConfig(ConfigModel):
         description="Name of the producer in log lines and metrics, and the client id that quotas "
         "apply to (docs/quotas.md). Empty: the producer generates a name.",
     )
-    compression_type: Annotated[Literal["none", "lz4", "zstd"], Synonyms({None: "none"})] = Field(
+    compression_type: Annotated[
+        Literal["none", "lz4", "zstd"], Synonyms({None: "none"}), CODECS
+    ] = Field(
         default="none",
         description="Compression that the producer uses for topics whose own `compression.type` "
-        "is `producer`.",
+        "is `producer`. For `gzip` it is `zstd` and for `snappy` it is `lz4`, with a warning: "
+        "Arrow files have no others.",
     )
     delivery_timeout_ms: NonNegativeInt = Field(
         default=120_000,
@@ -76,8 +81,9 @@ class ProducerConfig(ConfigModel):
     )
     max_block_ms: NonNegativeLong = Field(
         default=60_000,
-        description="Maximum time that `send` and `partitions_for` block because the buffer is "
-        "full or the storage does not answer.",
+        description="Maximum time that opening a `Producer`, `send` and `partitions_for` block "
+        "because the buffer is full or the storage does not answer. Opening waits at least for "
+        "`request.timeout.ms`.",
     )
     max_in_flight_requests_per_connection: PositiveInt = Field(
         default=5,

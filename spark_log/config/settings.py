@@ -17,7 +17,7 @@ class ProducerSettings(TypedDict, total=False):
     batch_size: int
     buffer_memory: int
     client_id: str
-    compression_type: Literal["none", "lz4", "zstd"] | None
+    compression_type: Literal["none", "lz4", "zstd", "gzip", "snappy"] | None
     delivery_timeout_ms: int
     enable_idempotence: bool
     flush_on_exit: bool

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from spark_log.config.broker_options import BROKERS_PREFIX, parse_broker_options
+from spark_log.config.client import DEFAULT_API_TIMEOUT_MS, DefaultApiTimeoutMs
 from spark_log.config.model import ConfigModel, PositiveInt
 from spark_log.errors import InvalidConfigurationError
 
@@ -26,6 +27,7 @@ class ToolConfig(ConfigModel):
         default=1,
         description="Number of partitions of a topic that is created without `--partitions`.",
     )
+    default_api_timeout_ms: DefaultApiTimeoutMs = DEFAULT_API_TIMEOUT_MS
 
 
 class Properties(NamedTuple):

@@ -6,6 +6,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
+from spark_log.config.compression import CODECS
+from spark_log.config.foreign_keys import TOPIC_KEYS, ForeignKeys
 from spark_log.config.model import (
     INT_MAX,
     LONG_MAX,
@@ -13,6 +15,7 @@ from spark_log.config.model import (
     NonNegativeLong,
     PositiveInt,
     PositiveLong,
+    Synonyms,
     split_list,
 )
 from spark_log.config.replication import ReplicationConfig
@@ -22,11 +25,16 @@ class TopicConfig(ReplicationConfig):
     """Settings of one topic, kept in the metadata log."""
 
     title: ClassVar[str] = "Topic"
+    foreign: ClassVar[ForeignKeys] = TOPIC_KEYS
 
-    compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
+    compression_type: Annotated[
+        Literal["producer", "none", "lz4", "zstd"], Synonyms({"uncompressed": "none"}), CODECS
+    ] = Field(
         default="producer",
         description="Compression of segment files, as Arrow's buffer compression. `producer` "
-        "keeps the compression that the writer chose.",
+        "keeps the compression that the writer chose. `uncompressed` is another name of `none`. In "
+        "place of `gzip` the topic has `zstd`, and in place of `snappy` it has `lz4`, with a "
+        "warning: Arrow files have no others.",
     )
     segment_bytes: int = Field(
         default=1_073_741_824,

@@ -10,12 +10,17 @@ from typing import Final, TypeVar
 
 from spark_log.admin import Admin
 from spark_log.clock import Clock
+from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
+from spark_log.console.checkup import Checkup
+from spark_log.console.looks import Looks
 from spark_log.console.settings import ConsoleSettings
+from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.storage import map_requests
+from spark_log.types import TransactionDescription
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -63,15 +68,28 @@ class Console:
         admin: of the same root.
         settings: of the console.
         rates: of topics.
+        activities: of partitions; None for one that cannot be read.
+        merged: of merged segments.
+        transactions: by transactional id; None for one that has expired or cannot be read.
+        checkup: of the root.
     """
 
     cluster: Cluster
     admin: Admin
     settings: ConsoleSettings
     rates: Rates = field(init=False)
+    activities: Looks[PartitionKey, Activity | None] = field(init=False)
+    merged: MergedAppends = field(init=False)
+    transactions: Looks[str, TransactionDescription | None] = field(init=False)
+    checkup: Checkup = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rates", Rates(self.cluster.clock))
+        clock = self.cluster.clock
+        object.__setattr__(self, "rates", Rates(clock))
+        object.__setattr__(self, "activities", Looks(clock))
+        object.__setattr__(self, "merged", MergedAppends())
+        object.__setattr__(self, "transactions", Looks(clock))
+        object.__setattr__(self, "checkup", Checkup(self.cluster))
 
     def map(
         self, read: Callable[[_Item], _Result], items: Collection[_Item], budget: Budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,9 @@ from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 
 PREVIEW_BYTES: Final = 2_000
 """Most bytes of a key, value or header in a list of records."""
+
+MAX_HEADERS: Final = 500
+"""Most headers of a record that are shown; in a list of records a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Record:
         leader_epoch: the leader epoch in which it was written.
         key: its key.
         value: its value.
-        headers: in order, with duplicates.
+        headers: in order, with duplicates; the first `MAX_HEADERS`, in a list a tenth of them.
+        header_count: number of all headers.
     """
 
     partition: int
@@ -46,12 +50,25 @@ class Record:
     key: Shown
     value: Shown
     headers: tuple[Header, ...]
+    header_count: int
 
 
 def shown_records(
-    rows: FetchedRecords, form: Form, avro: Decode | None, max_bytes: int
+    rows: FetchedRecords,
+    form: Form,
+    avro: Decode | None,
+    max_bytes: int,
+    max_headers: int = MAX_HEADERS // 10,
 ) -> Iterator[Record]:
-    """Yield each row as a record in readable form."""
+    """Yield each row as a record in readable form.
+
+    Args:
+        rows: the records.
+        form: how values are shown.
+        avro: decoder of values; None without one.
+        max_bytes: most bytes of a key, a value, a header, and a header's name.
+        max_headers: most headers of a record.
+    """
     keys = rows.records.column("key").to_pylist()
     values = rows.records.column("value").to_pylist()
     headers = rows.records.column("headers").to_pylist()
@@ -66,7 +83,8 @@ def shown_records(
             rows.leader_epoch,
             show(keys[row], plain, max_bytes=max_bytes),
             show(values[row], form, max_bytes=max_bytes, avro=avro),
-            tuple(_headers(headers[row], plain, max_bytes)),
+            tuple(_headers((headers[row] or ())[:max_headers], plain, max_bytes)),
+            len(headers[row] or ()),
         )
 
 
@@ -138,6 +156,6 @@ def read_backward(
     return found
 
 
-def _headers(headers: list[dict[str, Any]] | None, form: Form, max_bytes: int) -> Iterator[Header]:
-    for header in headers or ():
-        yield Header(header["key"], show(header["value"], form, max_bytes=max_bytes))
+def _headers(headers: Sequence[dict[str, Any]], form: Form, max_bytes: int) -> Iterator[Header]:
+    for header in headers:
+        yield Header(header["key"][:max_bytes], show(header["value"], form, max_bytes=max_bytes))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from spark_log.console.responses import json_text
 from spark_log.printable import printable, printable_lines
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "\N{EN DASH}"
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -42,9 +46,11 @@ def environment() -> Environment:
         "number": number,
         "bytes": byte_size,
         "time": time_text,
+        "moment": moment,
         "age": age_text,
         "rate": rate_text,
         "exact": exact,
+        "json": json_text,
         "lines": Lines,
         "pretty": pretty,
     }
@@ -60,12 +66,12 @@ def link(path: str, **query: object) -> str:
 
 def number(value: float | None) -> str:
     """Return a number with thousands separated; a dash for one that is not known."""
-    return UNKNOWN if value is None or value < 0 else f"{value:,}"
+    return f"{value:,}" if _is_known(value) else UNKNOWN
 
 
 def byte_size(value: float | None) -> str:
     """Return a size with its unit; a dash for one that is not known."""
-    if value is None or value < 0:
+    if not _is_known(value):
         return UNKNOWN
     size, unit = float(value), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
@@ -77,8 +83,10 @@ def byte_size(value: float | None) -> str:
 
 def rate_text(value: float | None) -> str:
     """Return records per second; a dash if it is not known yet."""
-    if value is None:
+    if not _is_known(value):
         return UNKNOWN
+    if 0 < value < 0.05:
+        return "< 0.1/s"  # "0.0/s" would say that nothing happens
     return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
 
 
@@ -93,9 +101,15 @@ def time_text(time_us: int | None) -> str:
     return text.replace("T", " ").replace("+00:00", "Z")
 
 
+def moment(time_us: int) -> str:
+    """Return a time for a link: as it is shown, or in milliseconds if no calendar has it."""
+    text = time_text(time_us)
+    return text if text.endswith("Z") else str(time_us // 1000)
+
+
 def age_text(duration_ms: float | None) -> str:
     """Return a duration in its two largest units; a dash if it is not known."""
-    if duration_ms is None or duration_ms < 0:
+    if not _is_known(duration_ms):
         return UNKNOWN
     if duration_ms < 1000:
         return f"{duration_ms:.0f} ms"
@@ -107,17 +121,40 @@ def age_text(duration_ms: float | None) -> str:
     return " ".join(parts[:2])
 
 
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value) and value >= 0
+
+
 def exact(text: str) -> Markup:
     """Return text for a field of a form that is not shown: escaped, and sent back as it is."""
     return Markup(str(escape(text)).replace("\r", "&#13;").replace("\n", "&#10;"))
 
 
 def pretty(text: str) -> Lines:
-    """Return JSON text with line breaks and indents; other text as it is."""
+    """Return JSON text with line breaks and indents; other text as it is.
+
+    Only white space is changed: a document that was parsed and written again would lose duplicate
+    members and digits.
+    """
     try:
-        return Lines(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        json.loads(text)
     except (ValueError, RecursionError):
         return Lines(text)
+    parts: list[str] = []
+    depth, last = 0, ""
+    for token in _JSON_TOKEN.findall(text):
+        if token in "}]":
+            depth -= 1
+        if last and last in "{[,":
+            is_empty = last != "," and token in "}]"
+            parts.append("" if is_empty else "\n" + "  " * depth)
+        elif token in "}]":
+            parts.append("\n" + "  " * depth)
+        parts.append(": " if token == ":" else token)
+        if token in "{[":
+            depth += 1
+        last = token
+    return Lines("".join(parts))
 
 
 def render(env: Environment, template: str, values: Mapping[str, Any]) -> bytes:

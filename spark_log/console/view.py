@@ -20,6 +20,10 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class NoParameters(Parameters):
+    """Nothing to choose."""
+
+
 def _offset(text: object) -> object:
     return int(text) if isinstance(text, str) and text.lstrip("-").isdigit() else text
 

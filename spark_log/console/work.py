@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from spark_log.clock import Clock
 from spark_log.console.budget import Budget, RequestCancelledError
+from spark_log.storage import Deadline, within
 
 _Result = TypeVar("_Result")
 Emit = Callable[[bytes], None]
@@ -135,9 +136,14 @@ class Workers:
                     503, f"{self._count} requests of this kind are being answered; try again"
                 )
             self._running += 1
-        future = self._pool.submit(work, budget)
+        future = self._pool.submit(self._limited, work, budget)
         future.add_done_callback(self._on_done)
         return future
+
+    def _limited(self, work: Callable[[Budget], _Result], budget: Budget) -> _Result:
+        # A page tells at once that the storage does not answer, where other clients wait.
+        with within(Deadline("the page", "its time limit", self._timeout_ms)):
+            return work(budget)
 
     def _on_done(self, _: object) -> None:
         with self._lock:

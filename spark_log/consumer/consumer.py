@@ -123,8 +123,8 @@ class Consumer(
             RootNotFoundError: the root does not exist.
             InvalidRootError: the root's files are not those of a cluster.
             UnsupportedStoreError: the storage lacks a capability that the log needs.
-            KafkaTimeoutError, StorageUnavailableError: the storage does not answer, or not within
-                ``default.api.timeout.ms``; try again.
+            KafkaTimeoutError: the storage does not answer within ``default.api.timeout.ms``; try
+                again.
         """
         settings = ConsumerConfig.parse(config)
         checked_group_id = _checked_group_id(group_id)
@@ -221,6 +221,7 @@ class Consumer(
                 self._interceptors.close()
                 self._reporters.close()
                 self._client_metrics.close()
+                self._cluster.release()
 
     def __repr__(self) -> str:
         group = "" if self.group_id is None else f" group_id={self.group_id!r}"

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
 from spark_log.log import IsolationLevel, LogView, PartitionLog
-from spark_log.metadata import META_PROPERTIES, Cluster, TopicImage
+from spark_log.metadata import META_PROPERTIES, Cluster, MetadataImage, TopicImage
 from spark_log.storage import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
@@ -33,7 +33,8 @@ class OffsetFetcher:
         """
         self._cluster = cluster
         self._isolation_level = isolation_level
-        self._logs: dict[str, PartitionLog] = {}
+        self._image: MetadataImage | None = None
+        self._logs: dict[tuple[str, int], PartitionLog] = {}  # by topic id and partition
 
     def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
         """Return the current log start and end offsets, by one listing for each partition.
@@ -49,10 +50,21 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
+        return {tp: end for tp, (_, end) in self.bounds(partitions).items()}
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset of each partition, and the one before which it may be read.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition does not exist.
+        """
         level = self._isolation_level
-        return self._read_each(
-            self._topics(partitions), lambda _, log: log.end_offset(isolation_level=level)
-        )
+
+        def read(_: TopicPartition, log: PartitionLog) -> tuple[int, int]:
+            view = log.observe()
+            return view.log_start_offset, log.end_offset(view, isolation_level=level)
+
+        return self._read_each(self._topics(partitions), read)
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return the current log start and end offset of one partition.
@@ -139,7 +151,7 @@ class OffsetFetcher:
 
     def forget(self, topic: TopicImage, partition: int) -> None:
         """Drop the log handle of a partition."""
-        self._logs.pop(topic.partition_directory(partition), None)
+        self._logs.pop((topic.topic_id, partition), None)
 
     def check_root_beside(self) -> Callable[[], None]:
         """Check that the root exists, before and after what is read meanwhile.
@@ -171,6 +183,10 @@ class OffsetFetcher:
 
     def _topics(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicImage]:
         image = self._cluster.image()
+        if image is not self._image:  # a new image is made only for a change
+            self._image = image
+            for key in [each for each in self._logs if image.find_by_id(each[0]) is None]:
+                del self._logs[key]
         return {tp: image.topic(tp.topic) for tp in partitions}
 
     def _read_each(
@@ -227,10 +243,10 @@ class OffsetFetcher:
         return answers
 
     def _log(self, topic: TopicImage, partition: int) -> PartitionLog:
-        directory = topic.partition_directory(partition)
-        log = self._logs.get(directory)
+        key = topic.topic_id, partition
+        log = self._logs.get(key)
         if log is None:
-            log = self._logs[directory] = self._cluster.partition_log(topic, partition)
+            log = self._logs[key] = self._cluster.partition_log(topic, partition)
         return log
 
 

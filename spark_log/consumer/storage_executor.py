@@ -8,10 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from spark_log.clock import Clock
+from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer.storage_calls import StorageCall, StorageCalls
 from spark_log.errors import SparkLogError, WakeupError
-from spark_log.storage import Deadline, LimitedCall, call_within
+from spark_log.storage import (
+    Deadline,
+    LimitedCall,
+    call_through_outages,
+    retry_while_unavailable,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +115,12 @@ class StorageExecutor:
     # --- other methods ---------------------------------------------------------------------------
 
     def run(
-        self, name: str, call: Callable[[], _Result], timeout_ms: float | None = None
+        self,
+        name: str,
+        call: Callable[[], _Result],
+        timeout_ms: float | None = None,
+        *,
+        is_repeated: bool = True,
     ) -> _Result:
         """Run a call that may change the consumer's state.
 
@@ -118,12 +128,16 @@ class StorageExecutor:
             name: of the consumer's method, for error messages.
             call: the function.
             timeout_ms: how long to wait; None: ``default.api.timeout.ms``.
+            is_repeated: repeat it while the storage does not answer, unless it has written.
 
         Raises:
             KafkaTimeoutError: the time is over; the call ends without the caller.
             UnknownOutcomeError: the time is over, and the call may have changed something.
+            WakeupError: `wakeup` was called while the storage did not answer.
         """
         calls = self._calls
+        if calls is None and is_repeated:
+            return self._retried(call, self._deadline(name, timeout_ms, self._clock), self._clock)
         if calls is None or calls.is_in_callback:
             return call()
         deadline = self._deadline(name, timeout_ms)
@@ -131,7 +145,8 @@ class StorageExecutor:
             raise self._busy_error(deadline)
         if calls.is_suspended:  # by a listener, which only a poll runs
             return self._run_limited(name, call, timeout_ms)
-        running = calls.start(call, deadline)
+        retried = (lambda: self._retried(call, deadline)) if is_repeated else call
+        running = calls.start(retried, deadline)
         while not calls.wait(running, deadline.left_s()):
             if not deadline.left_s():
                 raise deadline.error()
@@ -149,9 +164,8 @@ class StorageExecutor:
 
         Raises:
             KafkaTimeoutError: the time is over; the call ends without the caller.
+            WakeupError: `wakeup` was called while the storage did not answer.
         """
-        if self._calls is None:
-            return call()
         return self._run_limited(name, call, timeout_ms)
 
     def wait_until_idle(self, name: str) -> None:
@@ -246,11 +260,26 @@ class StorageExecutor:
         self, name: str, call: Callable[[], _Result], timeout_ms: float | None
     ) -> _Result:
         limit_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
-        return call_within(limit_ms, call, what=name, setting=API_TIMEOUT)
+        return call_through_outages(
+            limit_ms,
+            call,
+            what=name,
+            setting=API_TIMEOUT,
+            is_local=self._calls is None,
+            clock=self._clock,
+            before_pause=self.check_wakeup,
+        )
 
-    def _deadline(self, name: str, timeout_ms: float | None) -> Deadline:
+    def _retried(
+        self, call: Callable[[], _Result], deadline: Deadline, clock: Clock = SYSTEM_CLOCK
+    ) -> _Result:
+        return retry_while_unavailable(call, deadline, clock, before_pause=self.check_wakeup)
+
+    def _deadline(
+        self, name: str, timeout_ms: float | None, clock: Clock = SYSTEM_CLOCK
+    ) -> Deadline:
         limit_ms = self._default_timeout_ms if timeout_ms is None else timeout_ms
-        return Deadline(name, API_TIMEOUT, limit_ms)
+        return Deadline(name, API_TIMEOUT, limit_ms, clock)
 
     def _busy_error(self, deadline: Deadline) -> Exception:
         deadline.waits_for = (

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_log.datasource.worker_process import freeze_modules, without_traceback
+from spark_log.datasource.worker_process import enter_worker, silence_broken_pipe, without_traceback
 from spark_log.errors import InvalidOptionError
 
 
@@ -27,7 +27,11 @@ class SparkLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
+        """Return the format's name.
+
+        A process that looks the format up calls nothing else.
+        """
+        silence_broken_pipe()
         return "spark_log"
 
     @without_traceback
@@ -36,7 +40,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.read import read_schema
 
-        freeze_modules("schema")
+        enter_worker("schema")
         return read_schema(parse_read_options(self.options).include_headers)
 
     @without_traceback
@@ -45,7 +49,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options, warn_ignored_options
         from spark_log.datasource.read import batch_reader_class
 
-        freeze_modules("reader")
+        enter_worker("reader")
         options = parse_read_options(self.options, is_stream=False)
         warn_ignored_options(options.ignored)
         return batch_reader_class()(schema, options)
@@ -54,13 +58,11 @@ class SparkLogDataSource(DataSource):
     # own, and only the traceback contains our message.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader for a streaming query."""
-        from spark_log.datasource.options import parse_read_options, warn_ignored_options
+        from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.stream import LogStreamReader
 
-        freeze_modules("streamReader")
-        options = parse_read_options(self.options, is_stream=True)
-        warn_ignored_options(options.ignored)
-        return LogStreamReader(schema, options)
+        enter_worker("streamReader")
+        return LogStreamReader(schema, parse_read_options(self.options, is_stream=True))
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -78,7 +80,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogBatchWriter
 
-        freeze_modules("writer")
+        enter_worker("writer")
         return LogBatchWriter(schema, parse_write_options(self.options))
 
     @without_traceback
@@ -90,5 +92,5 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogStreamWriter
 
-        freeze_modules("streamWriter")
+        enter_worker("streamWriter")
         return LogStreamWriter(schema, parse_write_options(self.options))

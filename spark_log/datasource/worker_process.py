@@ -93,10 +93,12 @@ class _QuietTraceback(ModuleType):
 
 
 def silence_broken_pipe() -> None:
-    """Prevent a traceback when Spark stops reading from a task early.
+    """Prevent a traceback when Spark closes its pipe to this process.
 
-    ``show()``, ``limit`` and ``take`` close the pipe before the task has written everything. This
-    is not an error, but ``pyspark.daemon`` prints a traceback (Spark 4.2.0).
+    ``show()``, ``limit`` and ``take`` close the pipe before the task has written everything, and so
+    does Spark when a query is stopped or a session ends. This is not an error, and Java, which
+    closed the pipe, knows of it. But ``pyspark.daemon`` prints a traceback (Spark 4.2.0, with any
+    source in Python).
     """
     daemon = sys.modules.get("__main__")
     spec = getattr(daemon, "__spec__", None)
@@ -105,6 +107,16 @@ def silence_broken_pipe() -> None:
         return
     if not isinstance(traceback, _QuietTraceback):
         setattr(daemon, "traceback", _QuietTraceback(traceback))  # noqa: B010
+
+
+def enter_worker(role: str) -> None:
+    """Prepare a Python process of Spark for code of this package.
+
+    Args:
+        role: what the process does, as in `freeze_modules`.
+    """
+    silence_broken_pipe()
+    freeze_modules(role)
 
 
 # --- the time between two tasks -----------------------------------------------------------------

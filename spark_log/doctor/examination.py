@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from spark_log.clock import SYSTEM_CLOCK
 from spark_log.doctor.daemon_pool import DaemonPool, Outcome
 from spark_log.doctor.limits import Limits
 from spark_log.errors import SparkLogError
 from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
-from spark_log.storage import Store
-
-SCRATCH_PREFIX: Final = "__doctor."
-"""The scratch folder of a run begins with this, in the root of each broker that is probed."""
+from spark_log.storage import SCRATCH_PREFIX, Store
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -166,11 +166,11 @@ class Canary:
     def _open(self) -> tuple[Producer, Consumer]:
         topic = self._partition.topic
         arguments = self._client_arguments
-        with Admin(self._root, **arguments) as admin:
+        timeout_ms = self._timeout_ms
+        with Admin(self._root, **arguments, default_api_timeout_ms=timeout_ms) as admin:
             if topic not in admin.list_topics():
                 with suppress(TopicAlreadyExistsError):  # by another canary, just now
                     admin.create_topics([NewTopic(topic, topic_configs=_SETTINGS)])
-        timeout_ms = self._timeout_ms
         producer = self._opened.enter_context(
             Producer(
                 self._root,

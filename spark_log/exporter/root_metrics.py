@@ -70,6 +70,7 @@ def _of_partitions(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
 def _of_groups(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
     offsets: list[tuple[str, float]] = []
     lags: list[tuple[str, float]] = []
+    deleted: list[tuple[str, float]] = []
     offset_sums: dict[str, float] = {}
     lag_sums: dict[str, float] = {}
     for group_id, positions in sample.groups.items():
@@ -80,6 +81,7 @@ def _of_groups(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
                 partition = f'{labels[:-1]},partition="{key.partition}"}}'
                 offsets.append((partition, found.offset))
                 lags.append((partition, found.lag))
+                deleted.append((partition, found.deleted))
                 offset_sums[labels] += found.offset
                 lag_sums[labels] += found.lag
     members = {group_id: len(each.members) for group_id, each in sample.descriptions.items()}
@@ -93,6 +95,7 @@ def _of_groups(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
         definitions.GROUP_CURRENT_OFFSET_SUM: offset_sums.items(),
         definitions.GROUP_LAG: lags,
         definitions.GROUP_LAG_SUM: lag_sums.items(),
+        definitions.GROUP_DELETED: deleted,
     }
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
 from spark_log.log import Throttle
-from spark_log.metadata import CleanedPartition, Cluster, clean_replicas
+from spark_log.metadata import CleanedPartition, clean_replicas, open_cluster
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
 
@@ -61,7 +61,7 @@ class CleaningTask:
         return self._do(partition, dry_run=False)
 
     def _do(self, partition: TopicPartition, *, dry_run: bool) -> dict[str, Any]:
-        cluster = Cluster(self.root, self.storage_options, broker_options=self.broker_options)
+        cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)
         image = cluster.image()
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:

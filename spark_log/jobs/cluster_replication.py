@@ -10,7 +10,7 @@ from pyspark import Accumulator
 
 from spark_log.config import BrokerOptions
 from spark_log.log import Throttle
-from spark_log.metadata import Cluster
+from spark_log.metadata import open_cluster
 from spark_log.replication import ClusterReplicator, out_of_sync_replicas
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
@@ -43,7 +43,7 @@ class ReplicationTask:
             ``replicas``: for each of them `ReplicatedPartition.document`. Replicas of a topic that
             was deleted are left out.
         """
-        cluster = Cluster(self.root, self.storage_options, broker_options=self.broker_options)
+        cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)
         image = cluster.image()
         if image.find(partition.topic) is None:
             return {"replicas": []}

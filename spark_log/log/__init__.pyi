@@ -16,6 +16,8 @@ from .append import largest_above as largest_above
 from .append import parse_leader_change as parse_leader_change
 from .append import record_sizes as record_sizes
 from .append import sequence_after as sequence_after
+from .cache_budget import LOG_CACHES as LOG_CACHES
+from .cache_budget import LogCache as LogCache
 from .chain import NO_LEADER as NO_LEADER
 from .chain import REPLICA_ERRORS as REPLICA_ERRORS
 from .chain import LeaderFailedError as LeaderFailedError
@@ -44,6 +46,7 @@ from .file_names import TIME_INDEX_SUFFIX as TIME_INDEX_SUFFIX
 from .file_names import SegmentName as SegmentName
 from .file_names import StartMarker as StartMarker
 from .file_names import parse_snapshot_name as parse_snapshot_name
+from .live_log import LiveSegment as LiveSegment
 from .live_log import spent_segments as spent_segments
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import list_aborted as list_aborted
@@ -66,6 +69,7 @@ from .segment import TimeIndex as TimeIndex
 from .segment import offset_of_max_timestamp as offset_of_max_timestamp
 from .snapshot import Snapshot as Snapshot
 from .tail_view import TailView as TailView
+from .unread_record import Lag as Lag
 from .unread_record import first_unread_us as first_unread_us
 from .verify import Finding as Finding
 from .verify import FindingKind as FindingKind
@@ -74,6 +78,5 @@ from .verify import Severity as Severity
 from .verify import Verifier as Verifier
 from .verify import first_difference as first_difference
 from .verify import is_partition_file as is_partition_file
-from .witness import WITNESSES as WITNESSES
 from .witness import Witness as Witness
 from .witness import delete_witnesses as delete_witnesses

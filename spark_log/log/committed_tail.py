@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 from spark_log.errors import NotFoundError
 from spark_log.log.append import NOT_LISTED_US, OpenTransaction, ProducerState, TransactionIndex
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot import Snapshots
 from spark_log.log.tail_view import TailView
 
-_MAX_HELD_BYTES: Final = 16_777_216
-_MAX_HELD: Final = 256
-"""Segments behind the last stable offset that stay open: up to this size and number together."""
-
 _MAX_LISTED: Final = 4_096
 """Aborted transactions that are listed before those of one segment are left to its headers."""
 
 
-class CommittedTail:
+class CommittedTail(LogCache):
     """Follows the end of a log, and knows which of its records may be returned.
 
     A transaction is decided by a marker behind its records. So the headers of each new segment are
     read when it is found, and its records wait until nothing before them is undecided. Meanwhile
-    the open segment is held, in bounded memory, so that no file is opened or read twice. Segments
-    beyond the bound are opened again. The segments of a listing that lie behind the newest snapshot
-    are followed like new ones.
+    the open segment is held, so that no file is opened or read twice. Segments for which the budget
+    of the process has no room are opened again. The segments of a listing that lie behind the
+    newest snapshot are followed like new ones.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
@@ -36,9 +35,39 @@ class CommittedTail:
         self._snapshots = snapshots
         self._state: ProducerState | None = None
         self._tail: TailView | None = None
-        self._held: deque[SegmentReader] = deque()
+        self._held: list[SegmentReader] = []  # a deque takes 760 bytes for each log
         self._held_bytes = 0
         self._is_doubted = False
+        self._lock = Lock()
+        self._users = 0
+        self._share = LOG_CACHES.share(self)
+
+    def drop(self) -> None:
+        """Forget the listing, and the segments that are held, unless a read uses them."""
+        with self._lock:
+            if not self._users:
+                self._tail = None
+                self._let_go()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep what `drop` would forget, for the block."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+            self._hold_share()
+
+    def _hold_share(self) -> None:
+        tail = self._tail
+        self._share.hold(self._held_bytes + (0 if tail is None else tail.size_bytes))
+
+    def _let_go(self) -> None:
+        self._held.clear()
+        self._held_bytes = 0
 
     def load(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
@@ -46,11 +75,14 @@ class CommittedTail:
         This is a newer view than the given one if the log was rewritten meanwhile.
         """
         self._state, view = self._snapshots.transactions(view, self._state)
-        index = self._state.transactions
-        if index.aborted_count > _MAX_LISTED:
+        self._compact(view)
+        return self.index, view
+
+    def _compact(self, view: LogView) -> None:
+        """Leave aborted transactions to the headers of their segments if there are many."""
+        if self.index.aborted_count > _MAX_LISTED:
             ends = (each.end_offset or view.log_end_offset for each in view.live.segments)
-            index.compact([view.log_start_offset, *ends])
-        return index, view
+            self.index.compact([view.log_start_offset, *ends])
 
     # --- following -------------------------------------------------------------------------------
 
@@ -67,8 +99,14 @@ class CommittedTail:
         if self._is_doubted or not is_followed:
             _, view = self.load(view)
         self._is_doubted = False
+        self._compact(view)
         self.index.log_start_offset = view.log_start_offset
-        self._tail = TailView(self._directory, view, last if view is observed else None)
+        self._tail = TailView(
+            self._directory,
+            view,
+            last if view is observed else None,
+            min(self.index.last_stable_offset, state.offset),
+        )
         return view
 
     def forget(self) -> None:
@@ -124,7 +162,7 @@ class CommittedTail:
         """Return the segment that contains ``offset``; None if the listing has to be repeated."""
         assert self._tail is not None
         while self._held and self._held[0].end_offset <= offset:
-            self._held_bytes -= self._held.popleft().size_bytes
+            self._held_bytes -= self._held.pop(0).memory_bytes
         if self._held and self._held[0].base_offset <= offset:
             return self._held[0]
         return self._tail.open_at(offset)
@@ -175,9 +213,8 @@ class CommittedTail:
         if self._held and self._held[-1].end_offset != reader.base_offset:
             if reader.base_offset > self._held[-1].end_offset:
                 return  # those before it were beyond the bound
-            self._held.clear()
-            self._held_bytes = 0
-        fits = self._held_bytes + reader.size_bytes <= _MAX_HELD_BYTES
-        if fits and len(self._held) < _MAX_HELD and reader.is_in_memory:
+            self._let_go()
+        held_bytes = self._held_bytes + reader.memory_bytes
+        if reader.is_in_memory and self._share.fits(held_bytes):
             self._held.append(reader)
-            self._held_bytes += reader.size_bytes
+            self._held_bytes = held_bytes

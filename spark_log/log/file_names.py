@@ -18,6 +18,10 @@ GENERATION_SUFFIX: Final = ".generation"
 MAX_MERGE_GENERATION: Final = 1_000_000
 """Merges use generations up to this one, compactions use higher ones (`log.clean.generations`)."""
 
+GENERATION_BYTES: Final = 16
+"""Size of the file with which a compaction reserves a generation. One byte more for each generation
+before it since the last compaction which read all keys (`log.clean.generations`)."""
+
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
 _LEADER_EPOCH = re.compile(rb"([0-9a-f]{8}):(leaderEpoch=(-?\d+)\n)")

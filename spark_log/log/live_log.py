@@ -10,10 +10,11 @@ deletion: `spent_segments` finds those that readers need no more.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_log.log.file_names import (
+    GENERATION_BYTES,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     MAX_MERGE_GENERATION,
@@ -57,19 +58,26 @@ class LiveLog:
         snapshots: offsets of the snapshots that the listing shows, in ascending order.
         compaction_generation: the highest generation that a compaction has reserved
             (`log.clean.generations`).
+        clean_generation: that of the newest compaction which read all keys. Generations behind it
+            only removed tombstones. Equal to ``compaction_generation`` if there are none.
         newest_us: the newest last-modified time of the listing, microseconds since the epoch. It is
             never later than the storage's present time. 0 for an empty directory.
         witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
             marker inside a segment show it. If the log ends before it, segments were removed.
+        last_before_start: the last segment before the start of an emptied log if no snapshot tells
+            of this start, else None. Unless the segment ends at the start, the marker is another
+            log's: who moves a start writes a snapshot first, and offsets have no gaps.
     """
 
     log_start_offset: int
-    segments: tuple[LiveSegment, ...]
+    segments: Sequence[LiveSegment]
     base_after_gap: int | None = None
     snapshots: tuple[int, ...] = ()
     compaction_generation: int = MAX_MERGE_GENERATION
+    clean_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
     witnessed_offset: int = 0
+    last_before_start: LiveSegment | None = None
 
     @property
     def chain_end_offset(self) -> int:
@@ -102,28 +110,19 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     segment may be entered in its middle: the one that the start marker names.
     """
     files = list(files)
-    start = StartMarker(0, 0)
     plain: dict[int, FileInfo] = {}
     rewritten: list[tuple[SegmentName, FileInfo]] = []
-    snapshots: list[int] = []
-    compaction = MAX_MERGE_GENERATION
-    reached: list[int] = []
+    others: list[FileInfo] = []
     for file in files:
         name = SegmentName.parse(file.name)
         if name is None:
-            marker = StartMarker.parse(file.name)
-            if marker is not None and marker.log_start_offset >= start.log_start_offset:
-                start = marker
-            snapshot = parse_snapshot_name(file.name)
-            if snapshot is not None:
-                snapshots.append(snapshot)
-            reached.append(_min_end_by_index(file.name))
-            compaction = max(compaction, parse_generation_name(file.name) or 0)
+            others.append(file)
         elif name.last_offset is None:
             plain[name.base_offset] = file
         else:
             rewritten.append((name, file))
-            compaction = max(compaction, name.generation)
+    start, snapshots, min_end, taken = _read_others(others)
+    compaction = max([MAX_MERGE_GENERATION, *taken, *(name.generation for name, _ in rewritten)])
     rewritten.sort(key=lambda pair: pair[0].base_offset)
     starts = sorted({*plain, *(name.base_offset for name, _ in rewritten)})
 
@@ -156,14 +155,17 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         if next_start is None:
             break
         position = next_start
+    is_told = position <= max(snapshots, default=0) or start.segment_base_offset < position
     return LiveLog(
         start.log_start_offset,
         tuple(chain),
         next_start,
         tuple(sorted(snapshots)),
         compaction,
+        _clean_generation(compaction, taken.get(compaction)),
         newest_modified_us(files),
-        max(0, *reached, *snapshots, _min_end_by_marker(start, chain)),
+        max(min_end, *snapshots, _min_end_by_marker(start, chain)),
+        None if chain or next_start or is_told else _last_before(position, plain, rewritten),
     )
 
 
@@ -201,6 +203,42 @@ def spent_segments(
             yield name
 
 
+def _read_others(
+    files: Iterable[FileInfo],
+) -> tuple[StartMarker, list[int], int, dict[int, FileInfo]]:
+    """Return what the names of files that are no segments tell.
+
+    Returns:
+        The highest start marker; the offsets of the snapshots; the lowest log end offset that an
+        index shows; and the files of generations.
+    """
+    start = StartMarker(0, 0)
+    snapshots: list[int] = []
+    min_end = 0
+    taken: dict[int, FileInfo] = {}
+    for file in files:
+        marker = StartMarker.parse(file.name)
+        if marker is not None and marker.log_start_offset >= start.log_start_offset:
+            start = marker
+        snapshot = parse_snapshot_name(file.name)
+        if snapshot is not None:
+            snapshots.append(snapshot)
+        generation = parse_generation_name(file.name)
+        if generation is not None:
+            taken[generation] = file
+        min_end = max(min_end, _min_end_by_index(file.name))
+    return start, snapshots, min_end, taken
+
+
+def _clean_generation(newest: int, taken: FileInfo | None) -> int:
+    """Return the generation of the newest compaction which read all keys.
+
+    The size of a generation's file tells how many generations before it that was.
+    """
+    passes = 0 if taken is None else max(0, taken.size_bytes - GENERATION_BYTES)
+    return max(MAX_MERGE_GENERATION, newest - passes)
+
+
 def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
     """Return a lower bound of the log end offset if the start marker's segment is missing; else 0.
 
@@ -208,6 +246,20 @@ def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
     """
     is_missing = not chain and start.segment_base_offset < start.log_start_offset
     return start.log_start_offset + 1 if is_missing else 0
+
+
+def _last_before(
+    start: int, plain: dict[int, FileInfo], rewritten: list[tuple[SegmentName, FileInfo]]
+) -> LiveSegment | None:
+    """Return the last segment before a log's start; None without one."""
+    ends = [(_last_offset(name) + 1, name, file) for name, file in rewritten]
+    end, name, file = max(ends, default=(0, None, None), key=lambda each: each[0])
+    base = max((base for base in plain if base < start), default=-1)
+    if base >= end:
+        return LiveSegment(SegmentName(base), plain[base], base, None)
+    if name is None or file is None:
+        return None
+    return LiveSegment(name, file, name.base_offset, end)
 
 
 def _min_end_by_index(name: str) -> int:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log.append import LogTail, OpenTransaction, TransactionIndex
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.committed_tail import CommittedTail
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import LogBatch, SegmentReader, SegmentTimes
@@ -26,12 +27,13 @@ class NewerLeaderEpochError(Exception):
     """The log has a newer leader epoch than a read may show (`LogReader.max_leader_epoch`)."""
 
 
-class LogReader:
+class LogReader(LogCache):
     """Reads one partition's log. For one thread at a time.
 
     Readers take no locks. A segment that is rewritten and deleted during a read is read on from its
     replacement, so a reader sees each record once. Between two reads it keeps the tail of the log,
-    so that a read at the end costs one request for the next segment.
+    so that a read at the end costs one request for the next segment. If the budget of the process
+    has no room for the tail, the next read lists the log.
 
     Attributes:
         blocking_transaction: the transaction that held up the last read with ``read_committed``;
@@ -48,7 +50,20 @@ class LogReader:
         self._tail: TailView | None = None
         self._times: SegmentTimes | None = None
         self._committed = CommittedTail(directory, snapshots)
+        self._share = LOG_CACHES.share(self)
         self.blocking_transaction: OpenTransaction | None = None
+
+    def drop(self) -> None:
+        """Forget the listing. A read that runs goes on with it."""
+        self._tail = self._times = None
+
+    def _hold(self) -> None:
+        """Count what is kept between two reads."""
+        tail, times = self._tail, self._times
+        size_bytes = 0 if tail is None else tail.size_bytes
+        if times is not None:
+            size_bytes += times.view.memory_bytes
+        self._share.hold(size_bytes)
 
     def read_on(
         self,
@@ -108,13 +123,15 @@ class LogReader:
         Raises:
             StorageError: the storage does not answer.
         """
-        if self._tail is not None and self._tail.is_valid and self._tail.holds(end_offset):
+        tail = self._tail
+        if tail is not None and tail.is_valid and tail.holds(end_offset):
             return False
         view = self._directory.observe_behind(base_offset, end_offset)
         if view is None:
             self._tail = None
             return None
         self._tail = TailView(self._directory, view)
+        self._hold()
         self._directory.on_log_end(end_offset)
         return view.live.base_after_gap is None
 
@@ -129,6 +146,7 @@ class LogReader:
         while True:
             view, opened = self._directory.observe_and_open()
             self._tail = TailView(self._directory, view)
+            self._hold()
             if not view.live.segments:
                 return [], view
             last = view.live.segments[-1]
@@ -146,6 +164,7 @@ class LogReader:
         """
         view, last = self._directory.observe_and_open()
         self._tail = TailView(self._directory, view, last)
+        self._hold()
         return view
 
     def forget(self) -> None:
@@ -196,6 +215,7 @@ class LogReader:
                     tail.release()
                     if tail.is_behind:
                         self._tail = None
+                    self._hold()
             elif offset == tail.log_end_offset and tail.is_valid:
                 return
             elif is_new:
@@ -222,10 +242,17 @@ class LogReader:
             last = None
         else:
             self._snapshots.load_segment_ids(view)
-        self._tail = TailView(self._directory, view, last)
-        return self._tail
+        tail = self._tail = TailView(self._directory, view, last, offset)
+        self._hold()
+        return tail
 
     def _read_committed_on(
+        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
+    ) -> _Batches:
+        with self._committed.in_use():
+            yield from self._follow_committed(offset, columns, check_crcs)
+
+    def _follow_committed(
         self, offset: int, columns: Sequence[str] | None, check_crcs: bool
     ) -> _Batches:
         committed = self._committed
@@ -233,7 +260,7 @@ class LogReader:
         while True:
             is_new = False
             if not committed.holds(offset):
-                view, is_new = committed.observe(), True
+                view, is_new = committed.observe().from_offset(offset, self._directory.path), True
                 stable = committed.last_stable_offset
                 for batch, next_offset in self._read(
                     view, offset, stable, columns, check_crcs, committed.index
@@ -324,7 +351,8 @@ class LogReader:
         if isolation_level == "read_committed":
             index, view = self._committed.load(view)
             stable = index.last_stable_offset
-        last = self._tail.take_last(view) if self._tail is not None else None
+        tail = self._tail
+        last = tail.take_last(view) if tail is not None else None
         while True:
             try:
                 found = self._offset_for_time(timestamp_us, view, last)
@@ -337,9 +365,11 @@ class LogReader:
     def _offset_for_time(
         self, timestamp_us: int, view: LogView, last: SegmentReader | None
     ) -> tuple[int, int] | None:
-        if self._times is None or self._times.view is not view:
-            self._times = SegmentTimes(self._snapshots, view)
-        for segment in self._times.segments_reaching(timestamp_us, last):
+        times = self._times
+        if times is None or times.view is not view:
+            times = self._times = SegmentTimes(self._snapshots, view)
+            self._hold()
+        for segment in times.segments_reaching(timestamp_us, last):
             opened = last if segment is view.live.segments[-1] else None
             reader = self._directory.open_listed(segment, view.observed_ms, opened)
             found = reader.offset_for_time(timestamp_us, segment.start_offset)

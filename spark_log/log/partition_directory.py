@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_log.clock import Clock
 from spark_log.errors import (
@@ -19,6 +19,7 @@ from spark_log.errors import (
 from spark_log.log.file_names import SegmentName, StartMarker, decode_leader_epoch
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.segment import SegmentIdentities, SegmentOpener, SegmentReader
+from spark_log.log.segment_table import SegmentTable
 from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
@@ -29,6 +30,9 @@ _MAX_MISSES = 5
 
 _MAX_SLOW_LISTINGS = 10
 """Listings that may take too long before `PartitionDirectory.observe` gives up."""
+
+_SEGMENT_BYTES = 480
+"""Approximate memory of a listed segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,24 @@ class LogView:
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
         return self.live.log_start_offset
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory of the listed segments, with their names, paths and times."""
+        segments = self.live.segments
+        if isinstance(segments, SegmentTable):
+            return segments.memory_bytes
+        return len(segments) * _SEGMENT_BYTES
+
+    def from_offset(self, offset: int, path: str) -> LogView:
+        """Return the view in little memory, without the segments before an offset.
+
+        Args:
+            offset: the segment that contains it is the first one that is kept.
+            path: the partition's directory, relative to the store's root.
+        """
+        segments = SegmentTable(path, self.live.segments[max(0, self.live.index_of(offset)) :])
+        return replace(self, live=replace(self.live, segments=segments))
 
     def check_offset(self, offset: int, where: str) -> None:
         """Check that the log can be read from ``offset``. The log end offset is valid.
@@ -155,6 +177,7 @@ class PartitionDirectory:
         self.witness = witness
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
+        self._is_missing_checked = False
         self._missed: tuple[str, float, int] | None = None
         """A path that was listed and not found, when that was, and how often in a row."""
 
@@ -166,6 +189,23 @@ class PartitionDirectory:
     def on_log_end(self, end_offset: int) -> None:
         """Record the log end offset after an append, or after the next segment was found."""
         self._reached_offset = max(self._reached_offset, end_offset)
+
+    def check_not_removed(self) -> None:
+        """Check once, before a file is staged, that the directory was not removed.
+
+        Staging the first file of a log makes its directory. Nothing may be made in the place of one
+        that someone has moved away or removed.
+
+        Raises:
+            LogTruncatedError: the log has had records, and its directory is missing.
+        """
+        if not self._is_missing_checked and self.store.is_gone(self.path):
+            reached_offset = self._reached_offset
+            if not reached_offset and self.witness is not None:
+                reached_offset = int(self.witness.exists(self.store))
+            if reached_offset:
+                raise self.truncated(0, reached_offset)
+        self._is_missing_checked = True
 
     def observe(self) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.
@@ -205,9 +245,9 @@ class PartitionDirectory:
     def _observe(self, list_log: Callable[[], LiveLog]) -> tuple[LogView, SegmentReader | None]:
         hole: tuple[int, int] | None = None
         truncated: tuple[int, int] | None = None
+        unproven: LiveSegment | None = None
         slow_listings = 0
         while slow_listings < _MAX_SLOW_LISTINGS:
-            opened: SegmentReader | None = None
             observed_ms = self.clock.monotonic_ms()
             live = list_log()
             if self.is_outdated(observed_ms):
@@ -224,22 +264,14 @@ class PartitionDirectory:
                     f"{hole[1]}: the segments between them are missing. Restore them from a copy",
                     path=self.path,
                 )
-            end_offset = live.log_start_offset
-            leader_epoch = None if end_offset else NO_LEADER_EPOCH
-            if live.segments:
-                last, known = live.segments[-1], self._last_end
-                if last.end_offset is not None:
-                    end_offset, leader_epoch = last.end_offset, None
-                elif known is not None and known.file == last.file:
-                    end_offset, leader_epoch = known.end_offset, known.leader_epoch
-                else:
-                    try:
-                        opened = self.open_listed(last, observed_ms)
-                        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
-                    except NotFoundError:  # rewritten and deleted since the listing: list again
-                        slow_listings += self.is_outdated(observed_ms)
-                        continue
-                    self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
+            if live.last_before_start not in (None, unproven):
+                unproven = live.last_before_start
+                continue  # a snapshot may have appeared during the listing, too
+            try:
+                end_offset, leader_epoch, opened = self._read_end(live, observed_ms)
+            except NotFoundError:  # rewritten and deleted since the listing: list again
+                slow_listings += self.is_outdated(observed_ms)
+                continue
             reached_offset = max(live.witnessed_offset, self._reached_offset)
             if not end_offset and not reached_offset:
                 reached_offset = int(self.witness is not None and self.witness.exists(self.store))
@@ -291,6 +323,54 @@ class PartitionDirectory:
         return LogView(
             LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
         )
+
+    def _read_end(
+        self, live: LiveLog, observed_ms: float
+    ) -> tuple[int, int | None, SegmentReader | None]:
+        """Return the log end offset, its leader epoch, and the last segment if it was opened.
+
+        Raises:
+            NotFoundError: the last segment was deleted.
+            CorruptRecordError: it is damaged; or the start marker is another log's.
+        """
+        if not live.segments:
+            if live.last_before_start is not None:
+                self._check_start(live.log_start_offset, live.last_before_start)
+            end_offset = live.log_start_offset
+            return end_offset, None if end_offset else NO_LEADER_EPOCH, None
+        last, known = live.segments[-1], self._last_end
+        if last.end_offset is not None:
+            return last.end_offset, None, None
+        if known is not None and known.file == last.file:
+            return known.end_offset, known.leader_epoch, None
+        opened = self.open_listed(last, observed_ms)
+        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
+        self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
+        return end_offset, leader_epoch, opened
+
+    def _check_start(self, start: int, last: LiveSegment) -> None:
+        """Check that a start marker which no snapshot tells of is this log's.
+
+        Args:
+            start: the log start offset, where the log is empty.
+            last: the last segment before it.
+
+        Raises:
+            CorruptRecordError: the segment ends before the start.
+        """
+        try:
+            end_offset = self.open(last.name).end_offset
+        except (NotFoundError, CorruptRecordError):
+            return  # deleted since; or not known
+        if end_offset < start:
+            path = self.file_path(StartMarker(start, start).name)
+            raise CorruptRecordError(
+                f"{path}: the marker says that all records before offset {start} were deleted, but "
+                f"the log never reached it: its last segment ends at {end_offset}, and there is no "
+                f"snapshot of {start}. It is another log's marker, or segments and snapshots are "
+                f"missing. Remove it, or restore them from a copy",
+                path=path,
+            )
 
     def is_outdated(self, observed_ms: float) -> bool:
         """Whether files that a listing shows may have been deleted since it began.

@@ -19,6 +19,7 @@ from spark_log.log.append import (
     ProducerState,
     TransactionIndex,
 )
+from spark_log.log.live_log import LiveSegment
 from spark_log.log.log_reader import IsolationLevel
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.replica import Replica
@@ -336,6 +337,22 @@ class PartitionLog:
             SparkLogError: as of `observe`.
         """
         return self._replica.snapshots.segments(*self._replica.files.observe_and_open())
+
+    def read_delete_horizon(self, segment: LiveSegment, view: LogView) -> int:
+        """Return a segment's delete horizon from its headers, for a snapshot without it.
+
+        Args:
+            segment: of the view; its summary is known.
+            view: from `observe`.
+
+        Returns:
+            Microseconds since the epoch; -1 if it has no tombstones or markers.
+
+        Raises:
+            NotFoundError: the segment was freed.
+            CorruptRecordError: the segment is damaged.
+        """
+        return self._replica.snapshots.summaries.read_delete_horizon(segment, view.observed_ms)
 
     def on_rewritten(self, summary: SegmentSummary) -> None:
         """Record the summary of a merged segment, so that the segment need not be opened."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError, StorageError
+from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
 from spark_log.log.append import (
     Appender,
     Beside,
@@ -79,7 +79,7 @@ class Replica:
         leader_epoch: int = 0,
         validator: LogValidator | None = None,
         copies: StagedCopies | None = None,
-        on_failure: Callable[[StorageError], None] | None = None,
+        on_failure: Callable[[SparkLogError], None] | None = None,
     ) -> SegmentWriter:
         """Return a writer for a segment that the appender puts.
 
@@ -90,20 +90,34 @@ class Replica:
             validator: checks the records by the topic's settings; None checks nothing.
             copies: to be made of the segment on the roots of followers.
             on_failure: called with the error if the segment cannot be staged, before it is raised.
+
+        Raises:
+            LogTruncatedError: the directory was removed.
+            StorageError: the segment cannot be staged.
         """
-        return SegmentWriter(
-            self.files.store,
-            self.files.path,
-            topic_id=self.files.topic_id,
-            partition=self.files.partition,
-            compression=compression,
-            index_interval_bytes=self._config.index_interval_bytes,
-            leader_epoch=leader_epoch,
-            producer=producer,
-            validator=validator,
-            copies=copies,
-            on_failure=on_failure,
-        )
+        try:
+            self.files.check_not_removed()
+        except LogTruncatedError as error:
+            if on_failure is not None:
+                on_failure(error)
+            raise
+        try:
+            return SegmentWriter(
+                self.files.store,
+                self.files.path,
+                topic_id=self.files.topic_id,
+                partition=self.files.partition,
+                compression=compression,
+                index_interval_bytes=self._config.index_interval_bytes,
+                leader_epoch=leader_epoch,
+                producer=producer,
+                validator=validator,
+                copies=copies,
+                on_failure=on_failure,
+            )
+        except NotFoundError:
+            self.files.observe()  # raises if the directory was removed
+            raise
 
     def stage_again(
         self, segment: StagedSegment, leader_epoch: int, copies: StagedCopies | None = None

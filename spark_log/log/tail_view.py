@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
@@ -35,7 +36,11 @@ class TailView:
     """
 
     def __init__(
-        self, directory: PartitionDirectory, view: LogView, last: SegmentReader | None = None
+        self,
+        directory: PartitionDirectory,
+        view: LogView,
+        last: SegmentReader | None = None,
+        start_offset: int | None = None,
     ) -> None:
         """Begin with a listing.
 
@@ -43,20 +48,35 @@ class TailView:
             directory: of the partition.
             view: of the listing.
             last: the last segment of the listing if it is open, to be read without another request.
+            start_offset: segments before the one that contains it are not kept, and the others in
+                little memory; None keeps the view.
         """
         self._directory = directory
+        self.log_start_offset = self._first_offset = view.log_start_offset
+        self._passed = 0
+        if start_offset is not None and view.live.segments:
+            kept = view.from_offset(start_offset, directory.path)
+            self._passed = len(view.live.segments) - len(kept.live.segments)
+            if self._passed:
+                self._first_offset = kept.live.segments[0].start_offset
+            view = kept
         self._view = view
         self._listed_end = view.log_end_offset
         self._segments = view.live.segments
         self.observed_ms = view.observed_ms
         self._valid_ms = directory.valid_ms
-        self._starts = [segment.start_offset for segment in self._segments]
-        self._names = [segment.name for segment in self._segments]
-        self.log_start_offset = view.log_start_offset
+        self._starts = array("q", [segment.start_offset for segment in self._segments])
         self.log_end_offset = view.log_end_offset
         self._opener = SegmentOpener(directory, view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
         self._found = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory that it takes, without what is opened ahead."""
+        opened = self._opened
+        open_bytes = 0 if opened is None else opened[1].memory_bytes
+        return self._view.memory_bytes + 8 * len(self._starts) + open_bytes
 
     @property
     def is_valid(self) -> bool:
@@ -64,14 +84,14 @@ class TailView:
         return is_listing_valid(self._directory.clock, self.observed_ms, self._valid_ms)
 
     def holds(self, offset: int) -> bool:
-        """Return whether ``offset`` lies in the log, or is the log end offset."""
-        return self.log_start_offset <= offset <= self.log_end_offset
+        """Return whether ``offset`` lies in a segment that was kept, or is the log end offset."""
+        return self._first_offset <= offset <= self.log_end_offset
 
     def can_read(self, offset: int) -> bool:
         """Return whether ``offset`` can be read, or the next segment looked for, by this view."""
         if self.is_valid:
             return self.holds(offset)
-        is_listed = self.log_start_offset <= offset < self._listed_end
+        is_listed = self._first_offset <= offset < self._listed_end
         return is_listed and not self._directory.is_outdated(self.observed_ms)
 
     @property
@@ -79,7 +99,8 @@ class TailView:
         """Whether so many segments were found one by one that a listing finds the rest sooner."""
         if self._directory.store.is_mapped:
             return False
-        return self._found >= max(_MIN_PROBES, len(self._names) // _SEGMENTS_PER_PROBE)
+        segments = self._passed + len(self._starts)
+        return self._found >= max(_MIN_PROBES, segments // _SEGMENTS_PER_PROBE)
 
     def open_at(self, offset: int) -> SegmentReader | None:
         """Open the segment that contains ``offset``; at the log's end, the next segment.
@@ -90,7 +111,7 @@ class TailView:
         if offset == self.log_end_offset:
             return self._probe()
         index = bisect_right(self._starts, offset) - 1
-        name = self._names[index]
+        name = self._name(index)
         try:
             reader = self._open(name, index)
             end_offset = reader.end_offset  # may read the last batch
@@ -110,8 +131,7 @@ class TailView:
 
     def release(self) -> None:
         """Release the memory of the segment that was opened last, since it was read to its end."""
-        if not self._directory.store.is_mapped:
-            self._opened = None
+        self._opened = None
 
     def ends_at(self, offset: int) -> bool:
         """Whether the log ends at ``offset`` now; False also if the listing is not valid any more.
@@ -131,7 +151,7 @@ class TailView:
 
     def end_behind(self, offset: int) -> tuple[LogTail, int]:
         """Return the log's end, and the number of segments between an offset and it."""
-        last = self._names[-1] if self._names else None
+        last = self._name(len(self._starts) - 1) if self._starts else None
         count = len(self._starts) - bisect_left(self._starts, offset)
         return LogTail(self.log_end_offset, self.observed_ms, last), count
 
@@ -143,7 +163,7 @@ class TailView:
     def _probe(self) -> SegmentReader | None:
         name = SegmentName(self.log_end_offset)
         try:
-            reader = self._open(name, len(self._names))
+            reader = self._open(name, len(self._starts))
             end_offset = reader.end_offset  # may read the last batch
         except NotFoundError:
             self._found = 0
@@ -156,6 +176,11 @@ class TailView:
         self._directory.on_log_end(end_offset)
         return reader
 
+    def _name(self, index: int) -> SegmentName:
+        if index < len(self._segments):
+            return self._segments[index].name
+        return SegmentName(self._starts[index])
+
     def _fits(self, index: int, end_offset: int) -> bool:
         """Whether a segment ends where the listing shows that the next one begins."""
         if index >= len(self._segments):
@@ -164,7 +189,6 @@ class TailView:
 
     def _add(self, name: SegmentName, end_offset: int) -> None:
         self._starts.append(name.base_offset)
-        self._names.append(name)
         self.log_end_offset = end_offset
 
     def _open(self, name: SegmentName, index: int) -> SegmentReader:

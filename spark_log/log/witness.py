@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from spark_log.errors import AlreadyExistsError, NotFoundError
-from spark_log.storage import Store
-
-WITNESSES: Final = "__witnesses"
-"""The directory of the witnesses, relative to a storage root."""
+from spark_log.storage import WITNESSES, Store
 
 
 @dataclass(frozen=True, slots=True)

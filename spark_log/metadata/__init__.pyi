@@ -64,7 +64,6 @@ from .records import RemoveTopicRecord as RemoveTopicRecord
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
 from .topic_image import TopicImage as TopicImage
-from .topics import DELETION_MARKERS as DELETION_MARKERS
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import DeletedTopic as DeletedTopic
 from .topics import StrayReplica as StrayReplica

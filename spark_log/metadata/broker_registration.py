@@ -9,8 +9,6 @@ registering it again continues with this id.
 from __future__ import annotations
 
 import os
-import re
-from typing import Final
 
 from spark_log.errors import InvalidRootError, NotFoundError, StorageError
 from spark_log.metadata.brokers import (
@@ -27,11 +25,15 @@ from spark_log.metadata.meta_properties import (
     read_meta_properties,
 )
 from spark_log.metadata.records import MetadataRecord
-from spark_log.storage import QuorumStore, Store, checked_root, with_reserve
+from spark_log.storage import (
+    QuorumStore,
+    Store,
+    checked_root,
+    has_files,
+    is_own_directory,
+    with_reserve,
+)
 from spark_log.types import random_id
-
-_OWN_DIRECTORY: Final = re.compile(r"__.+|.+\.[\w-]{22}")
-"""Directories of topics and of internal logs. Others, such as ``lost+found``, mean nothing."""
 
 
 def register_broker(
@@ -139,9 +141,12 @@ def _take_root(store: Store, new: MetaProperties) -> str:
 
 
 def _check_has_no_data(store: Store) -> None:
-    """Refuse a root with files that were written before this registration."""
+    """Refuse a root with files that were written before this registration.
+
+    Directories without files are left over where all files of a root were removed.
+    """
     for name in store.list_directories(""):
-        if _OWN_DIRECTORY.fullmatch(name):
+        if is_own_directory(name) and has_files(store, name):
             raise InvalidRootError(
                 f"{store.url} has data of an earlier registration (directory {name}); give an "
                 f"empty root, or, if nothing in it is needed, remove its files and "

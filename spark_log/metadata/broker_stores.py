@@ -9,17 +9,11 @@ from spark_log.clock import Clock
 from spark_log.config import BrokerOptions, checked_broker_options
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
-    InvalidRootError,
-    NotFoundError,
     StorageError,
     StorageUnavailableError,
 )
 from spark_log.metadata.image import ROOT_BROKER_ID
-from spark_log.metadata.meta_properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    read_meta_properties,
-)
+from spark_log.metadata.meta_properties import MetaProperties, check_is_root, guarded_root
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.records import RegisterBrokerRecord
 from spark_log.storage import StorageOptions, Store, open_store
@@ -119,6 +113,7 @@ class BrokerStores:
         if opened is None:
             store = self.unchecked(broker_id, broker.root)
             self._check_first(store, broker)
+            store = guarded_root(store, self._expected(broker))
             opened = self._opened.setdefault(broker.broker_epoch, store)
         return opened
 
@@ -134,7 +129,7 @@ class BrokerStores:
         store = self._root
         if broker_id != ROOT_BROKER_ID:
             store = self._opened.get(broker.broker_epoch) or self.unchecked(broker_id, broker.root)
-        self._check(store, broker)
+        check_is_root(store, self._expected(broker))
         self._failed.pop(broker.broker_epoch, None)
 
     def _check_first(self, store: Store, broker: RegisterBrokerRecord) -> None:
@@ -147,7 +142,7 @@ class BrokerStores:
                 path=store.url,
             ) from failed.error
         try:
-            self._check(store, broker)
+            check_is_root(store, self._expected(broker))
         except StorageError as error:
             failed_ms = self._clock.monotonic_ms()
             if failed_ms - began_ms >= _LONG_MS:
@@ -161,34 +156,11 @@ class BrokerStores:
         except BrokerIdNotRegisteredError:
             return self._metadata.image().broker(broker_id)
 
-    def _check(self, store: Store, broker: RegisterBrokerRecord) -> None:
-        """Check that a root is that of a registration."""
-        try:
-            found = read_meta_properties(store)
-        except NotFoundError:
-            raise StorageUnavailableError(
-                f"the root {store.url} of broker {broker.broker_id} cannot be found (no "
-                f"{META_PROPERTIES}): mount it again, or move it back; if its data is lost, fence "
-                f"the broker and register it again: spark-log brokers fence {broker.broker_id}",
-                path=store.url,
-            ) from None
+    def _expected(self, broker: RegisterBrokerRecord) -> MetaProperties:
+        """Return what the root of a registration has to say of itself."""
         is_root = broker.broker_id == ROOT_BROKER_ID
-        expected = MetaProperties(
+        return MetaProperties(
             self._cluster_id, None if is_root else broker.broker_id, broker.incarnation_id
-        )
-        if found == expected:
-            return
-        if str(found) != str(expected):
-            raise InvalidRootError(
-                f"{store.url} is registered as {expected}, but is {found}: mount or move the right "
-                f"storage there",
-                path=store.url,
-            )
-        raise InvalidRootError(
-            f"{store.url} is of another registration of broker {broker.broker_id} (incarnation.id "
-            f"{found.incarnation_id}, registered is {broker.incarnation_id}): it was emptied or "
-            f"replaced, or a copy was restored; mount or move the right storage there",
-            path=store.url,
         )
 
 

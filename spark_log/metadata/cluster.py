@@ -6,16 +6,18 @@ put-if-absent, before anything else. A crash after it leaves an empty, valid clu
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from spark_log.clock import SYSTEM_CLOCK, Clock
-from spark_log.config import BrokerOptions, TopicConfig
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
-    LogTruncatedError,
     NotFoundError,
     OffsetOutOfRangeError,
     RootNotFoundError,
@@ -33,10 +35,11 @@ from spark_log.metadata.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     create_meta_properties,
+    guarded_root,
     read_meta_properties,
     unreadable_root,
 )
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_WITNESS, MetadataLog
+from spark_log.metadata.metadata_log import METADATA_WITNESS, MetadataLog
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.topic_image import TopicImage
@@ -44,33 +47,39 @@ from spark_log.storage import (
     StorageOptions,
     Store,
     call_beside,
-    call_within,
+    call_through_outages,
     find_quorum,
+    is_own_directory,
     listing_validity_ms,
     open_store,
 )
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
 
+_log = logging.getLogger(__name__)
+
+_open_clusters: WeakSet[Cluster] = WeakSet()
+"""All that something in this process has open, of roots that can be missing for a while."""
+
 
 def open_cluster(
     root: str | os.PathLike[str] | None,
     storage_options: StorageOptions | None = None,
     *,
-    timeout_ms: float,
-    setting: str,
+    timeout_ms: float = DEFAULT_API_TIMEOUT_MS,
+    setting: str = "default.api.timeout.ms",
     clock: Clock = SYSTEM_CLOCK,
     create: bool = False,
     request_timeout_ms: int | None = None,
     broker_options: BrokerOptions | None = None,
     client_rack: str = "",
 ) -> Cluster:
-    """Open a root as `Cluster` does, with a time limit if it is on an object store.
+    """Open a root as `Cluster` does; wait if its storage does not answer.
 
     Args:
         root: a path or URL.
         storage_options: for the file system; never printed or logged.
-        timeout_ms: the time limit. It does not apply to a local path.
+        timeout_ms: how long to wait.
         setting: the config key of the time limit, for messages.
         clock: gives records their timestamps, and measures ages.
         create: create the root if it does not exist.
@@ -81,7 +90,7 @@ def open_cluster(
     Raises:
         KafkaTimeoutError: the time is over.
         UnknownOutcomeError: the time is over, and the root may have been created.
-        StorageError: the root does not exist, is not a root, or cannot be reached.
+        StorageError: the root does not exist, is not a root, or its storage refuses the request.
     """
 
     def opened() -> Cluster:
@@ -96,9 +105,15 @@ def open_cluster(
         )
 
     store = open_store(root, storage_options)
-    if store.is_mapped:
-        return opened()
-    return call_within(timeout_ms, opened, what=f"opening the root {store.url}", setting=setting)
+    return call_through_outages(
+        timeout_ms,
+        opened,
+        what=f"opening the root {store.url}",
+        setting=setting,
+        is_local=store.is_mapped,
+        clock=clock,
+        notes_silence=True,
+    )
 
 
 class Cluster:
@@ -144,13 +159,17 @@ class Cluster:
             UnsupportedStoreError: the storage does not support put-if-absent.
             InvalidConfigurationError: a storage option is unknown.
         """
-        self.store, checkpoint = _open_root(root, storage_options, request_timeout_ms)
+        store, checkpoint = _open_root(root, storage_options, request_timeout_ms)
         self.clock = clock
         self._client_rack = client_rack
         self.suppressed = SuppressedErrors(IN_PROCESS)
+        self._unguarded = self.store = store
         self.cluster_id = checkpoint.cluster_id if checkpoint else ""
         if not self.cluster_id:
             self.cluster_id = self._read_or_create(create)
+        self.store = guarded_root(store, MetaProperties(self.cluster_id))
+        if self.store is not store:
+            _open_clusters.add(self)
         self._metadata = MetadataLog(
             self.store,
             clock,
@@ -187,11 +206,19 @@ class Cluster:
         """Allocates ids of idempotent producers."""
         return self._producer_ids
 
+    def release(self) -> None:
+        """Forget that this process has the root open: the client that opened it is closed.
+
+        As long as the root is open, this process creates no new one in its place.
+        """
+        _open_clusters.discard(self)
+
     def has_same_id(self) -> bool:
         """Return whether the root still has the id it was opened with; one request.
 
         Raises:
-            StorageError: the root does not exist any more, or cannot be read.
+            NotFoundError: the root does not exist any more.
+            StorageError: the root cannot be read.
         """
         return self._read() == self.cluster_id
 
@@ -206,18 +233,11 @@ class Cluster:
         Raises:
             StorageUnavailableError: the root cannot be found, for example because it is not
                 mounted.
+            InvalidRootError: another root lies there now.
             LogTruncatedError: the root exists, but files of its metadata log were removed.
         """
-        try:
-            return self._metadata.image()
-        except LogTruncatedError:
-            if not self.store.is_gone(META_PROPERTIES):
-                raise
-            raise StorageUnavailableError(
-                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
-                f"move it back",
-                path=self.root,
-            ) from None
+        self.store.check_root()  # the look for a new record does not read a file
+        return self._metadata.image()
 
     def topic(self, name: str) -> TopicImage:
         """Return a topic.
@@ -402,24 +422,48 @@ class Cluster:
         try:
             return self._read()
         except NotFoundError:
-            if self._has_metadata():
-                return self._read_beside_metadata()
+            own = self._own_directory()
+            if own:
+                return self._read_beside_files(own)
             if not create:
                 raise RootNotFoundError(
                     f"there is no spark-log root at {self.root}; check the path, or create a "
                     f"topic there: spark-log topics create NAME --root {self.root}",
                     path=self.root,
                 ) from None
+        return self._create()
+
+    def _create(self) -> str:
+        """Create the root, and return the cluster's id.
+
+        Raises:
+            StorageUnavailableError: it was a root a moment ago.
+            StorageError: it cannot be created.
+        """
+        gc.collect()  # a client that nobody refers to has not been released
+        if any(each.root == self.root for each in tuple(_open_clusters)):
+            raise StorageUnavailableError(
+                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
+                f"move it back. No new root is created there as long as this process has the old "
+                f"one open: close its clients first, or start another process",
+                path=self.root,
+            )
         create_meta_properties(self.store, MetaProperties(random_id()))
         self.keep_reserve()
-        return self._read()
+        cluster_id = self._read()
+        _log.info("%s: created a new root, of the cluster %s", self.root, cluster_id)
+        return cluster_id
 
-    def _has_metadata(self) -> bool:
-        files = self.store.list(METADATA_DIRECTORY)
-        return next(iter(files), None) is not None or METADATA_WITNESS.exists(self.store)
+    def _own_directory(self) -> str:
+        """Return the name of a directory that only a root has; empty if there is none."""
+        names = self.store.list_directories("")
+        return next((name for name in names if is_own_directory(name)), "")
 
-    def _read_beside_metadata(self) -> str:
+    def _read_beside_files(self, directory: str) -> str:
         """Read ``meta.properties`` again: another process may just have created the root.
+
+        Args:
+            directory: the name of a directory of the root.
 
         Raises:
             InvalidRootError: the root was created, and ``meta.properties`` was removed.
@@ -428,14 +472,15 @@ class Cluster:
             return self._read()
         except NotFoundError:
             raise InvalidRootError(
-                f"{self.root} has metadata, but no {META_PROPERTIES}: the file was removed. "
+                f"{self.root} has the directory {directory} of a root, but no {META_PROPERTIES}: "
+                f"the file was removed, or only a part of a root was restored. "
                 f"Restore it from a copy; it has two lines, version={FORMAT_VERSION} and "
                 f"cluster.id=, with 22 letters and digits of your choice if the id is not known",
                 path=self.root,
             ) from None
 
     def _read(self) -> str:
-        found = read_meta_properties(self.store)
+        found = read_meta_properties(self._unguarded)
         if found.broker_id is not None:
             raise InvalidRootError(
                 f"{self.root} is {found}, and not of the cluster itself; give the root that has "

@@ -280,6 +280,9 @@ def _orphan(directory: OrphanedDirectory, broker_id: int) -> Finding:
     if directory.kind is OrphanKind.REPLICA:
         message = "the directory of a former replica, or of one that comes back; clean deletes it"
         severity = Severity.NOTE
+    elif directory.kind is OrphanKind.SCRATCH:
+        message = "a doctor that runs writes in it; of one that was killed, remove it by hand"
+        severity = Severity.NOTE
     else:
         reason = {
             OrphanKind.TOPIC: "it belongs to no topic: left over from a deleted one",

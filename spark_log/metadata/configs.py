@@ -182,7 +182,8 @@ def alterations(
         resource_name: the name of the resource.
         overrides: its present overrides.
         changes: key → new value, or key → ``(AlterConfigOp, value)``. The value to append or
-            subtract may be several values separated by commas.
+            subtract may be several values separated by commas. A key of Kafka's that has no effect
+            here is left out, with a warning.
         kind: the kind of the resource.
 
     Raises:
@@ -191,7 +192,7 @@ def alterations(
     """
     model = kind.model
     altered = dict(overrides)
-    for key, change in changes.items():
+    for key, change in model.without_ignored(changes).items():
         name = key if key in overrides else key_name(key, model)
         operation, value = _operation(key, change)
         if operation is AlterConfigOp.DELETE:

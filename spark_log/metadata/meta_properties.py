@@ -8,6 +8,7 @@ On storage: lines ``key=value`` in the root, created once by put-if-absent and n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from spark_log.errors import (
@@ -52,6 +53,7 @@ def read_meta_properties(store: Store) -> MetaProperties:
         StorageUnavailableError: the storage does not answer; try again.
         InvalidRootError: the root is a file, or an incompatible version created it.
     """
+    store.check_root()
     try:
         text: str = store.open_buffer(META_PROPERTIES).to_pybytes().decode("utf-8", "replace")
     except NotFoundError:
@@ -76,6 +78,61 @@ def read_meta_properties(store: Store) -> MetaProperties:
     return MetaProperties(
         properties["cluster.id"], None if broker_id is None else int(broker_id), incarnation_id
     )
+
+
+def check_is_root(store: Store, expected: MetaProperties) -> None:
+    """Check that a root is there, and is that of a cluster or of a broker's registration.
+
+    Args:
+        store: the store of the root.
+        expected: what its file has to say.
+
+    Raises:
+        StorageUnavailableError: the root has no such file, does not exist, or does not answer.
+        InvalidRootError: it is another root.
+    """
+    broker_id = expected.broker_id
+    try:
+        found = read_meta_properties(store)
+    except NotFoundError:
+        whose, if_lost = "", ""
+        if broker_id is not None:
+            whose = f" of broker {broker_id}"
+            if_lost = (
+                f"; if its data is lost, fence the broker and register it again: spark-log brokers "
+                f"fence {broker_id}"
+            )
+        raise StorageUnavailableError(
+            f"the root {store.url}{whose} cannot be found (no {META_PROPERTIES}): mount it again, "
+            f"or move it back{if_lost}",
+            path=store.url,
+        ) from None
+    if found == expected:
+        return
+    if str(found) == str(expected):
+        raise InvalidRootError(
+            f"{store.url} is of another registration of broker {broker_id} (incarnation.id "
+            f"{found.incarnation_id}, registered is {expected.incarnation_id}): it was emptied or "
+            f"replaced, or a copy was restored; mount or move the right storage there",
+            path=store.url,
+        )
+    known_as = "was opened as" if broker_id is None else "is registered as"
+    raise InvalidRootError(
+        f"{store.url} {known_as} {expected}, but is {found}: mount or move the right storage there",
+        path=store.url,
+    )
+
+
+def guarded_root(store: Store, expected: MetaProperties) -> Store:
+    """Return a store that does nothing where a root is missing, or is another one.
+
+    Its calls raise the errors of `check_is_root`. On an object store nothing is checked.
+
+    Args:
+        store: the store of the root.
+        expected: what ``meta.properties`` says.
+    """
+    return store.guarded(META_PROPERTIES, partial(check_is_root, expected=expected))
 
 
 def unreadable_root(store: Store, error: StorageError) -> StorageError:

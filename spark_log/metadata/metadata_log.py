@@ -13,7 +13,6 @@ directories exist, files were removed: then it is not read, and no new log is st
 from __future__ import annotations
 
 import math
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,10 +29,10 @@ from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
-from spark_log.storage import Store
+from spark_log.storage import METADATA_LOG, Store, is_topic_directory
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
-METADATA_DIRECTORY = "__cluster_metadata-0"
+METADATA_DIRECTORY = METADATA_LOG
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
@@ -44,8 +43,6 @@ METADATA_LEASE_MS: Final = 5_000
 """For this long after it has read the metadata, a writer acknowledges appends without reading them
 again. So on object stores the deletion of a topic, and the joining of a replica, take at least as
 long."""
-
-_TOPIC_DIRECTORY = re.compile(r".+\.[\w-]{22}")
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
 
@@ -253,7 +250,7 @@ class MetadataLog:
         """
         if not reached and not self._known.offset:
             names = self._store.list_directories("")
-            reached = int(any(_TOPIC_DIRECTORY.fullmatch(name) for name in names))
+            reached = int(any(map(is_topic_directory, names)))
         if reached > self._known.offset:
             self._read_on()  # another process may have appended since the log was read
         if reached > self._known.offset:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from spark_log.log import WITNESSES
 from spark_log.metadata.cluster import Cluster
-from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.topics import (
-    DELETION_MARKERS,
-    STRAY_REPLICAS,
-    parse_replica_directory,
-)
-
-_TOPIC_DIRECTORY: Final = re.compile(r".+\.[\w-]{22}")
-_INTERNAL: Final = (
-    METADATA_DIRECTORY,
-    "__consumer_offsets",
-    "__consumer_groups",
-    "__transaction_state",
-    DELETION_MARKERS,
-    STRAY_REPLICAS,
-    WITNESSES,
+from spark_log.metadata.topics import parse_replica_directory
+from spark_log.storage import (
+    ROOT_DIRECTORIES,
+    SCRATCH_PREFIX,
+    Store,
+    is_of_file_system,
+    is_topic_directory,
 )
 
 
@@ -42,6 +30,9 @@ class OrphanKind(StrEnum):
     REPLICA = "replica"
     """It was that of a replica that was moved, or came back in another directory. Or it is that of
     a replica that is about to come back."""
+
+    SCRATCH = "scratch"
+    """A doctor writes in it while it runs; one that was killed has left it."""
 
     FOREIGN = "foreign"
     """It does not belong to spark-log."""
@@ -88,22 +79,35 @@ def orphaned_directories(
         StorageError: its root cannot be reached.
     """
     store = cluster.broker_store(broker_id)
-    found = dict(
-        list_all(lambda name: set(store.list_directories(name)), store.list_directories(""))
+    names = _directories(store)
+    # Only of topics: nobody may list ``lost+found``.
+    replicas = dict(
+        list_all(lambda name: set(store.list_directories(name)), filter(is_topic_directory, names))
     )
     # Read the metadata after the listing, so that a topic created meanwhile is known.
     topics = {topic.directory: topic for topic in cluster.image().topics()}
-    if not topics.keys() >= found.keys() - set(_INTERNAL):
+    if not topics.keys() >= names:
         # List again: a directory that is just being deleted is not orphaned.
-        found = {name: found[name] for name in store.list_directories("") if name in found}
-    for name in sorted(found):
+        names &= _directories(store)
+    for name in sorted(names):
         if name in topics:
-            for directory in sorted(found[name]):
+            for directory in sorted(replicas[name]):
                 yield from _orphaned_replica(topics[name], directory, broker_id)
-        elif _TOPIC_DIRECTORY.fullmatch(name):
+        elif is_topic_directory(name):
             yield OrphanedDirectory(name, OrphanKind.TOPIC)
-        elif name not in _INTERNAL:
+        elif name.startswith(SCRATCH_PREFIX):
+            yield OrphanedDirectory(name, OrphanKind.SCRATCH)
+        else:
             yield OrphanedDirectory(name, OrphanKind.FOREIGN)
+
+
+def _directories(store: Store) -> set[str]:
+    """Return the directories in a root but those that spark-log or the file system keeps."""
+    return {
+        name
+        for name in store.list_directories("")
+        if name not in ROOT_DIRECTORIES and not is_of_file_system(name)
+    }
 
 
 def _orphaned_replica(topic: TopicImage, name: str, broker_id: int) -> Iterator[OrphanedDirectory]:

@@ -37,7 +37,6 @@ from spark_log.log import (
     parse_snapshot_name,
     spent_segments,
 )
-from spark_log.metadata.meta_properties import META_PROPERTIES
 from spark_log.metadata.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import (
@@ -191,8 +190,6 @@ class StateLog(ABC, Generic[_State, _Record]):
                 self._gaps += 1
                 continue
             except LogTruncatedError as error:
-                if self._log.files.store.is_gone(META_PROPERTIES):  # for example, it is not mounted
-                    raise StorageError(error.message, path=self.directory) from error
                 raise LogTruncatedError(
                     f"{error.message}{self.if_truncated}",
                     path=self.directory,

@@ -106,7 +106,8 @@ GROUP_CURRENT_OFFSET_SUM = _gauge(
 GROUP_LAG = _gauge(
     "kafka_consumergroup_lag",
     _GROUP_PARTITION,
-    "Offsets from the group's committed one to the log end offset; never negative.",
+    "Offsets that the group has not read yet and can read: from its committed one, or from the log "
+    "start offset if that is higher, to the log end offset; never negative.",
 )
 GROUP_LAG_SUM = _gauge(
     "kafka_consumergroup_lag_sum", "consumergroup topic", "Sum of the group's lag in the topic."
@@ -120,12 +121,19 @@ GROUP_MEMBERS = _gauge(
 GROUP_LAG_SECONDS = _gauge(
     "kafka_consumergroup_group_lag_seconds",
     _LAG_SECONDS,
-    "Age of the first record that the group has not read, by its timestamp; 0 without one.",
+    "Age of the first record that the group has not read and can read, by its timestamp; 0 without "
+    "one.",
     "seconds",
 )
 
 # --- spark-log exporter, its own -----------------------------------------------------------------
 
+GROUP_DELETED = _gauge(
+    "spark_log_consumergroup_deleted_offsets",
+    _GROUP_PARTITION,
+    "Offsets from the group's committed one to the log start offset: records that were deleted "
+    "before the group read them. 0 again when the group commits a later offset.",
+)
 PARTITION_SIZE = _gauge(
     "spark_log_topic_partition_size_bytes",
     _PARTITION,
@@ -293,7 +301,7 @@ EXPORTER: Final = (
     BROKERS, BROKER_INFO, TOPIC_PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, REPLICAS,
     IN_SYNC_REPLICA, LEADER_IS_PREFERRED, UNDER_REPLICATED, PARTITION_SIZE, GROUP_MEMBERS,
     GROUP_CURRENT_OFFSET, GROUP_CURRENT_OFFSET_SUM, GROUP_LAG, GROUP_LAG_SUM, GROUP_LAG_SECONDS,
-    UP, UNREADABLE_PARTITIONS, SCRAPE_DURATION,
+    GROUP_DELETED, UP, UNREADABLE_PARTITIONS, SCRAPE_DURATION,
 )  # fmt: skip
 """Metrics of ``spark-log exporter``."""
 

@@ -22,18 +22,20 @@ _EXPORTER = """\
 `spark-log exporter --root URL` serves these at `http://127.0.0.1:9308/metrics`. The names that
 begin with `kafka_` are those of [kafka_exporter](https://github.com/danielqsj/kafka_exporter), and
 of [kafka-lag-exporter](https://github.com/seglo/kafka-lag-exporter) for the lag in seconds, so
-dashboards and alerts for them work. Committed offsets are read before the ends of the logs, so no
-lag is negative. A partition that cannot be read is left out. A group has a lag in the partitions
-in which it has committed an offset.
+dashboards and alerts for them work. Committed offsets are read before the ends of the logs. A lag
+counts what can be read, and is never negative: records that were deleted before the group read them
+are in `spark_log_consumergroup_deleted_offsets`, not in the lag. Alert on it: the group has missed
+these records. A partition that cannot be read is left out. A group has a lag in the partitions in
+which it has committed an offset, until its offset or the topic is deleted.
 
 A scrape costs one request for the metadata, one for new commits, a listing of the groups, and one
 request for each partition and for each group that ever had a member: for the name of its next
 segment. A partition with new records costs a listing and a read more, and so does each partition
 once in five to ten minutes: until then the oldest offset and the size of a partition without new
-records may be old. Lag in seconds costs a read for each committed offset that is new and behind; a
-scrape makes at most 250 of them, for the largest lags first, and has no lag in seconds for the
-others. The first scrape lists every partition. Nothing is read between scrapes, and scrapes at the
-same time share one reading.
+records may be old, and what was deleted since still counts as lag. Lag in seconds costs a read for
+each committed offset that is new and behind; a scrape makes at most 250 of them, for the largest
+lags first, and has no lag in seconds for the others. The first scrape lists every partition.
+Nothing is read between scrapes, and scrapes at the same time share one reading.
 
 [conf/grafana/spark-log.json](../conf/grafana/spark-log.json) is a dashboard for Grafana.
 

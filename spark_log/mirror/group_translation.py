@@ -25,7 +25,7 @@ class TranslatedGroup:
     Attributes:
         group_id: the group.
         offsets: what was committed, by partition of the target.
-        waiting: partitions of the source whose offset lies behind what is mirrored.
+        waiting: partitions of the source whose offset lies beyond what is mirrored.
         is_active: the group has members on the target, so nothing was committed.
     """
 

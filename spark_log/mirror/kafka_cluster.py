@@ -295,10 +295,13 @@ class KafkaCluster:
         """Return the first offsets that partitions still have."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
+    def latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets after the last records of partitions, committed or not."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
     def _end_offset(self, topic: str) -> int:
         """Return the offset after the last record of partition 0, committed or not."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        (end,) = self._offsets([TopicPartition(topic, 0)], latest).values()
+        (end,) = self.latest_offsets([TopicPartition(topic, 0)]).values()
         return end
 
     def _offsets(

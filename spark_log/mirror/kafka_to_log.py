@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import DataLossError
+from spark_log.log import Lag
 from spark_log.mirror import topic_settings
 from spark_log.mirror.confluent import (
     OFFSET_BEGINNING,
@@ -111,7 +112,7 @@ class KafkaToLog(Mirror):
         """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
         producer = self._opened_producer()
         first = self._consume(wait_s)
-        if not first and not self._with_passed({}, self._ended):
+        if not first and not self._has_passed(self._ended):
             return 0
         with producer.transaction():
             sent, pace = self._send(producer, first)
@@ -125,7 +126,7 @@ class KafkaToLog(Mirror):
         return pace.count
 
     def lag(self) -> dict[MirroredPartition, int]:
-        """Return how many offsets of Kafka are not mirrored yet, by partition.
+        """Return how many offsets of Kafka are not mirrored yet and can be read, by partition.
 
         The ends are those of the last fetch. A partition that was not fetched yet has no lag.
         """
@@ -133,9 +134,10 @@ class KafkaToLog(Mirror):
         for (topic, number), partition in self._partitions.items():
             assert self._consumer is not None
             tp = KafkaPartition(topic, number)
+            # Both are negative before the first fetch.
             low, high = self._consumer.get_watermark_offsets(tp, cached=True)
-            position = self.maps[partition].end(Side.KAFKA)
-            found[partition] = max(0, high - max(low, 0) if position is None else high - position)
+            position = self.maps[partition].end(Side.KAFKA) or 0
+            found[partition] = Lag.of(position, low, high).unread
         return found
 
     @property

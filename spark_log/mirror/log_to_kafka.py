@@ -151,7 +151,7 @@ class LogToKafka(Mirror):
             time.sleep(wait_s)
             return 0
         first = self._fetch(wait_s * 1000)
-        if not first.count and not self._with_passed({}, first.positions):
+        if not first.count and not self._has_passed(first.positions):
             return 0
         try:
             return self._transfer(first)
@@ -163,7 +163,10 @@ class LogToKafka(Mirror):
             return self.transfer(wait_s)
 
     def lag(self) -> dict[MirroredPartition, int]:
-        """Return how many offsets of the log are not mirrored yet, by partition."""
+        """Return how many offsets of the log are not mirrored yet, by partition.
+
+        A mirror does not stay before the start of the log: it fails, or passes what was deleted.
+        """
         if not self._partitions:
             return {}
         self._join_reader()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +22,7 @@ from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 _SETTINGS: Final = {"cleanup.policy": "compact"}
 _POLL_MS: Final = 1_000
 _ID_KEY: Final = b"id of topic "
+_NAME: Final = re.compile(r"mirror-offset-syncs\.[^.]+\.[^.]+\.internal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,42 @@ def topic_id_record(topic: str, topic_id: str) -> tuple[bytes, bytes]:
 
 def has_map_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:
     """Whether a side has the topic, because it was mirrored to."""
-    names = kafka.partition_counts() if side is Side.KAFKA else log.admin().list_topics()
-    return topic in names
+    return topic in _topics(kafka, log, side)
+
+
+def sources_of_others(
+    kafka: KafkaCluster, log: LogAddress, topic: str, side: Side
+) -> dict[str, dict[str, str]]:
+    """Return what mirrors with other aliases have written to topics that keep their names.
+
+    Args:
+        kafka: one of the two sides.
+        log: the other one.
+        topic: the own map topic.
+        side: the side that they have written to.
+
+    Returns:
+        Topic → id of the topic that it was mirrored from → the map topic that says so.
+    """
+    sources: dict[str, dict[str, str]] = {}
+    for name in sorted(_topics(kafka, log, side)):
+        if name == topic or not _NAME.fullmatch(name):
+            continue
+        found = MapTopic()
+        if side is Side.LOG:
+            _read_log(log, name, found, complete=False)
+        else:
+            for key, value in kafka.read_topic(name):
+                found.replay(key, value, side)
+        for source, topic_id in found.topic_ids[side].items():
+            partitions = found.maps.of_topic(source, side)
+            if any(each.kafka_topic == each.log_topic for each in chain(*partitions.values())):
+                sources.setdefault(source, {})[topic_id] = name
+    return sources
+
+
+def _topics(kafka: KafkaCluster, log: LogAddress, side: Side) -> Collection[str]:
+    return kafka.partition_counts() if side is Side.KAFKA else log.admin().list_topics()
 
 
 def create_in_log(log: LogAddress, topic: str) -> None:

@@ -9,9 +9,14 @@ from typing import Final, Self
 
 import numpy as np
 
-from spark_log.errors import DataLossError, ProducerFencedError
+from spark_log.errors import DataLossError, InvalidConfigurationError, ProducerFencedError
 from spark_log.mirror.kafka_cluster import KafkaCluster
-from spark_log.mirror.map_topic import has_map_topic, read_map_topic, topic_id_record
+from spark_log.mirror.map_topic import (
+    has_map_topic,
+    read_map_topic,
+    sources_of_others,
+    topic_id_record,
+)
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side, map_record
 from spark_log.mirror.task_generation import (
@@ -127,10 +132,38 @@ class Mirror(ABC):
                     f"delete the mirrored one, and give another --{side}-alias; or exclude it",
                     topic=topic,
                 )
+        self._check_not_back(topic_ids)
         new = {each: topic_ids[each] for each in topic_ids if each not in self._topic_ids}
         if new:
             self._write(topic_id_record(*each) for each in new.items())
             self._topic_ids |= new
+
+    def _check_not_back(self, topics: Iterable[str]) -> None:
+        """Refuse topics of the source that were mirrored from the very topic of the target.
+
+        Their records would come back to where they were. A mirror with the same aliases knows which
+        they are; one with others does not.
+
+        Raises:
+            InvalidConfigurationError: a mirror with other aliases has written one of the topics.
+        """
+        known = [each for each in topics if each in self._sources_of_others]
+        if not known:
+            return
+        if self.target is Side.KAFKA:
+            ids = self._kafka.topic_ids(known)
+        else:
+            described = self._log.admin().describe_topics(known, with_offsets=False)
+            ids = {each.name: str(each.topic_id) for each in described}
+        for topic, topic_id in ids.items():
+            if name := self._sources_of_others[topic].get(topic_id):
+                _, kafka_alias, log_alias, _ = name.split(".")
+                raise InvalidConfigurationError(
+                    f"topic {topic!r} was mirrored from the topic that it would be mirrored to, "
+                    f"with other aliases: its records would go round in a circle. Give "
+                    f"--kafka-alias {kafka_alias} --log-alias {log_alias}, or exclude it",
+                    key="kafka-alias",
+                )
 
     def _prune(self) -> None:
         """Prune the offset maps that have become twice as long since the last time."""
@@ -288,6 +321,10 @@ class Mirror(ABC):
                 break
         self.maps = found.maps
         self._topic_ids = found.topic_ids[self.target]
+        self._sources_of_others: Mapping[str, Mapping[str, str]] = {}
+        if settings.is_exclusive and task is None:
+            own, side = settings.map_topic, self.source
+            self._sources_of_others = sources_of_others(kafka, log, own, side)
         self._pruned_sizes: dict[MirroredPartition, int] = {}
 
     def _on_commit(
@@ -306,25 +343,48 @@ class Mirror(ABC):
         """Return the runs of a transaction, and where the source was read beyond its last record.
 
         Markers, and aborted or compacted records, take offsets at which a group may have committed.
+        In a partition without a mirrored record, as one that was emptied before, what comes next
+        begins at the end of the target's partition or behind it.
 
         Args:
             runs: of the transaction's records.
             positions: the offset up to which the source was read.
         """
         found = dict(runs)
-        for partition, position in positions.items():
-            rows = runs.get(partition)
-            if rows is None:
-                ends = [self.maps[partition].end(side) for side in Side]
-            else:
-                ends = [int(rows[-1, side] + rows[-1, 2]) for side in Side]
-            end = ends[self.source]
-            if end is None or position <= end:
-                continue
-            ends[self.source] = position
-            passed = np.array([[*ends, 0]], np.int64)
-            found[partition] = passed if rows is None else np.concatenate((rows, passed))
+        passed = [
+            each for each in positions if each not in runs and self._is_passed(each, positions)
+        ]
+        known = {each: self.maps[each].end(self.target) for each in passed}
+        ends = {each: end for each, end in known.items() if end is not None}
+        if len(ends) < len(passed):
+            ends |= self._target_ends(known.keys() - ends.keys())
+        for partition, rows in runs.items():
+            if positions.get(partition, -1) > rows[-1, self.source] + rows[-1, 2]:
+                ends[partition] = int(rows[-1, self.target] + rows[-1, 2])
+        for partition, end in ends.items():
+            run = np.zeros((1, 3), np.int64)
+            run[0, self.source], run[0, self.target] = positions[partition], end
+            found[partition] = np.concatenate((runs[partition], run)) if partition in runs else run
         return found
+
+    def _has_passed(self, positions: Mapping[MirroredPartition, int]) -> bool:
+        """Whether the source was read beyond the end of a map."""
+        return any(self._is_passed(each, positions) for each in positions)
+
+    def _is_passed(
+        self, partition: MirroredPartition, positions: Mapping[MirroredPartition, int]
+    ) -> bool:
+        """Whether the source was read beyond the end of a partition's map."""
+        end = self.maps[partition].end(self.source)
+        return end is None or positions[partition] > end
+
+    def _target_ends(self, partitions: Iterable[MirroredPartition]) -> dict[MirroredPartition, int]:
+        """Return the log end offsets in the target, which no other mirror writes to."""
+        side = self._kafka if self.target is Side.KAFKA else self._log
+        by_target = {
+            TopicPartition(each.topic(self.target), each.partition): each for each in partitions
+        }
+        return {by_target[tp]: end for tp, end in side.latest_offsets(by_target).items()}
 
     def __enter__(self) -> Self:
         self.open()

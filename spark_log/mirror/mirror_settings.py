@@ -61,7 +61,16 @@ class LogAddress:
 
     def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offsets that partitions still have."""
-        found = self.admin().list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        return self._offsets(partitions, OffsetSpec.EARLIEST)
+
+    def latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log end offsets of partitions."""
+        return self._offsets(partitions, OffsetSpec.LATEST)
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        found = self.admin().list_offsets(dict.fromkeys(partitions, spec))
         return {tp: each.offset for tp, each in found.items()}
 
 

@@ -2,7 +2,9 @@
 
 A map is a set of runs: ``count`` records that have consecutive offsets on both sides. A run ends at
 a transaction marker, at a record that compaction or an abort removed, and at the end of the
-mirror's transaction. A run of no records says that there was nothing to mirror before its offsets.
+mirror's transaction. A run of no records says that there was nothing to mirror before its offset in
+the source, since the record before it, or at all. It counts until records of the other direction
+are mirrored to where it stands.
 
 Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
 records. So the map has a record if and only if the target has it, and the end of the map is where a
@@ -62,6 +64,7 @@ class OffsetMap:
         self._runs = np.empty((16, _COLUMNS), np.int64)
         self._size = 0
         self._is_sorted = True
+        self._checked = 0
         self._ends = [-1, -1]
         self._forgotten = [-1, -1]
 
@@ -86,15 +89,19 @@ class OffsetMap:
         added[:, _TO] = to
         added[:, _IS_FIRST] = 0
         added[:1, _IS_FIRST] = 1
-        for side in Side if len(runs) else ():
-            self._ends[side] = max(self._ends[side], int((runs[:, side] + runs[:, 2]).max()))
+        for side in Side:
+            # A run of no records is no reason for the way back to pass what the target has there.
+            counted = runs if side != to else runs[runs[:, 2] > 0]
+            if len(counted):
+                end = int((counted[:, side] + counted[:, 2]).max())
+                self._ends[side] = max(self._ends[side], end)
         last = self._runs[max(self._size - 1, 0), 0]
         self._is_sorted &= not self._size or not len(runs) or last <= runs[0, 0]
         self._size = needed
 
     def end(self, side: Side) -> int | None:
-        """Return the offset after the last mirrored record on one side; None without runs."""
-        return self._ends[side] if self._size else None
+        """Return the offset up to which one side is mirrored; None if no record of it is."""
+        return self._ends[side] if self._ends[side] >= 0 else None
 
     def translate(self, offset: int, side: Side) -> int | None:
         """Return the offset on the other side at which a reader finds the same next record.
@@ -157,6 +164,9 @@ class OffsetMap:
         if not self._is_sorted:  # two topics hold the runs of the two directions
             runs[:] = runs[np.lexsort((runs[:, 1], runs[:, 0]))]
             self._is_sorted = True
+        if self._checked != self._size:
+            runs = self._without_contradicted(runs)
+            self._checked = self._size
         for side in Side:
             if self._forgotten[side] < 0:
                 continue
@@ -165,11 +175,31 @@ class OffsetMap:
             kept = own[:, _IS_FIRST].astype(bool) & (_order(own) > self._forgotten[side])
             first = int(np.argmax(kept)) if kept.any() else len(own)
             is_own[np.flatnonzero(is_own)[first:]] = False
-            self._size -= int(is_own.sum())
-            self._runs[: self._size] = runs[~is_own]
-            runs = self._runs[: self._size]
+            runs = self._keep(runs[~is_own])
+            self._checked = self._size
             self._forgotten[side] = -1
         return runs
+
+    def _without_contradicted(self, runs: np.ndarray) -> np.ndarray:
+        """Drop runs of no records to where records of the other direction were mirrored since."""
+        is_empty = runs[:, 2] == 0
+        records = runs[~is_empty]
+        if not is_empty.any() or not len(records) or (runs[:, _TO] == runs[0, _TO]).all():
+            return runs
+        places = runs[is_empty][:, :2]
+        after = np.searchsorted(records[:, 0], places[:, 0], "left")
+        before = records[np.maximum(after - 1, 0)]
+        is_behind = (before[:, :2] + before[:, 2:3] <= places).all(axis=1) | (after == 0)
+        behind = records[np.minimum(after, len(records) - 1)]
+        is_before = (behind[:, :2] >= places).all(axis=1) | (after == len(records))
+        kept = ~is_empty
+        kept[is_empty] = is_behind & is_before
+        return self._keep(runs[kept])
+
+    def _keep(self, runs: np.ndarray) -> np.ndarray:
+        self._size = len(runs)
+        self._runs[: self._size] = runs
+        return self._runs[: self._size]
 
 
 class OffsetMaps:

@@ -9,6 +9,7 @@ from spark_log.errors import LeaderNotAvailableError
 from spark_log.log import (
     NO_LEADER,
     DivergedReplicaError,
+    Lag,
     LeaderFailedError,
     LogView,
     PartitionState,
@@ -31,7 +32,7 @@ class CopiedPartition:
         copied_bytes: size of the segments that were copied.
         copied_segments: their number.
         end_offset: the log end offset of the target now.
-        lag: number of offsets up to the last stable offset of the source.
+        lag: number of offsets up to the last stable offset of the source that can be read.
     """
 
     topic_partition: TopicPartition
@@ -148,7 +149,8 @@ class PartitionMirror:
         start = min(view.log_start_offset, offset)
         if start > self._target_start:
             self._target_start = follow_log_start(follower, start)
-        return CopiedPartition(self._tp, sum(copied), len(copied), offset, max(0, end - offset))
+        lag = Lag.of(offset, view.log_start_offset, end).unread
+        return CopiedPartition(self._tp, sum(copied), len(copied), offset, lag)
 
     def _check_is_prefix(
         self, source: Replica, view: LogView, follower: Replica, there: LogView

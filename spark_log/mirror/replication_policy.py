@@ -29,8 +29,12 @@ class ReplicationPolicy(StrEnum):
         return topic if self is ReplicationPolicy.IDENTITY else f"{source_alias}.{topic}"
 
     def comes_from(self, topic: str, alias: str) -> bool:
-        """Whether a topic's name says that it was mirrored from the cluster with this alias."""
-        return self is ReplicationPolicy.DEFAULT and topic.startswith(f"{alias}.")
+        """Whether a topic's name says that it was mirrored from the cluster with this alias.
+
+        Also by way of others: ``c.b.a.flights`` came from ``a``. Of mirrors in a circle each would
+        otherwise make a longer name, without end (``MirrorSourceConnector.isCycle``).
+        """
+        return self is ReplicationPolicy.DEFAULT and alias in topic.split(".")[:-1]
 
 
 @dataclass(frozen=True, slots=True)

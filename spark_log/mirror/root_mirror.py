@@ -90,6 +90,8 @@ class RootMirror:
         partitions = [
             TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
         ]
+        for gone in self._partitions.keys() - set(partitions):
+            del self._partitions[gone]
         found = self._target.metadata.known_image()  # the commit has read it
         for tp in partitions:
             self._partition(tp, image.topic(tp.topic), found.topic(tp.topic))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from spark_log.config import CODECS
+
 _SAME: Final = frozenset(
     {
         "cleanup.policy",
@@ -26,8 +28,6 @@ _SAME: Final = frozenset(
         "segment.ms",
     }
 )
-_TO_LOG: Final = {"gzip": "zstd", "snappy": "lz4", "uncompressed": "none"}
-"""Compressions that the log does not have, and what is nearest."""
 _MIN_SEGMENT_BYTES: Final = 1_048_576
 
 
@@ -35,7 +35,10 @@ def to_log(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a topic of Kafka has in the log."""
     found = {name: value for name, value in settings.items() if name in _SAME}
     if compression := settings.get("compression.type"):
-        found["compression.type"] = _TO_LOG.get(compression, compression)
+        stored = "none" if compression == "uncompressed" else compression
+        found["compression.type"] = CODECS.substitute(
+            "compression.type of a topic in Kafka", stored
+        )
     if segment_bytes := settings.get("segment.bytes"):
         found["segment.bytes"] = str(max(int(segment_bytes), _MIN_SEGMENT_BYTES))
     return found

@@ -11,7 +11,6 @@ from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidRecordError,
     LogTruncatedError,
-    NotFoundError,
     SparkLogError,
     StorageError,
     StorageUnavailableError,
@@ -29,7 +28,6 @@ from spark_log.log import (
     StagingFailedError,
 )
 from spark_log.metadata import (
-    META_PROPERTIES,
     METADATA_LEASE_MS,
     UNLIMITED,
     Cluster,
@@ -116,7 +114,7 @@ class PartitionAppender:
             UnknownOutcomeError: the delivery may be in the log or not.
             SparkLogError: it is not in the log; `is_retriable` says whether to try again.
         """
-        self._check_root()
+        self._cluster.store.check_root()
         began_ms = self._cluster.clock.monotonic_ms()
         log = queue.log or self._open(queue, began_ms)
         try:
@@ -131,7 +129,7 @@ class PartitionAppender:
         if appended.info is None:
             return appended
         try:
-            self._check_root()
+            self._cluster.store.check_root()
             image = self._image_after_append(queue)
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
@@ -278,33 +276,15 @@ class PartitionAppender:
         if isinstance(error, InvalidRecordError | StorageUnavailableError):
             return False  # these are not about missing files
         try:
-            self._check_root()
             return _is_deleted(queue, self._cluster.image())
         except (SparkLogError, OSError):
             return False
 
-    def _check_root(self) -> None:
-        """Check that the root exists: a put would create its directories again.
-
-        Raises:
-            StorageUnavailableError: it does not exist.
-        """
-        if self._is_root_missing():
-            raise StorageUnavailableError(
-                f"the root {self._cluster.root} is missing (no {META_PROPERTIES}): "
-                f"mount it again, or move it back",
-                path=self._cluster.root,
-            )
-
     def _is_root_missing(self) -> bool:
-        if not self._cluster.store.is_mapped:
-            return False  # an object store cannot be unmounted
         try:
-            self._cluster.store.head(META_PROPERTIES)
-        except NotFoundError:
-            return True
-        except StorageError:
-            return False
+            self._cluster.store.check_root()
+        except StorageError as error:
+            return error.retriable
         return False
 
 
@@ -313,8 +293,23 @@ def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
     return topic is None or topic.topic_id != queue.route.topic.topic_id
 
 
-def unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
-    """Return the error of records whose topic was deleted while they waited."""
+def unknown_topic(
+    topic: str, partition: int = 0, num_partitions: int = 0
+) -> UnknownTopicOrPartitionError:
+    """Return the error of records whose topic was deleted while they waited.
+
+    Args:
+        topic: its name.
+        partition: the partition that the records were for.
+        num_partitions: number of partitions of the topic that has the name now; 0 without one.
+    """
+    if num_partitions:
+        return UnknownTopicOrPartitionError(
+            f"topic {topic!r} was deleted and created again with {num_partitions} partitions, "
+            f"numbered from 0, while records for partition {partition} waited; they were not "
+            f"appended",
+            topic=topic,
+        )
     return UnknownTopicOrPartitionError(
         f"topic {topic!r} was deleted while records for it waited; they were not appended to any "
         f"topic that exists",

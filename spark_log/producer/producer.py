@@ -114,8 +114,8 @@ class Producer(ForeignMethods):
             RootNotFoundError: there is no root at this address.
             InvalidRootError: the root is damaged, or of another format version.
             UnsupportedStoreError: the file system cannot store a log.
-            KafkaTimeoutError, StorageUnavailableError: the storage does not answer, or not within
-                ``request.timeout.ms``; try again.
+            KafkaTimeoutError: the storage does not answer within ``max.block.ms``, or
+                ``request.timeout.ms`` if that is longer; try again.
         """
         self.config = checked_config(config)
         self.client_id = self.config.client_id or f"producer-{next(_instances)}"
@@ -132,12 +132,17 @@ class Producer(ForeignMethods):
         )
         self._clock = clock
         self._time_ns: Callable[[], int] = getattr(clock, "time_ns", lambda: clock.time_us() * 1000)
+        # A producer whose `send` shall not wait (max.block.ms=0) can be made, too.
+        timeout_ms, setting = max(
+            (self.config.max_block_ms, "max.block.ms"),
+            (self.config.request_timeout_ms, "request.timeout.ms"),
+        )
         self._cluster = open_cluster(
             root,
             storage_options,
             clock=clock,
-            timeout_ms=self.config.request_timeout_ms,
-            setting="request.timeout.ms",
+            timeout_ms=timeout_ms,
+            setting=setting,
             request_timeout_ms=self.config.request_timeout_ms,
             broker_options=broker_storage_options,
         )
@@ -326,6 +331,7 @@ class Producer(ForeignMethods):
         if not self._runtime.is_of_parent_process:
             self._runtime.close(timeout)
             self._client_metrics.close()
+            self._cluster.release()
 
     # --- transactions ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Final
 
 from spark_log.errors import (
@@ -15,6 +16,11 @@ from spark_log.metrics import Histogram, MetricDefinition, definitions
 WINDOW_MS: Final = 30_000
 """Rates and averages cover this time (Kafka's ``metrics.sample.window.ms``)."""
 
+_SAMPLE_MS: Final = 1_000
+"""Appends within this time are added up: a producer may make thousands in a second."""
+
+_TIMES: Final = ("request-latency", "record-queue-time", "produce-throttle-time")
+"""Durations of which the average and the maximum are shown."""
 
 _SHOWN_ERRORS: Final = (InvalidProducerEpochError, ProducerFencedError, UnknownOutcomeError)
 """Errors of appends that are counted as 0 before the first one, so that an alert can be tested."""
@@ -39,7 +45,7 @@ class ProducerMetrics:
             definitions.THROTTLE_DURATION: Histogram(),
         }
         self.append_errors = Counter({each.__name__: 0 for each in _SHOWN_ERRORS})
-        self._latest: deque[tuple[float, int, int, float, float, float]] = deque()
+        self._latest: deque[_Sample] = deque()
 
     def appended(
         self,
@@ -60,8 +66,10 @@ class ProducerMetrics:
         self.histograms[definitions.APPEND_DURATION].record(latency_ms)
         self.histograms[definitions.QUEUE_DURATION].record(queued_ms)
         self.histograms[definitions.THROTTLE_DURATION].record(throttle_ms)
-        self._latest.append((now_ms, records, size_bytes, latency_ms, queued_ms, throttle_ms))
-        self._forget(now_ms)
+        if not self._latest or now_ms - self._latest[-1].began_ms >= _SAMPLE_MS:
+            self._latest.append(_Sample(now_ms))
+            self._forget(now_ms)
+        self._latest[-1].add(records, size_bytes, (latency_ms, queued_ms, throttle_ms))
 
     def append_failed(self, error: Exception) -> None:
         """Count one attempt of an append that failed."""
@@ -84,10 +92,19 @@ class ProducerMetrics:
         """Return ``{metric: value}``; rates are per second over the last `WINDOW_MS`."""
         self._forget(now_ms)
         latest = self._latest
-        seconds = max((now_ms - latest[0][0]) / 1000, 1.0) if latest else 1.0
-        count = max(len(latest), 1)
-        records = sum(each[1] for each in latest)
-        size_bytes = sum(each[2] for each in latest)
+        seconds = max((now_ms - latest[0].began_ms) / 1000, 1.0) if latest else 1.0
+        appends = sum(each.appends for each in latest)
+        count = max(appends, 1)
+        records = sum(each.records for each in latest)
+        size_bytes = sum(each.size_bytes for each in latest)
+        times = {
+            f"{name}-{kind}": value
+            for at, name in enumerate(_TIMES)
+            for kind, value in (
+                ("avg", sum(each.sums_ms[at] for each in latest) / count),
+                ("max", max((each.most_ms[at] for each in latest), default=0.0)),
+            )
+        }
         return {
             "record-send-total": self._records,
             "record-send-rate": records / seconds,
@@ -96,18 +113,35 @@ class ProducerMetrics:
             "outgoing-byte-total": self._bytes,
             "outgoing-byte-rate": size_bytes / seconds,
             "request-total": self._appends,
-            "request-rate": len(latest) / seconds,
+            "request-rate": appends / seconds,
             "request-size-avg": size_bytes / count,
-            "request-latency-avg": sum(each[3] for each in latest) / count,
-            "request-latency-max": max((each[3] for each in latest), default=0.0),
-            "record-queue-time-avg": sum(each[4] for each in latest) / count,
-            "record-queue-time-max": max((each[4] for each in latest), default=0.0),
-            "produce-throttle-time-avg": sum(each[5] for each in latest) / count,
-            "produce-throttle-time-max": max((each[5] for each in latest), default=0.0),
+            **times,
             "records-per-request-avg": records / count,
             "batch-total": self._batches,
         }
 
     def _forget(self, now_ms: float) -> None:
-        while self._latest and self._latest[0][0] < now_ms - WINDOW_MS:
+        while self._latest and self._latest[0].began_ms < now_ms - WINDOW_MS:
             self._latest.popleft()
+
+
+class _Sample:
+    """The appends of about a second, added up."""
+
+    __slots__ = ("appends", "began_ms", "most_ms", "records", "size_bytes", "sums_ms")
+
+    def __init__(self, began_ms: float) -> None:
+        self.began_ms = began_ms
+        self.appends = self.records = self.size_bytes = 0
+        self.sums_ms = [0.0] * len(_TIMES)
+        self.most_ms = [0.0] * len(_TIMES)
+
+    def add(self, records: int, size_bytes: int, times_ms: Sequence[float]) -> None:
+        """Add an append, with its durations in the order of `_TIMES`."""
+        self.appends += 1
+        self.records += records
+        self.size_bytes += size_bytes
+        sums_ms, most_ms = self.sums_ms, self.most_ms
+        for at, time_ms in enumerate(times_ms):
+            sums_ms[at] += time_ms
+            most_ms[at] = max(most_ms[at], time_ms)

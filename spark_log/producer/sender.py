@@ -363,7 +363,9 @@ class Sender:
                 return
             batches = [*delivery.batches, *queue.batches()]
             self._accumulator.seal(batches)
-        self._fail(batches, unknown_topic(queue.topic))  # nobody reads the old one's log
+        now = 0 if route is None else len(route.queues)
+        # Nobody reads the old topic's log, so that an unknown outcome is no question.
+        self._fail(batches, unknown_topic(queue.topic, queue.partition, now))
         with self._accumulator.lock:
             queue.delivery = None
             self._accumulator.release(queue)

@@ -144,6 +144,13 @@ class TopicRoute:
             for number in range(len(self.queues), topic.num_partitions)
         ]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no partition has batches that wait, or an append that runs."""
+        return not any(
+            each.is_busy or each.delivery is not None or each.batches() for each in self.queues
+        )
+
     def switch_sticky_partition(self) -> None:
         """Choose another sticky partition at random (KIP-480)."""
         others = len(self.queues) - (self.sticky is not None)

@@ -48,6 +48,7 @@ class TopicRouter:
         self._new_partitioner = new_partitioner
         self._first_epoch = first_epoch
         self._on_image = on_image
+        self._image: MetadataImage | None = None
         self._random = Random()
 
     def route(self, topic: str) -> TopicRoute:
@@ -72,19 +73,28 @@ class TopicRouter:
                 if not error.retriable:
                     raise
                 failures += 1
-                passed_ms = self._clock.monotonic_ms() - began_ms
-                if passed_ms >= self._config.max_block_ms:
-                    raise KafkaTimeoutError(
-                        f"topic {topic!r} could not be looked up within max.block.ms "
-                        f"({self._config.max_block_ms}): {error}"
-                    ) from error
-            pause_ms = retry_pause_ms(
-                failures,
-                initial_ms=self._config.retry_backoff_ms,
-                max_ms=self._config.retry_backoff_max_ms,
-                random=self._random,
-            )
-            self._clock.sleep_ms(min(pause_ms, self._config.max_block_ms - passed_ms))
+                self._wait(topic, failures, began_ms, error)
+
+    def _wait(self, topic: str, failures: int, began_ms: float, error: SparkLogError) -> None:
+        """Wait before a lookup is repeated.
+
+        Raises:
+            KafkaTimeoutError: ``max.block.ms`` is over.
+        """
+        left_ms = self._config.max_block_ms - (self._clock.monotonic_ms() - began_ms)
+        pause_ms = retry_pause_ms(
+            failures,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=self._config.retry_backoff_max_ms,
+            random=self._random,
+        )
+        if left_ms > 0:
+            self._clock.sleep_ms(min(pause_ms, left_ms))
+        if pause_ms >= left_ms:
+            raise KafkaTimeoutError(
+                f"topic {topic!r} could not be looked up within max.block.ms "
+                f"({self._config.max_block_ms}): {error}"
+            ) from error
 
     def _look_up(self, topic: str, passed_ms: float) -> TopicRoute:
         """Look a topic up once, in the rest of ``max.block.ms``."""
@@ -122,6 +132,9 @@ class TopicRouter:
         self._on_image(image)
         found = image.find(topic)
         with self._accumulator.lock:
+            if image is not self._image:  # a new image is made only for a change
+                self._image = image
+                self._forget_deleted(image)
             route = self._accumulator.routes.get(topic)
             if route is None:
                 return image
@@ -135,6 +148,17 @@ class TopicRouter:
             else:
                 self._accumulator.replace_route(self._new_route(found, looked_up_ms))
         return image
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the routes of deleted topics for which nothing waits: they are not sent to again.
+
+        A producer of ever new topics would otherwise keep the logs of all.
+        """
+        routes = self._accumulator.routes
+        for route in list(routes.values()):
+            if image.find_by_id(route.topic.topic_id) is None and route.is_idle:
+                route.is_deleted = True
+                del routes[route.topic.name]
 
     def _install(self, topic: TopicImage) -> TopicRoute:
         looked_up_ms = self._clock.monotonic_ms()

@@ -23,7 +23,9 @@ from .batch_header import BatchHeader as BatchHeader
 from .batch_header import decode_headers as decode_headers
 from .batch_header import encode_headers as encode_headers
 from .batch_header import header_array as header_array
+from .batch_header import latest_delete_horizon_us as latest_delete_horizon_us
 from .batch_header import latest_timestamp_us as latest_timestamp_us
+from .batch_header import unpack_headers as unpack_headers
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
 from .control_record import MARKER_VALUE as MARKER_VALUE

@@ -165,6 +165,18 @@ def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:
     return max((each.max_timestamp_us for each in headers if each.record_count), default=None)
 
 
+def latest_delete_horizon_us(headers: Iterable[BatchHeader]) -> int:
+    """Return the latest delete horizon of batches, microseconds; -1 if no batch has one."""
+    return max(
+        (
+            each.base_timestamp_us
+            for each in headers
+            if each.record_count and each.attributes & each.DELETE_HORIZON_BIT
+        ),
+        default=NO_TIMESTAMP,
+    )
+
+
 def encode_headers(headers: Sequence[BatchHeader]) -> bytes:
     """Return the value under `METADATA_KEY` for an Arrow batch with these headers, in row order."""
     return binascii.b2a_base64(b"".join(header.pack() for header in headers), newline=False)
@@ -176,8 +188,17 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
     Raises:
         ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
     """
+    return unpack_headers(_unpacked(value))
+
+
+def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
+    """Return the headers of which `BatchHeader.pack` gave the bytes, one after the other.
+
+    Raises:
+        ValueError: a header is of unknown magic.
+    """
     headers = []
-    for first, last, epoch, magic, *behind in _LAYOUT.iter_unpack(_unpacked(value)):
+    for first, last, epoch, magic, *behind in _LAYOUT.iter_unpack(packed):
         if magic != MAGIC:
             raise _unknown_magic(magic)
         headers.append(BatchHeader(first, last, epoch, *behind))

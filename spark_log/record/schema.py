@@ -29,7 +29,9 @@ OFFSET_DELTA_FIELD = pa.field("offset_delta", pa.int32(), nullable=False)
 """Fifth column, only in rewritten segments with gaps: offset minus the segment's base offset."""
 
 
-def segment_schema(topic_id: str, partition: int, name: str | None = None) -> pa.Schema:
+def segment_schema(
+    topic_id: str, partition: int, name: str | None = None, compaction_id: str | None = None
+) -> pa.Schema:
     """Return the schema of a new segment file, with metadata that identifies the segment.
 
     ``spark_log.append_id`` is random: by it a writer that lost an answer can tell its own file from
@@ -40,6 +42,7 @@ def segment_schema(topic_id: str, partition: int, name: str | None = None) -> pa
         partition: the partition's number.
         name: name of a rewritten segment, without ``.log``. It is known before the file is written.
             None for an appended segment, which gets its name by put-if-absent after it is written.
+        compaction_id: random id of the compaction that wrote the segment; None for other segments.
     """
     metadata = {
         "spark_log.format": FORMAT_VERSION,
@@ -49,4 +52,6 @@ def segment_schema(topic_id: str, partition: int, name: str | None = None) -> pa
     }
     if name is not None:
         metadata["spark_log.name"] = name
+    if compaction_id is not None:
+        metadata["spark_log.compaction_id"] = compaction_id
     return RECORD_SCHEMA.with_metadata(metadata)

@@ -130,7 +130,7 @@ def _why_followers_are_behind(
         except SparkLogError as error:
             return f"the replica on broker {broker_id} cannot be read: {error}"
         if behind > 0:
-            return f"the replica on broker {broker_id} is {behind} records behind the leader"
+            return f"the replica on broker {broker_id} is {behind} offsets behind the leader"
     return None
 
 

@@ -8,12 +8,18 @@ is up. The thread ends with the request that it waits for: `on_request` refuses 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Final, TypeVar
 
-from spark_log.errors import KafkaTimeoutError, StorageTimeoutError, UnknownOutcomeError
+from spark_log.clock import SYSTEM_CLOCK, Clock
+from spark_log.errors import (
+    KafkaTimeoutError,
+    SparkLogError,
+    StorageTimeoutError,
+    UnknownOutcomeError,
+)
 
 _Answer = TypeVar("_Answer")
 
@@ -33,21 +39,41 @@ class Deadline:
         timeout_ms: the limit.
         waits_for: the request that was sent last, as error messages name it.
         has_written: whether a write was sent, so that the call may have taken effect.
+        failure: the error of the last attempt, if the call is repeated.
     """
 
-    __slots__ = ("_due_s", "has_written", "setting", "timeout_ms", "waits_for", "what")
+    __slots__ = (
+        "_began_ms",
+        "_clock",
+        "_due_ms",
+        "failure",
+        "has_written",
+        "setting",
+        "timeout_ms",
+        "waits_for",
+        "what",
+    )
 
-    def __init__(self, what: str, setting: str, timeout_ms: float) -> None:
+    def __init__(
+        self, what: str, setting: str, timeout_ms: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self.what = what
         self.setting = setting
         self.timeout_ms = timeout_ms
         self.waits_for = ""
         self.has_written = False
-        self._due_s = time.monotonic() + timeout_ms / 1000
+        self.failure: SparkLogError | None = None
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        self._due_ms = self._began_ms + timeout_ms
 
     def left_s(self) -> float:
         """Return the seconds that remain; 0 when the time is up."""
-        return min(max(0.0, self._due_s - time.monotonic()), _LONGEST_WAIT_S)
+        return min(max(0.0, self._due_ms - self._clock.monotonic_ms()) / 1000, _LONGEST_WAIT_S)
+
+    def passed_ms(self) -> float:
+        """Return the milliseconds since the call began."""
+        return self._clock.monotonic_ms() - self._began_ms
 
     def error(self) -> KafkaTimeoutError | UnknownOutcomeError:
         """Return the error to raise when the time is up.
@@ -56,7 +82,10 @@ class Deadline:
         taken effect, or may still do so.
         """
         waited = f" while waiting for {self.waits_for}" if self.waits_for else ""
-        text = f"{self.what}: not done within {self.setting} ({self.timeout_ms:.0f} ms){waited}"
+        text = f"{self.what}: not done within {self.setting} ({self.timeout_ms:.0f} ms)"
+        if self.failure is not None and not self.has_written:
+            return KafkaTimeoutError(f"{text}: {self.failure.message}")
+        text += waited
         if self.has_written:
             return UnknownOutcomeError(
                 f"{text}; it is not known whether it took effect: check before you do it again"
@@ -68,6 +97,24 @@ class Deadline:
 
 
 _current: ContextVar[Deadline | None] = ContextVar("spark_log_deadline", default=None)
+
+
+def current_deadline() -> Deadline | None:
+    """Return the deadline of the call that runs; None if it has no time limit."""
+    return _current.get()
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """Let the block have a deadline: it sends no more requests when the time is up.
+
+    Calls in it have no time limits of their own, and do not wait for a storage that is away.
+    """
+    token = _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def on_request(request: str, *, writes: bool = False) -> None:

@@ -7,14 +7,18 @@ import mmap
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Final, cast
 
 import pyarrow as pa
 
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 
-_COPIED_BYTES: Final = 65_536
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
+
+COPIED_BYTES: Final = 65_536
 """A file up to this size is copied: that takes less time than mapping and unmapping it."""
 
 
@@ -42,7 +46,7 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
         descriptor = os.open(absolute, os.O_RDONLY)
         try:
             size_bytes = os.fstat(descriptor).st_size
-            if size_bytes <= _COPIED_BYTES:
+            if size_bytes <= COPIED_BYTES:
                 return pa.py_buffer(os.pread(descriptor, size_bytes, 0))
         finally:
             os.close(descriptor)
@@ -50,51 +54,109 @@ def map_file(absolute: str, path: str) -> pa.Buffer:
             return file.read_buffer()
 
 
-def make_directories(directory: str, synced_names: set[str], root: str | None = None) -> None:
+def make_directories(
+    directory: str, synced_names: KnownDirectories, root: str | None = None
+) -> None:
     """Create a directory and its parents, and make the names of new ones durable.
 
     Args:
         directory: absolute path.
         synced_names: directories whose names are durable; new ones are added.
         root: a new directory below it gets the permissions of its parent, whatever the umask of
-            this process is: other users of the root have to be able to write there, too. A crash
-            may leave one directory with those of the umask.
+            this process is: the same users have to be able to write there. A crash may leave one
+            directory with those of the umask. None: those of the umask.
     """
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
     make_directories(parent, synced_names, root)
+    descriptor = os.open(parent, _DIRECTORY)
     try:
-        os.mkdir(directory)
-    except FileExistsError:
-        if not os.path.isdir(directory):
-            raise
-    else:
-        if root is not None and f"{parent}/".startswith(f"{root}/"):
-            _share(directory, parent, 0o777)
-    sync_path(parent)
+        is_below = root is not None and f"{parent}/".startswith(f"{root}/")
+        _make_directory(os.path.basename(directory), descriptor, shared=is_below)
+    finally:
+        os.close(descriptor)
     synced_names.add(directory)
 
 
-def share_file(path: str, directory: str) -> None:
-    """Let all read a new file who may read its directory, whatever the umask of this process is.
+def make_directories_below(
+    root: str, directory: str, synced_names: KnownDirectories, check: Callable[[int], None]
+) -> None:
+    """Create a directory and its parents below a root that exists, as `make_directories` does.
 
-    Costs nothing with the usual umasks, which leave the permissions to read.
+    Nothing is created anywhere else: each directory is made relative to the open one above it.
+
+    Args:
+        root: absolute path of the root.
+        directory: absolute path of the directory, below the root.
+        synced_names: directories whose names are durable; new ones are added.
+        check: called with the descriptor of the root before anything is created; it raises if that
+            is not the right root.
+    """
+    made, descriptor = root, os.open(root, _DIRECTORY)
+    try:
+        check(descriptor)
+        for name in directory[len(root) :].strip("/").split("/"):
+            made = f"{made}/{name}"
+            with suppress(FileExistsError):
+                _make_directory(name, descriptor, shared=True)
+            synced_names.add(made)
+            below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(name: str, parent: int, *, shared: bool) -> None:
+    """Create a directory, and make its name durable; harmless if it exists.
+
+    Args:
+        name: its name.
+        parent: the descriptor of the directory that it is to be in.
+        shared: whether it gets the permissions of that directory.
+    """
+    try:
+        os.mkdir(name, dir_fd=parent)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=parent).st_mode):
+            raise
+    else:
+        if shared:
+            _copy_permissions(os.fstat(parent), name, 0o777, parent)
+    os.fsync(parent)
+
+
+def share_file(path: str, directory: str) -> None:
+    """Give a new file the permissions of its directory, where the umask of this process does not.
+
+    Whoever may read the directory may read the file, and nobody may write to it who may not write
+    to the directory. Whether others may write to it has no meaning: no file is changed in place.
+    With the usual umask of 022 this makes no system call.
 
     Args:
         path: absolute path of a file that this process has made.
         directory: absolute path of its directory.
     """
-    if _umask() & 0o444:
-        _share(path, directory, 0o444)
+    if _umask() & 0o666 != 0o022:
+        _copy_permissions(os.stat(directory), path, 0o666)
 
 
-def _share(path: str, directory: str, bits: int) -> None:
-    """Add those of the permission bits that the directory has."""
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    shared = mode | (os.stat(directory).st_mode & bits)
-    if shared != mode:
-        os.chmod(path, shared)
+def _copy_permissions(
+    source: os.stat_result, target: str, bits: int, parent: int | None = None
+) -> None:
+    """Give a path these permission bits of a directory; its owner keeps those to read and write.
+
+    Args:
+        source: the status of the directory.
+        target: the path, relative to ``parent`` if that is given.
+        bits: the permission bits.
+        parent: the descriptor of a directory.
+    """
+    mode = stat.S_IMODE(os.stat(target, dir_fd=parent).st_mode)
+    copied = mode & ~bits | source.st_mode & bits | 0o600
+    if copied != mode:
+        os.chmod(target, copied, dir_fd=parent)
 
 
 @cache
@@ -161,5 +223,5 @@ def release_pages(buffer: pa.Buffer) -> None:
         buffer: all of what `map_file` returned.
     """
     # A small file was copied, not mapped: there this would clear memory that others use.
-    if buffer.size > _COPIED_BYTES and _MADVISE is not None:
+    if buffer.size > COPIED_BYTES and _MADVISE is not None:
         _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

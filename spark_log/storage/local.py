@@ -18,7 +18,7 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -30,6 +30,7 @@ from spark_log.errors import (
     NotFoundError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
@@ -37,13 +38,17 @@ from spark_log.storage.file_system import (
     appeared_us,
     describe_file_system,
     make_directories,
+    make_directories_below,
     map_file,
     release_pages,
+    share_file,
     sync_path,
 )
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.local_staged_file import LocalStagedFile
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
+from spark_log.storage.root_guard import CheckRoot, RootGuard
 from spark_log.storage.store import FileInfo, StagedFile, Store
 from spark_log.suppressed import IN_PROCESS
 
@@ -63,7 +68,10 @@ _NOT_LINKED = {
 
 
 class LocalStore(Store):
-    """Files below a local directory. ``put_if_absent`` makes a hard link."""
+    """Files below a local directory. ``put_if_absent`` makes a hard link.
+
+    A `guarded` store does not make a directory again that it has seen and someone has removed.
+    """
 
     is_mapped: ClassVar[bool] = True
     shows_gone: ClassVar[bool] = True
@@ -76,7 +84,22 @@ class LocalStore(Store):
             root: the directory, relative or absolute; need not exist yet.
         """
         self.url = os.path.abspath(root)
-        self._synced_names: set[str] = set()
+        self._synced_names = KnownDirectories()
+        self._seen = KnownDirectories()
+        self._guard: RootGuard | None = None
+        self._remakes_removed = True
+
+    def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
+        """Return a store of the same root that does nothing where this root does not lie."""
+        store = LocalStore(self.url)
+        store._remakes_removed = remakes_removed
+        store._guard = RootGuard(self, marker, check)
+        return store
+
+    def check_root(self) -> None:
+        """Check that the root is there, and is the one that was opened; one ``stat``."""
+        if self._guard is not None and not self._guard.check():
+            self._synced_names.clear()  # of a copy of the root it is not known what is durable
 
     def create_root(self) -> None:
         """Create the directory and its parents, and check that put-if-absent works on it.
@@ -119,15 +142,55 @@ class LocalStore(Store):
 
     def keep_reserve(self) -> bool:
         """Allocate the reserve, a hidden file in the root; return whether it exists now."""
+        self.check_root()
         return keep_reserve(self.url)
 
     def release_reserve(self) -> bool:
         """Delete the reserve; return whether that freed space."""
+        self.check_root()
         return release_reserve(self.url)
 
+    def make_directory(self, directory: str) -> None:
+        """Create a directory that was removed."""
+        absolute = self._absolute(directory)
+        self._seen.forget(absolute)
+        with storage_errors(absolute, "making a directory"):
+            self._make_directory(absolute)
+
     def stage(self, directory: str) -> StagedFile:
-        """Return an empty staged file, in ``directory`` itself so that it can be linked."""
-        return LocalStagedFile(self._absolute(directory), self._synced_names, self.url)
+        """Return an empty staged file, in ``directory`` itself so that it can be linked.
+
+        Raises:
+            NotFoundError: this store has seen the directory, and it was removed.
+            StorageUnavailableError: the root is missing.
+            StorageError: the file cannot be created.
+        """
+        absolute = self._absolute(directory)
+        try:
+            staged = LocalStagedFile(absolute, self._make_directory, is_shared=True)
+        except StorageError:
+            self.check_root()  # a root that is missing has no such directory either
+            raise
+        self._seen.add(absolute)
+        return staged
+
+    def _make_directory(self, directory: str) -> None:
+        """Make a missing directory, with its parents.
+
+        Raises:
+            FileNotFoundError: someone has removed it since it was seen.
+            OSError: it cannot be made.
+            StorageError: the root is missing.
+        """
+        if self._guard is None:
+            make_directories(directory, self._synced_names, self.url)
+            return
+        self.check_root()
+        if directory not in self._seen or self._remakes_removed:
+            check = self._guard.check_descriptor
+            make_directories_below(self.url, directory, self._synced_names, check)
+        elif not os.path.isdir(directory):  # no other thread has just made it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
@@ -142,32 +205,37 @@ class LocalStore(Store):
             StorageError: the file system failed; nothing is visible.
         """
         if isinstance(source, LocalStagedFile):
-            self._link(path, source, sync)
+            with self._exchange_errors(path):
+                self._link(path, source, sync)
             return
         data = source.read_back() if isinstance(source, StagedFile) else source
         with self.stage(str(PurePosixPath(path).parent)) as staged:
             assert isinstance(staged, LocalStagedFile)
             with storage_errors(path, "writing"):
                 staged.sink.write(data)
-            self._link(path, staged, sync)
+            with self._exchange_errors(path):
+                self._link(path, staged, sync)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """Replace the file at ``path`` by a rename."""
         target = self._absolute(path)
         with self.stage(str(PurePosixPath(path).parent)) as staged:
             assert isinstance(staged, LocalStagedFile)
-            with storage_errors(path, "writing"):
+            with self._exchange_errors(path), storage_errors(path, "writing"):
                 staged.sink.write(data)
                 staged.seal()
                 if sync:
                     staged.sync()
                     self._sync_names_to(os.path.dirname(target))
+                self.check_root()  # after staging: see RootGuard
                 os.replace(staged.path, target)
                 if sync:
                     sync_path(os.path.dirname(target))
 
     def sync(self, path: str) -> None:
         """Make the file or directory at ``path`` durable, with the names of its parents.
+
+        A file that another library of this process wrote gets the permissions of its directory.
 
         Raises:
             NotFoundError: ``path`` does not exist.
@@ -177,23 +245,28 @@ class LocalStore(Store):
         with storage_errors(path):
             sync_path(absolute)
             if not os.path.isdir(absolute):
+                with suppress(PermissionError):  # another user's file
+                    share_file(absolute, os.path.dirname(absolute))
                 absolute = os.path.dirname(absolute)
                 sync_path(absolute)
             self._sync_names_to(absolute)
 
     def read(self, path: str, start: int, length: int) -> pa.Buffer:
         """Return up to ``length`` bytes from ``start``."""
+        self.check_root()
         with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
             return pa.py_buffer(os.pread(file.fileno(), length, start))
 
     def read_tail(self, path: str, length: int) -> pa.Buffer:
         """Return the last ``length`` bytes, or the whole file if it is shorter."""
+        self.check_root()
         with storage_errors(path), open(self._absolute(path), "rb", buffering=0) as file:
             start = max(0, os.fstat(file.fileno()).st_size - length)
             return pa.py_buffer(os.pread(file.fileno(), length, start))
 
     def open_buffer(self, path: str) -> pa.Buffer:
         """Return the whole file as a memory map; a small file is copied."""
+        self.check_root()
         return map_file(self._absolute(path), path)
 
     def release_memory(self, buffer: pa.Buffer) -> None:
@@ -202,6 +275,7 @@ class LocalStore(Store):
 
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """Yield the files directly in ``directory`` in byte order of their names."""
+        self.check_root()
         prefix = f"{directory}/" if directory else ""
         found = {
             entry.name: entry
@@ -220,6 +294,7 @@ class LocalStore(Store):
 
     def list_hidden(self, directory: str) -> Iterator[FileInfo]:
         """Yield the hidden files directly in ``directory``, in no particular order."""
+        self.check_root()
         prefix = f"{directory}/" if directory else ""
         for entry in self._entries(directory):
             with suppress(NotFoundError), storage_errors(f"{prefix}{entry.name}"):
@@ -230,12 +305,14 @@ class LocalStore(Store):
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the names of the directories directly in ``directory``, in no particular order."""
+        self.check_root()
         for entry in self._entries(directory):
             if entry.is_dir() and not entry.name.startswith("."):
                 yield entry.name
 
     def head(self, path: str) -> FileInfo:
         """Return size and time of the file."""
+        self.check_root()
         with storage_errors(path):
             status = os.stat(self._absolute(path))
         return FileInfo(path, status.st_size, appeared_us(status))
@@ -246,6 +323,7 @@ class LocalStore(Store):
 
     def delete(self, path: str) -> None:
         """Delete the file. Harmless if it does not exist."""
+        self.check_root()
         try:
             with storage_errors(path, "deleting"):
                 os.unlink(self._absolute(path))
@@ -255,6 +333,7 @@ class LocalStore(Store):
 
     def delete_directory(self, directory: str) -> None:
         """Delete the directory and everything below it. A failure is counted and logged."""
+        self.check_root()
         absolute = self._absolute(directory)
 
         def note(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
@@ -263,12 +342,32 @@ class LocalStore(Store):
                 IN_PROCESS.add("deletion of a directory", absolute, error)
 
         shutil.rmtree(absolute, onerror=note)
-        gone = {name for name in self._synced_names if f"{name}/".startswith(f"{absolute}/")}
-        self._synced_names -= gone
+        self._synced_names.forget(absolute)
+        self._seen.forget(absolute)
 
     def directory_url(self, directory: str) -> str:
         """Return the absolute path of ``directory``."""
         return self._absolute(directory)
+
+    @contextmanager
+    def _exchange_errors(self, path: str) -> Iterator[None]:
+        """Tell that a staged file is lost because its directory is, in place of `NotFoundError`.
+
+        Raises:
+            StorageUnavailableError: the root, or the directory, was moved, removed or exchanged
+                since the file was staged; nothing was written.
+        """
+        try:
+            yield
+        except NotFoundError as error:
+            if self._guard is None:
+                raise
+            self.check_root()
+            raise StorageUnavailableError(
+                f"{path}: its directory was moved, removed or exchanged while the file was "
+                f"written; nothing was written",
+                path=path,
+            ) from error
 
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
         absolute = self._absolute(directory)
@@ -314,6 +413,7 @@ class LocalStore(Store):
             if sync:
                 staged.sync()
                 self._sync_names_to(os.path.dirname(target))
+        self.check_root()  # after staging: see RootGuard
         try:
             os.link(staged.path, target)
         except FileExistsError:

@@ -11,13 +11,37 @@ from typing import Final
 
 import pyarrow as pa
 
+from spark_log.errors import NotFoundError, StorageUnavailableError
 from spark_log.storage.file_system import make_directories, map_file, share_file, sync_path
+from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
 from spark_log.suppressed import IN_PROCESS
 
 _BUFFER_BYTES: Final = 65_536
 """Arrow writes a small segment in some thirty pieces. A larger piece is not copied."""
+
+
+class _own_errors(storage_errors):  # noqa: N801 - as its base class
+    """Turn the system's errors about a staged file into this package's.
+
+    Raises:
+        StorageUnavailableError: the file is missing: its directory was moved or removed.
+        StorageError: any other error.
+    """
+
+    __slots__ = ()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, FileNotFoundError | NotFoundError):
+            raise StorageUnavailableError(
+                f"{self.path}: the directory of this file was moved, removed or exchanged while "
+                f"the file was written; nothing was written",
+                path=self.path,
+            ) from error
+        super().__exit__(kind, error, traceback)
 
 
 class LocalStagedFile(StagedFile):
@@ -28,15 +52,19 @@ class LocalStagedFile(StagedFile):
     """
 
     def __init__(
-        self, directory: str, synced_names: set[str] | None = None, root: str | None = None
+        self,
+        directory: str,
+        make_directory: Callable[[str], None] | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         """Create the empty file.
 
         Args:
-            directory: absolute path of its directory, which is created if it is missing.
-            synced_names: directories whose names are durable; created directories are added.
-            root: of the store: files and directories below it have the permissions of the
-                directory that they are in; None: those of the umask.
+            directory: absolute path of its directory.
+            make_directory: called with the directory if it is missing; None creates it.
+            is_shared: whether all users who may read the directory may read the file, whatever the
+                umask of this process is.
 
         Raises:
             StorageFullError: no space.
@@ -49,9 +77,12 @@ class LocalStagedFile(StagedFile):
             try:
                 file = pa.OSFile(self.path, "wb")
             except FileNotFoundError:
-                make_directories(directory, set() if synced_names is None else synced_names, root)
+                if make_directory is None:
+                    make_directories(directory, KnownDirectories())
+                else:
+                    make_directory(directory)
                 file = pa.OSFile(self.path, "wb")
-            if root is not None:
+            if is_shared:
                 share_file(self.path, directory)
         self.sink = pa.BufferedOutputStream(file, _BUFFER_BYTES)
 
@@ -60,7 +91,7 @@ class LocalStagedFile(StagedFile):
         """How many bytes were written."""
         if not self.sink.closed:
             return int(self.sink.tell())
-        with storage_errors(self.path):
+        with _own_errors(self.path):
             return os.path.getsize(self.path)
 
     def seal(self) -> None:
@@ -69,20 +100,18 @@ class LocalStagedFile(StagedFile):
 
     def read_back(self) -> pa.Buffer:
         """Return the written bytes as a memory map (sealed first)."""
-        self.seal()
-        return map_file(self.path, self.path)
+        with _own_errors(self.path):
+            self.seal()
+            return map_file(self.path, self.path)
 
     def open_written(self) -> pa.NativeFile:
         """Return a file that has the bytes while more are written."""
-        with storage_errors(self.path):
+        with _own_errors(self.path):
             return pa.OSFile(self.path, "rb")
 
     def copy(self, source: pa.NativeFile, start: int, end: int) -> None:
         """Append bytes of another staged file; the system copies them where it can."""
-        with (
-            storage_errors(self.path, "writing"),
-            open(self.path, "r+b", buffering=0) as target,
-        ):
+        with _own_errors(self.path, "writing"), open(self.path, "r+b", buffering=0) as target:
             target.seek(start)
             while start < end:
                 copied = os.sendfile(target.fileno(), source.fileno(), start, end - start)
@@ -92,10 +121,11 @@ class LocalStagedFile(StagedFile):
 
     def sync(self) -> None:
         """Flush the bytes to the device, once."""
-        self.seal()
-        if not self._synced:
-            self._once(self._fsync)
-            self._synced = True
+        with _own_errors(self.path, "writing"):
+            self.seal()
+            if not self._synced:
+                self._once(self._fsync)
+                self._synced = True
 
     def discard(self) -> None:
         """Delete the temporary file. A put under another name stays."""

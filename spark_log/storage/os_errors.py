@@ -46,7 +46,7 @@ class storage_errors:  # noqa: N801 - used as a function; a generator would take
         StorageError: any other ``OSError``.
     """
 
-    __slots__ = ("_action", "_path")
+    __slots__ = ("_action", "path")
 
     def __init__(self, path: str, action: str = "") -> None:
         """Begin a block.
@@ -55,7 +55,7 @@ class storage_errors:  # noqa: N801 - used as a function; a generator would take
             path: the path that messages name.
             action: what the block does, such as ``writing``; named if it is not permitted.
         """
-        self._path = path
+        self.path = path
         self._action = action
 
     def __enter__(self) -> None:
@@ -63,7 +63,7 @@ class storage_errors:  # noqa: N801 - used as a function; a generator would take
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError) and not isinstance(error, SparkLogError):
-            raise _translated(error, self._path, self._action) from error
+            raise _translated(error, self.path, self._action) from error
 
 
 def _translated(error: OSError, path: str, action: str) -> StorageError:

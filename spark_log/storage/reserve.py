@@ -7,7 +7,8 @@ but finds none deletes this file, does its work, and the file is allocated again
 
 On storage: ``<root>/.reserve``, up to `RESERVE_BYTES` long; its content has no meaning. The file
 may be missing, and any number of processes may allocate and delete it at once. A process that is
-killed while it allocates leaves a shorter file, which the next `keep_reserve` makes longer.
+killed while it allocates leaves a shorter file, which the next `keep_reserve` makes longer, or
+replaces if it is another user's. Its permissions are those of all files (`share_file`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from spark_log.errors import StorageFullError
+from spark_log.errors import StorageError, StorageFullError
+from spark_log.storage.file_system import share_file
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import Store
+from spark_log.suppressed import IN_PROCESS
 
 RESERVE_NAME: Final = ".reserve"
 
@@ -63,8 +66,14 @@ def keep_reserve(directory: str) -> bool:
                 return True
         if size_bytes < _LEAST_BYTES or status.f_bavail * status.f_frsize < _ROOM * size_bytes:
             return False
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
+            descriptor = _open(path)
+        except PermissionError:
+            path.unlink(missing_ok=True)
+            descriptor = _open(path)
+        try:
+            with suppress(PermissionError):  # another user made it
+                share_file(str(path), directory)
             _allocate(descriptor, size_bytes)
         finally:
             os.close(descriptor)
@@ -104,7 +113,10 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
         return act()
     except StorageFullError as error:
         full = error
-    is_released = store.release_reserve()
+    is_released = False
+    # In a sticky directory only its owner may delete it.
+    with IN_PROCESS.suppress("release of the reserve", store.url, StorageError):
+        is_released = store.release_reserve()
     if is_released:
         try:
             return act()
@@ -119,6 +131,10 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
         f"fills the disk, and try again",
         path=full.path,
     ) from full
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:

@@ -15,6 +15,7 @@ from typing import ClassVar, Final, Self
 import pyarrow as pa
 
 from spark_log.errors import StorageError
+from spark_log.storage.root_guard import CheckRoot
 
 _COPIED_BYTES: Final = 1_048_576
 """`StagedFile.copy` holds this many bytes in memory."""
@@ -155,6 +156,32 @@ class Store(ABC):
             InvalidRootError: the root cannot be created, or is not a directory.
         """
 
+    def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
+        """Return a store of the same root that does nothing where this root does not lie.
+
+        A local directory can lose its file system, be moved away or be exchanged, and then looks
+        like an empty root, or is another one. The store that is returned reads, writes and deletes
+        nothing there. On an object store this would take a request for each call: it returns
+        itself.
+
+        Args:
+            marker: path of a file that the root has from its creation on, and that tells what it
+                is.
+            check: reads the marker in the store that it is given, and raises a `StorageError` if
+                the root is missing or is another one. The store that is returned raises this error.
+                It can be pickled.
+            remakes_removed: whether a put makes a directory again that the store that is returned
+                has seen, and someone else has removed.
+        """
+        return self
+
+    def check_root(self) -> None:  # noqa: B027 - most stores are not guarded
+        """Check that the root is there, and is the one that was opened; no request.
+
+        Raises:
+            StorageError: the root is missing or is another one; only of a `guarded` store.
+        """
+
     def keep_reserve(self) -> bool:
         """Reserve some space, so that space can be freed on a full disk (`storage.reserve`).
 
@@ -173,6 +200,18 @@ class Store(ABC):
             StorageError: the reserve cannot be deleted.
         """
         return False
+
+    def make_directory(self, directory: str) -> None:  # noqa: B027 - object stores have none
+        """Create a directory that was removed, also in a `guarded` store, which then refuses puts.
+
+        Only for what repairs a root: other code must not go on where someone has removed files.
+
+        Args:
+            directory: relative to the root.
+
+        Raises:
+            StorageError: it cannot be created.
+        """
 
     @abstractmethod
     def stage(self, directory: str) -> StagedFile:
@@ -327,3 +366,19 @@ class Store(ABC):
     def delta_options(self) -> dict[str, str]:
         """Return the storage options that deltalake needs; they may contain credentials."""
         return {}
+
+
+def has_files(store: Store, directory: str) -> bool:
+    """Return whether a directory has a file, in itself or at any depth.
+
+    Args:
+        store: the store that has the directory.
+        directory: its path, relative to the root; ``""`` is the root itself.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    if next(iter(store.list(directory)), None) is not None:
+        return True
+    below = f"{directory}/" if directory else ""
+    return any(has_files(store, f"{below}{name}") for name in store.list_directories(directory))

@@ -201,7 +201,7 @@ class PowerCut:
     def _mkdir(self, path: str, *args: Any, **options: Any) -> None:
         with self._lock:
             self._real["mkdir"](path, *args, **options)
-            self._named(path)
+            self._named(_absolute(path, options.get("dir_fd")))
 
     def _rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         with self._lock:

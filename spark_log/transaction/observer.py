@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,6 +22,8 @@ producer ends is over by then, and costs no request."""
 LOOK_EVERY_MS: Final = 1000
 """Minimum time between two looks for one partition."""
 
+_MAX_COORDINATORS: Final = 256
+"""Coordinators that are kept. Of a transaction that another process ends, nobody tells."""
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
 """How a transaction ended. ``ended before``: its producer has begun another one since, or it has
@@ -67,7 +70,7 @@ class TransactionObserver:
         self._commit_offsets = commit_offsets
         self._clock = clock or cluster.clock
         self._sightings: dict[TopicIdPartition, _Sighting] = {}
-        self._coordinators: dict[int, TransactionCoordinator] = {}
+        self._coordinators: OrderedDict[int, TransactionCoordinator] = OrderedDict()
 
     def resolve(
         self, blocking: OpenTransaction, log: PartitionLog, partition: TopicIdPartition
@@ -191,4 +194,7 @@ class TransactionObserver:
                 commit_offsets=self._commit_offsets,
             )
             self._coordinators[producer_id] = found
+            if len(self._coordinators) > _MAX_COORDINATORS:
+                self._coordinators.popitem(last=False)
+        self._coordinators.move_to_end(producer_id)
         return found

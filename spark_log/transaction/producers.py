@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from spark_log.errors import AlreadyExistsError, InvalidTxnStateError, NotFoundError
 from spark_log.metadata import VersionedRecord, record_from_json
-from spark_log.storage import Store
+from spark_log.storage import TRANSACTIONS_DIRECTORY, Store
 
 
 class TransactionalProducerRecord(VersionedRecord):
@@ -74,4 +74,4 @@ def forget_producer(store: Store, producer_id: int) -> None:
 
 
 def _path(producer_id: int) -> str:
-    return f"__transaction_state/producers/{producer_id}"
+    return f"{TRANSACTIONS_DIRECTORY}/producers/{producer_id}"

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.metadata import StateLog
-from spark_log.storage import Store, file_name
+from spark_log.storage import TRANSACTIONS_DIRECTORY, Store, file_name
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state import TransactionMetadata
 
@@ -19,7 +19,7 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAw"
 """The topic id of the logs of all transactional ids; no topic has it."""
 
 
-IDS_DIRECTORY: Final = "__transaction_state/ids"
+IDS_DIRECTORY: Final = f"{TRANSACTIONS_DIRECTORY}/ids"
 """The directory of the logs of all transactional ids."""
 
 

@@ -30,6 +30,7 @@ from spark_log.errors import (
     UnknownMemberIdError,
     UnstableOffsetCommitError,
 )
+from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster
 from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter
@@ -116,17 +117,95 @@ def test_the_lags_of_several_groups_are_one_cut(cluster, admin, table, monkeypat
     log.append(numbered(0, 3))
     table.commit("behind", {P0: OffsetAndMetadata(1)})
     table.commit("late", {P0: OffsetAndMetadata(2)})
-    fetch = OffsetsTable.fetch
+    positions = OffsetsTable.positions
 
     def reading_on(self, group):
         log.append(numbered(3, 1))  # records that are appended while offsets are read
-        return fetch(self, group)
+        return positions(self, group)
 
-    monkeypatch.setattr(OffsetsTable, "fetch", reading_on)
+    monkeypatch.setattr(OffsetsTable, "positions", reading_on)
     lags = admin.group_lags(["behind", "late"])
+    end = log.log_end_offset()
+    assert end > 3
     assert {group: [each.lag for each in found] for group, found in lags.items()} == {
-        "behind": [4], "late": [3],
+        "behind": [end - 1], "late": [end - 2],
     }  # fmt: skip
+
+
+def append_aged(cluster, *ages_s):
+    """Append a record of each age, by the cluster's clock, each as one segment."""
+    log = cluster.partition_log(cluster.topic("t"), 0)
+    for age_s in ages_s:
+        log.append(record_batch([row(b"v", timestamp=cluster.clock.time_us() - age_s * 1_000_000)]))
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (1, (2, 0, 5000)),
+        (2, (1, 1, 2000)),  # the age of the first record that is left
+        (3, (0, 2, 0)),  # nothing is left to read
+    ],
+)
+def test_lag_counts_what_can_be_read_and_tells_what_was_deleted_unread(
+    cluster, admin, table, start, expected
+):
+    append_aged(cluster, 9, 5, 2)
+    table.commit("g", {P0: OffsetAndMetadata(1)})
+    admin.delete_records({P0: start})
+    (found,) = admin.group_lag("g")
+    assert (found.lag, found.deleted, found.lag_ms) == expected
+    assert (found.current_offset, found.log_end_offset) == (1, 3)
+    assert admin._groups._cluster.suppressed.counts() == {}  # noqa: SLF001
+
+
+def test_records_that_are_deleted_while_a_lag_is_read_are_no_error(
+    cluster, admin, table, monkeypatch
+):
+    append_aged(cluster, 9, 5, 2)
+    table.commit("g", {P0: OffsetAndMetadata(0)})
+    observe = ReplicatedLog.observe
+
+    def deleting_then(self, **options):
+        view = observe(self, **options)
+        monkeypatch.undo()
+        Admin(cluster.root, clock=cluster.clock).delete_records({P0: 2})
+        return view
+
+    monkeypatch.setattr(ReplicatedLog, "observe", deleting_then)
+    (found,) = admin.group_lag("g")
+    assert (found.lag, found.deleted, found.lag_ms) == (3, 0, 2000)
+    assert admin._groups._cluster.suppressed.counts() == {}  # noqa: SLF001
+
+
+def test_a_committed_offset_beyond_the_end_has_no_lag_and_nothing_was_deleted(
+    cluster, admin, table
+):
+    append_aged(cluster, 9)
+    table.commit("g", {P0: OffsetAndMetadata(7)})
+    (found,) = admin.group_lag("g")
+    assert (found.lag, found.deleted, found.lag_ms) == (0, 0, 0)
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_not_compared_with_the_new_one(
+    cluster, admin, table, monkeypatch
+):
+    """The topic is replaced by one with fewer partitions while the committed offsets are read."""
+    append_aged(cluster, 9, 5, 2)
+    table.commit("g", {P0: OffsetAndMetadata(2), P1: OffsetAndMetadata(0)})
+    positions = OffsetsTable.positions
+
+    def then_replaced(self, group):
+        found = positions(self, group)
+        if cluster.image().find("t").num_partitions > 1:
+            other = Admin(cluster.root, clock=cluster.clock)
+            other.delete_topics(["t"])
+            other.create_topics([NewTopic("t", 1)])
+        return found
+
+    described = admin.describe_groups(["g"])
+    monkeypatch.setattr(OffsetsTable, "positions", then_replaced)
+    assert admin._groups.lags(described.values()) == {"g": []}  # noqa: SLF001
 
 
 def test_lag_of_committed_reads_ends_at_the_last_stable_offset(cluster, admin, table):

@@ -71,6 +71,33 @@ def test_lag_is_told_in_records_and_in_the_age_of_the_first_unread_one(cluster):
     assert positions(OffsetsSampler(cluster).sample()) == {0: (1, 2, None)}, "times are not wanted"
 
 
+def test_a_lag_counts_what_can_be_read_and_what_was_deleted_is_told_apart(cluster):
+    append(cluster, 9, 5, 2)
+    append(cluster, 9, 5, partition=1)
+    commit(cluster, "g", 0, P0, P1)
+    commit(cluster, "beyond", 7, P0)
+    Admin(cluster.root).delete_records({P0: 2, P1: 2})
+    failures = SuppressedErrors()
+    sample = OffsetsSampler(cluster, with_details=True, failures=failures).sample()
+    assert positions(sample) == {0: (0, 1, 2000), 1: (0, 0, 0)}, "the age of what is left"
+    assert [each.deleted for each in sample.groups["g"].values()] == [2, 2]
+    assert positions(sample, "beyond") == {0: (7, 0, 0)}
+    assert [each.deleted for each in sample.groups["beyond"].values()] == [0]
+    assert failures.counts() == cluster.suppressed.counts() == {}
+
+
+def test_a_later_sample_tells_what_was_deleted_and_the_age_of_what_is_left(cluster):
+    append(cluster, 9, 5, 2)
+    commit(cluster, "g", 0, P0)
+    sampler = OffsetsSampler(cluster, with_details=True)
+    assert positions(sampler.sample()) == {0: (0, 3, 9000)}
+    Admin(cluster.root).delete_records({P0: 2})
+    append(cluster, 1)  # so that the partition is listed again
+    sample = sampler.sample()
+    assert positions(sample) == {0: (0, 2, 2000)}
+    assert [each.deleted for each in sample.groups["g"].values()] == [2]
+
+
 def test_no_committed_offset_is_behind_the_end_that_was_read_with_it(cluster, monkeypatch):
     sampler = OffsetsSampler(cluster)
     read = OffsetsTable.all_positions

@@ -27,7 +27,6 @@ from spark_log.errors import (
     SparkLogError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
-    UnsupportedCompressionTypeError,
 )
 from spark_log.metadata import Cluster
 from spark_log.metadata import cluster as cluster_module
@@ -122,7 +121,6 @@ REFUSED = [
     (NewTopic("a", topic_configs={"segment.byte": 1}), InvalidConfigurationError),
     (NewTopic("a", topic_configs={"segment.bytes": 1}), InvalidConfigurationError),
     (NewTopic("a", topic_configs={"segment.bytes": "big"}), InvalidConfigurationError),
-    (NewTopic("a", topic_configs={"compression.type": "gzip"}), UnsupportedCompressionTypeError),
 ]
 
 

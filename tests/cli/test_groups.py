@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log import Admin, OffsetAndMetadata, TopicPartition
 from spark_log.clock import ManualClock, SystemClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
@@ -74,9 +74,20 @@ def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
     assert behind.pop("commit_timestamp_ms") <= time.time() * 1000
     assert behind == {
         "topic": "flights", "partition": 0, "current_offset": 2, "log_end_offset": 6, "lag": 4,
-        "metadata": "note", "member_id": None, "client_id": None, "host": None,
+        "deleted": 0, "metadata": "note", "member_id": None, "client_id": None, "host": None,
     }  # fmt: skip
     assert (done["lag"], done["lag_seconds"]) == (0, 0)
+
+
+def test_describe_shows_what_was_deleted_unread(shell, root, group):
+    Admin(root).delete_records({F0: 6})
+    outcome = shell("groups", "describe", "g")
+    rows = {tuple(line.split()[1:3]): line.split() for line in outcome.lines[1:]}
+    assert rows["flights", "0"][3:8] == ["2", "6", "0", "4", "0.0"]
+    assert "skipped" not in outcome.err
+    (described,) = shell("groups", "describe", "g", "--json").document["groups"]
+    told = described["partitions"][0]
+    assert (told["lag"], told["deleted"], told["lag_seconds"]) == (0, 4, 0)
 
 
 def test_describe_shows_lag_by_isolation_level(shell, root, group):
@@ -95,15 +106,15 @@ def test_describe_as_text_names_the_members(shell, root, group):
     member = joined(root, topics=["flights", "weather"], client_id="c")
     lines = [line.split() for line in shell("groups", "describe", "--group", "g").lines]
     assert lines[0] == [
-        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS",
-        "CONSUMER-ID", "HOST", "CLIENT-ID", "GENERATION",
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "DELETED",
+        "LAG-SECONDS", "CONSUMER-ID", "HOST", "CLIENT-ID", "GENERATION",
     ]  # fmt: skip
-    assert [line[:6] for line in lines[1:]] == [
-        ["g", "flights", "0", "2", "6", "4"],
-        ["g", "flights", "1", "-", "0", "-"],
-        ["g", "weather", "0", "3", "3", "0"],
+    assert [line[:7] for line in lines[1:]] == [
+        ["g", "flights", "0", "2", "6", "4", "0"],
+        ["g", "flights", "1", "-", "0", "-", "-"],
+        ["g", "weather", "0", "3", "3", "0", "0"],
     ]
-    assert [line[7:] for line in lines[1:]] == [[member.member_id, HOST, "c", "1"]] * 3
+    assert [line[8:] for line in lines[1:]] == [[member.member_id, HOST, "c", "1"]] * 3
 
 
 def test_names_that_are_not_unicode_are_shown_escaped(shell, root, group):

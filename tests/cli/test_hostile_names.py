@@ -1,5 +1,6 @@
 """Names, ids and records of others with control characters: none of them reaches a terminal."""
 
+import json
 import os
 import pty
 import re
@@ -15,13 +16,14 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
 from spark_log.metadata import Cluster
 from spark_log.metadata.topics.creation import topic_records
-from tests.cli.support import COMMAND, append, begin_dead_transaction, environment
+from tests.cli.support import COMMAND, append, append_batches, begin_dead_transaction, environment
+from tests.record.hostile_values import UNSAFE, VALUES
+from tests.record.samples import record_batch, row
 
 EVIL = "\x1b[2J\r\x07\x7f\x9b31m\u202e[red]x"
 ESCAPED = r"\x1b[2J\x0d\x07\x7f\x9b31m\u202e[red]x"
 GROUP = f"g{EVIL}\nother"
 TOPIC = f"t{EVIL}"
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture
@@ -56,6 +58,10 @@ def commands(root):
         ("configs", "describe", "--entity-type", "clients"),
         ("offsets", "list", TOPIC),
         ("log-dirs",),
+        ("brokers", "list"),
+        ("replicate", TOPIC, "--dry-run"),
+        ("reassign-partitions", "--list"),
+        ("elect-leaders", "--election-type", "preferred", "--topic", TOPIC, "--partition", "0"),
         ("top", "--iterations", "1"),
         ("groups", "list"),
         ("groups", "describe", "--all-groups"),
@@ -194,6 +200,35 @@ class TestOnATerminal:
         )
         assert not UNSAFE.search(shown.replace("\x1b[1m", ""))
         assert f" {EVIL}\n" in screen(*read, "--raw")
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            ("--print-key", "--print-headers", "--print-timestamp"),
+            ("--json",),
+            ("-f", "%t %p %o %k %h %s\\n"),
+        ],
+        ids=["text", "json", "format"],
+    )
+    def test_records_of_any_bytes_are_escaped(self, screen, hostile, options):
+        Admin(hostile).create_topics([NewTopic("binary")])
+        for data in VALUES.values():
+            short = None if data is None else data[:3_000]
+            name = "" if short is None else short.decode("utf-8", "replace")
+            one = row(data, key=short, headers=[(name, short), ("", None)])
+            append_batches(hostile, "binary", record_batch([one]))
+        read = ("console-consumer", "binary", "--from-beginning", "--max-messages")
+        shown = screen(*read, str(len(VALUES)), *options)
+        assert not UNSAFE.search(shown)
+        assert "Traceback" not in shown
+        assert "error:" not in shown
+        if options == ("--json",):
+            found = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+            assert [each["offset"] for each in found] == list(range(len(VALUES)))
+            assert (
+                found[list(VALUES).index("twice")]["value"]
+                == '{"a": 1, "a": 2, "f": 0.10000000000000000555, "n": -0.0}'
+            )
 
 
 def test_records_in_a_pipe_are_as_they_are(shell, hostile):

@@ -35,19 +35,42 @@ def test_a_job_gets_its_arguments_and_spark_submit_its_own(shell, started, job):
     shell(job, *arguments)
     ((command, environment),) = started
     assert command[0].endswith("/bin/spark-submit")
-    assert command[1:5] == ["--master", "local[3]", "--conf", "a=b"]
-    assert command[5:] == [f"{SHIPPED}/scripts/{job}.py", "flights", "--root", "log", "--to-time=x"]
+    script = command.index(f"{SHIPPED}/scripts/{job}.py")
+    assert command[script - 4 : script] == ["--master", "local[3]", "--conf", "a=b"]
+    assert command[script + 1 :] == ["flights", "--root", "log", "--to-time=x"]
     assert environment["SPARK_CONF_DIR"] == str(SHIPPED / "conf")
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert Path(command[0]).is_file()
-    assert Path(command[5]).is_file()
+    assert Path(command[script]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "has_delta"),
+    [
+        ("consume", ["--to", "parquet"], False),
+        ("replay", [], False),
+        ("produce", ["--format=csv"], False),
+        ("consume", ["--to", "delta"], True),
+        ("replay", ["--to=delta"], True),
+        ("produce", ["--format", "delta"], True),
+        ("transform", [], True),  # its function may read a table
+        ("reprocess", [], True),
+    ],
+)
+def test_deltas_jars_are_looked_up_only_if_the_job_may_need_them(
+    shell, started, job, arguments, has_delta
+):
+    shell(job, "flights", *arguments)
+    ((command, _),) = started
+    assert ("spark.jars.packages=" not in command) is has_delta
 
 
 def test_settings_of_the_environment_stay(shell, started, monkeypatch):
     monkeypatch.setenv("SPARK_CONF_DIR", "mine")
     shell("replay", "flights")
-    ((_, environment),) = started
+    ((command, environment),) = started
     assert environment["SPARK_CONF_DIR"] == "mine"
+    assert "--conf" not in command, "nor is Delta left out of them"
 
 
 def test_help_is_the_jobs_and_starts_no_spark(shell, started):

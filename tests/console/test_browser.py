@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import os
+import re
 import socket
 import threading
 import zipfile
@@ -157,8 +158,8 @@ class Tab:
         dialog.dismiss()
 
     def _on_failed(self, request):
-        # A stream that the page itself has ended is one that failed, for playwright.
-        if "/api/search/stream" not in request.url:
+        # What a page that was left or has ended a stream did not wait for is no failure of it.
+        if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"{request.url} {request.failure}")
 
     def open(self, url, **query):
@@ -298,6 +299,124 @@ def test_the_history_of_a_group_is_a_plot(tab, flights):
     labels = shown.page.locator(".plot .u-legend .u-label").all_inner_texts()
     assert labels == ["Time (UTC)", *(f"flights-{number}" for number in range(PARTITIONS))]
     shown.check()
+
+
+def ticks(shown, axis):
+    """Return the texts at the ticks of an axis of the first plot: 0 is that of time."""
+    shown.page.wait_for_selector(".plot canvas")
+    values = shown.page.evaluate(f"document.querySelector('.plot').plot.axes[{axis}]._values")
+    return [each for each in values if each is not None]
+
+
+def plot(shown, url, times_us, values, unit="offset"):
+    """Draw a plot of its own on a page that has none; return the texts at its ticks."""
+    shown.open(f"{url}/group", group="reports")
+    shown.page.wait_for_selector(".plot canvas")
+    shown.page.evaluate(
+        """([timesUs, values, unit]) => {
+            const place = document.querySelector(".plot");
+            place.plot.destroy();
+            plot(place, timesUs, [{ name: "x", values }], { unit, height: 200, stepped: true });
+        }""",
+        [times_us, values, unit],
+    )
+    return ticks(shown, 0), ticks(shown, 1)
+
+
+def test_a_plot_of_one_commit_has_a_minute_around_it(tab, tmp_path, serve):
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic("flights")])
+    Admin(root).alter_group_offsets("once", {TopicPartition("flights", 0): OffsetAndMetadata(0)})
+    shown = tab()
+    shown.open(f"{serve(root)}/group", group="once")
+    times, offsets = ticks(shown, 0), ticks(shown, 1)
+    assert len(times) == len(set(times)) > 2
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", each) for each in times), times
+    assert offsets == ["0", "1"]
+    low, high = shown.page.evaluate(
+        "(({ min, max }) => [min, max])(document.querySelector('.plot').plot.scales.x)"
+    )
+    assert high - low == pytest.approx(60)
+    shown.check()
+    shown.picture("console-group-one-commit")
+
+
+MIDNIGHT_US = 1_370_044_800_000_000
+SECOND_US = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([7, 7, 7], ["6", "7", "8"]),
+        ([0, 0, 0], ["0", "1"]),
+        ([None, 3, None], ["2", "3", "4"]),
+        ([None, None, None], ["0", "1"]),
+        ([2**40, 2**40, 2**40], ["1,099,511,627,775", "1,099,511,627,776", "1,099,511,627,777"]),
+    ],
+    ids=["equal", "zero", "one", "none", "large"],
+)
+def test_a_plot_of_equal_offsets_has_ticks_at_whole_numbers(tab, flights, values, expected):
+    shown = tab()
+    times_us = [MIDNIGHT_US + number * SECOND_US for number in range(3)]
+    _, offsets = plot(shown, flights, times_us, values)
+    assert offsets == expected
+    shown.check()
+
+
+@pytest.mark.parametrize(
+    "range_us",
+    [0, 1, 3_000, 40_000, SECOND_US, 20 * SECOND_US, 600 * SECOND_US]
+    + [hours * 3600 * SECOND_US for hours in (1, 20, 30, 24 * 5, 24 * 200, 24 * 4000)],
+)
+def test_no_two_ticks_of_time_are_the_same(tab, flights, range_us):
+    shown = tab()
+    times, _ = plot(shown, flights, [MIDNIGHT_US, MIDNIGHT_US + range_us], [1, 2])
+    assert len(times) == len(set(times)), times
+    assert len(times) >= 2
+    shown.check()
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "expected"),
+    [
+        ("bytes/s", [0, 0], ["0 B/s", "1 B/s"]),
+        ("bytes/s", [0, 3 << 20], ["0 B/s", "1 MiB/s", "2 MiB/s", "3 MiB/s"]),
+        ("records/s", [0.2, 0.2], ["0/s", "0.05/s", "0.1/s", "0.15/s", "0.2/s"]),
+        ("records/s", [float("nan"), float("inf")], ["0/s", "0.25/s", "0.5/s", "0.75/s", "1/s"]),
+    ],
+)
+def test_rates_have_their_unit_and_begin_at_nothing(tab, flights, unit, values, expected):
+    shown = tab()
+    _, found = plot(shown, flights, [MIDNIGHT_US, MIDNIGHT_US + SECOND_US], values, unit)
+    assert found == expected
+    shown.check()
+
+
+def test_the_overview_shows_rates_and_leads_to_what_is_behind(tab, flights):
+    shown = tab()
+    page = shown.page
+    shown.open(flights)
+    page.wait_for_selector(".plot canvas")
+    assert page.locator(".plot canvas").count() == 2
+    assert ticks(shown, 1)[0] == "0/s"
+    with page.expect_navigation(wait_until="networkidle"):
+        page.click("section:has-text('Groups farthest behind') >> text=reports")
+    assert page.url.endswith("/group?group=reports")
+    shown.check()
+
+
+def test_the_overview_of_an_empty_root_says_what_to_do(tab, tmp_path, serve):
+    Cluster(tmp_path / "root", create=True)
+    shown = tab()
+    url = serve(tmp_path / "root")
+    for path in ("/", "/topics", "/groups", "/transactions", "/brokers"):
+        assert shown.open(url + path).status == 200
+        shown.check()
+    shown.open(url)
+    assert "No topic yet" in shown.page.inner_text("main")
+    assert shown.page.locator(".plot").count() == 0
+    shown.picture("console-overview-empty")
 
 
 def test_the_keyboard_leads_to_the_records(tab, flights):

@@ -1,30 +1,14 @@
-"""What the pages show, by their JSON: topics, records, groups, transactions, brokers, settings."""
+"""What the pages show, by their JSON: topics, records, groups, transactions, brokers, settings.
+
+The overview has a file of its own: `test_overview.py`.
+"""
 
 import pytest
 
-from spark_log import Admin
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.console.console import Rates
 from tests.cli.support import append, segment_files
 from tests.console.conftest import DAY_MS, EVIL, GROUP, TOPIC, get
-
-
-def test_overview_counts_and_finds_nothing_wrong(client):
-    found = get(client, "")
-    assert (found["topics"], found["brokers"]) == (3, 1)
-    assert found["groups"] == {"Empty": 1, "Stable": 1}
-    assert {each["severity"] for each in found["findings"]} == {"ok"}
-
-
-def test_overview_names_what_is_wrong(own_root, clients):
-    admin = Admin(own_root)
-    client = clients(own_root)
-    assert [each["severity"] for each in get(client, "")["findings"]] == ["ok"]
-    admin.register_broker(1, f"{own_root}-1")
-    admin.fence_broker(1)
-    (finding,) = get(client, "")["findings"]
-    assert finding == {
-        "severity": "warning", "sentence": "Broker 1 is fenced.", "path": "/brokers",
-    }  # fmt: skip
 
 
 class TestTopics:
@@ -137,9 +121,35 @@ class TestGroups:
         one = get(client, "/group", group="reports")
         assert found[0]["lag_ms"] >= max(each["lag_ms"] for each in one["partitions"]) - 60_000
 
-    def test_that_have_read_all_have_no_lag_in_time(self, own_root, clients):
-        from spark_log import OffsetAndMetadata, TopicPartition
+    def test_lag_counts_what_can_be_read(self, own_root, clients):
+        Admin(own_root).delete_records({TopicPartition("flights", 0): 9})
+        (found,) = get(clients(own_root), "/groups", q="report")["groups"]
+        assert (found["lag"], found["deleted"]) == (1, 5)
+        one = get(clients(own_root), "/group", group="reports")
+        assert (one["lag"], one["deleted"]) == (1, 5)
+        assert [(each["lag"], each["deleted"]) for each in one["partitions"]] == [(1, 5)]
+        Admin(own_root).delete_records({TopicPartition("flights", 0): 10})
+        (found,) = get(clients(own_root), "/groups", q="report")["groups"]
+        assert (found["lag"], found["deleted"], found["lag_ms"]) == (0, 6, 0)
+        page = clients(own_root).get("/group", params={"group": "reports"}).text
+        assert "records deleted unread" in page
 
+    def test_offsets_in_a_topic_that_came_back_smaller_are_shown_no_more(self, own_root, clients):
+        admin = Admin(own_root)
+        admin.create_topics([NewTopic("trips", 3)])
+        position = {TopicPartition("trips", 2): OffsetAndMetadata(7)}
+        admin.alter_group_offsets("reports", position)
+        console = clients(own_root)
+        (found,) = get(console, "/groups", q="report")["groups"]
+        assert (found["topics"], found["partitions"], found["lag"]) == (["flights", "trips"], 2, 6)
+        admin.delete_topics(["trips"])
+        admin.create_topics([NewTopic("trips", 1)])
+        (found,) = get(console, "/groups", q="report")["groups"]
+        assert (found["topics"], found["partitions"], found["lag"]) == (["flights"], 1, 6)
+        one = get(console, "/group", group="reports")
+        assert [each["topic"] for each in one["partitions"]] == ["flights"]
+
+    def test_that_have_read_all_have_no_lag_in_time(self, own_root, clients):
         end = {TopicPartition("flights", 0): OffsetAndMetadata(10)}
         Admin(own_root).alter_group_offsets("reports", end)
         (found,) = get(clients(own_root), "/groups", q="report")["groups"]
@@ -155,8 +165,6 @@ class TestGroups:
         assert hostile["members"][0]["assignment"] == [f"{TOPIC}-0"]
 
     def test_have_a_history(self, own_root, clients):
-        from spark_log import OffsetAndMetadata, TopicPartition
-
         for offset in (6, 2, 9):
             position = {TopicPartition("flights", 0): OffsetAndMetadata(offset)}
             Admin(own_root).alter_group_offsets("reports", position)

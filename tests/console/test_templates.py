@@ -1,5 +1,7 @@
 """How values become text of a page."""
 
+import math
+
 import pytest
 
 from spark_log.console.decoding import show
@@ -40,6 +42,9 @@ def test_numbers_have_units_and_unknown_ones_a_dash():
     assert (byte_size(512), byte_size(1536), byte_size(-1)) == ("512 B", "1.5 KiB", dash)
     assert (rate_text(0.25), rate_text(1234.5), rate_text(None)) == ("0.2/s", "1,234/s", dash)
     assert (age_text(90_061_000), age_text(5), age_text(None)) == ("1 d 1 h", "5 ms", dash)
+    assert (rate_text(0.01), rate_text(0)) == ("< 0.1/s", "0/s")
+    for text in (number, byte_size, rate_text, age_text):
+        assert [text(each) for each in (math.nan, math.inf, -math.inf)] == [dash] * 3
     assert time_text(1_370_044_800_000_001) == "2013-06-01 00:00:00.000001Z"
     assert time_text(2**62) == f"{2**62} µs"
 

@@ -33,3 +33,18 @@ def open_consumer(root):
     yield open_consumer
     for consumer in opened:
         consumer.close(autocommit=False)
+
+
+@pytest.fixture
+def join(open_consumer):
+    """Creates members of group ``g`` that read ``three``; range assigns in order of their ids."""
+    names = iter("abcdefgh")
+
+    def join(*topics, listener=None, pattern=None, **settings):
+        settings = {"enable_auto_commit": False, "client_id": next(names), **settings}
+        consumer = open_consumer(group_id="g", **settings)
+        topics = () if pattern else topics or ("three",)
+        consumer.subscribe(topics, pattern=pattern, listener=listener)
+        return consumer
+
+    return join

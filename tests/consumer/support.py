@@ -10,6 +10,7 @@ from spark_log.metadata import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.directory_watch import SilentWatch
 from spark_log.types import ConsumerRecord
+from tests.waiting import wait_until
 
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
@@ -111,3 +112,18 @@ class Notes(ConsumerRebalanceListener):
 
     def on_partitions_lost(self, lost):
         self.told.append(("lost", lost))
+
+
+def settle(shares):
+    """Let all poll until each has its number of partitions; return the partitions of each."""
+    consumers = list(shares)
+
+    def are_settled():
+        for consumer in consumers:
+            consumer.poll()
+        return [len(consumer.assignment()) for consumer in consumers] == list(shares.values())
+
+    wait_until(are_settled)
+    found = [consumer.assignment() for consumer in consumers]
+    assert sum(map(len, found)) == len(set().union(*found)), "two have the same"
+    return found

@@ -36,40 +36,11 @@ from tests.consumer.support import (
     numbered,
     poll_until,
     read_values,
+    settle,
 )
 from tests.waiting import wait_until
 
 ALL = set(THREE)
-
-
-@pytest.fixture
-def join(open_consumer):
-    """Creates members of group ``g`` that read ``three``; range assigns in order of their ids."""
-    names = iter("abcdefgh")
-
-    def join(*topics, listener=None, pattern=None, **settings):
-        settings = {"enable_auto_commit": False, "client_id": next(names), **settings}
-        consumer = open_consumer(group_id="g", **settings)
-        topics = () if pattern else topics or ("three",)
-        consumer.subscribe(topics, pattern=pattern, listener=listener)
-        return consumer
-
-    return join
-
-
-def settle(shares):
-    """Let all poll until each has its number of partitions; return the partitions of each."""
-    consumers = list(shares)
-
-    def are_settled():
-        for consumer in consumers:
-            consumer.poll()
-        return [len(consumer.assignment()) for consumer in consumers] == list(shares.values())
-
-    wait_until(are_settled)
-    found = [consumer.assignment() for consumer in consumers]
-    assert sum(map(len, found)) == len(set().union(*found)), "two have the same"
-    return found
 
 
 def committed(root):

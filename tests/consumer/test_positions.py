@@ -212,6 +212,10 @@ class TestLookingUp:
         assert consumer.lag() == {T0: 3, THREE[0]: 0}
         consumer.seek(T0, 7)
         assert consumer.lag(T0) == {T0: 1}
+        consumer.seek(T0, 2)
+        assert consumer.lag(T0) == {T0: 3}, "what was deleted cannot be read"
+        consumer.seek(T0, 9)
+        assert consumer.lag(T0) == {T0: 0}, "never negative"
 
     def test_times(self, root, open_consumer):
         append(root, numbered(0, 3), times_us=[1_000_000, 3_000_500, 2_000_000])

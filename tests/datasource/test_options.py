@@ -4,16 +4,20 @@ import warnings
 
 import pytest
 
-from spark_log import InvalidOptionError, TopicPartition, UnsupportedStoreError
-from spark_log.datasource.options.kafka_options import IgnoredOptionWarning, warn_ignored_options
+from spark_log import (
+    IgnoredOptionWarning,
+    InvalidOptionError,
+    TopicPartition,
+    UnsupportedStoreError,
+)
+from spark_log.datasource.options.kafka_options import warn_ignored_options
 from spark_log.datasource.options.read_options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
     parse_read_options,
 )
-from spark_log.datasource.options.write_options import parse_write_options
+from spark_log.datasource.options.write_options import WRITE_OPTIONS, parse_write_options
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime
-from spark_log.errors import UnsupportedCompressionTypeError
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -370,18 +374,17 @@ class TestOptionsForKafka:
         options = parse_write_options({"path": "/r", "kafka.compression.type": "zstd"})
         assert options.compression == "zstd"
 
+    @pytest.mark.parametrize("name", ["compression.type", "kafka.compression.type"])
     @pytest.mark.parametrize(("asked", "used"), [("gzip", "zstd"), ("Snappy", "lz4")])
-    def test_compression_that_arrow_lacks_gives_way_with_a_warning(self, asked, used):
-        options = parse_write_options({"path": "/r", "kafka.compression.type": asked})
+    def test_compression_that_arrow_lacks_gives_way_with_a_warning(self, name, asked, used):
+        options = parse_write_options({"path": "/r", name: asked})
         assert options.compression == used
         assert options.warnings == (
-            f"option kafka.compression.type is {asked.lower()}, which Arrow files do not support; "
-            f"{used} is used instead (supported: none, lz4, zstd)",
+            f"option {name} is {asked.lower()}, which Arrow files do not support (they support "
+            f"none, lz4 and zstd); {used} is used instead",
         )
         ours = {"path": "/r", "kafka.compression.type": asked, "compression.type": "none"}
         assert parse_write_options(ours).compression == "none"
-        with pytest.raises(UnsupportedCompressionTypeError, match="use one of none, lz4, zstd"):
-            parse_write_options({"path": "/r", "compression.type": asked.lower()})
 
     def test_the_timeout_of_transactions_is_taken_over(self):
         given = {"path": "/r", "kafka.transaction.timeout.ms": "5000"}
@@ -399,10 +402,109 @@ class TestOptionsForKafka:
         assert "kafka.bootstrap.servers has no effect, spark-log has no brokers" in message
 
 
+OF_NO_SIDE = (
+    "spark.streaming.kafka.maxRatePerPartition",
+    "enable.auto.commit",
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "header",
+    "inferSchema",
+    "encoding",
+    "truncate",
+    "numPartitions",
+    "schema.registry.url",
+    # Of other formats, of Kafka's clients, and of Spark itself.
+    *("batch.size", "client.id", "enable.idempotence", "linger.ms", "max.poll.records"),
+    *("security.protocol", "session.timeout.ms", "transactional.id", "zookeeper.connect"),
+    *("basePath", "batchsize", "compression", "delimiter", "endingVersion", "fetchsize"),
+    *("ignoreDeletes", "maxBytesPerTrigger", "maxFilesPerTrigger", "mergeSchema", "mode"),
+    *("partitionOverwriteMode", "queryName", "readChangeFeed", "recursiveFileLookup"),
+    *("rowsPerSecond", "sep", "startingVersion", "subject", "timestampFormat", "kafkaConsume"),
+)
+"""Options that published programs pass to Spark's Kafka connector, which passes them over."""
+
+READ_SLIPS = {
+    "startingOffsets": "startingOffset startOffset startOffsets starting_offsets StartingOfsets",
+    "endingOffsets": "endingOffset endOffset endOffsets ending.offsets",
+    "startingTimestamp": "startingTime startTimestamp startingTimestamps starting_timestamp",
+    "endingTimestamp": "endTime endTimestamp endingTimestmp",
+    "startingOffsetsByTimestamp": "startingOffsetByTimestamp startingOffsetsByTimestamps",
+    "maxOffsetsPerTrigger": "maxOffsetPerTrigger maxOffsetsByTrigger max_offsets_per_trigger",
+    "minOffsetsPerTrigger": "minOffsetPerTrigger minOffsetsPerTriger",
+    "failOnDataLoss": "failOnDataLost failDataLoss fail_on_data_loss",
+    "subscribe": "subscibe subcribe subscribed subscribes",
+    "subscribePattern": "subscribePatern subscribe_pattern subscribePatterns",
+    "assign": "assigns asign",
+    "minPartitions": "minPartition min_partitions",
+    "maxRecordsPerPartition": "maxRecordPerPartition",
+    "includeHeaders": "includeHeader include_headers",
+    "group.id": "groupId group_id group.ids",
+    "isolation.level": "isolationLevel isolation_level isolation.levels",
+    "checkpointLocation": "chekpointLocation checkpoint_location",
+    "storage.": "storages.key storge.key",
+    "brokers.": "broker.1.storage.key",
+}
+WRITE_SLIPS = {
+    "topic": "topc topics tpoic",
+    "acks": "ack",
+    "compression.type": "compressionType compression_type compresion.type",
+    "idempotent": "idempotence idempotant",
+    "transactional": "transaction transactionnal",
+    "createTopic": "createTopics create_topic",
+    "createTopic.partitions": "createTopic.partition",
+    "createTopic.config.": "createTopic.configs.retention.ms",
+    "txnAppId": "txnAppID_ txn_app_id",
+    "txnVersion": "txnVersions",
+    "checkpointLocation": "checkpointLocaton",
+}
+
+
+def slips_of(table):
+    return [(known, slip) for known, slips in table.items() for slip in slips.split()]
+
+
 class TestUnknownOptions:
-    def test_the_nearest_is_named(self):
-        assert "did you mean 'startingOffsets'?" in message_of(startingOffset="earliest")
-        assert "did you mean 'kafka" not in message_of(kafkaConsume="x")
+    @pytest.mark.parametrize(("known", "slip"), slips_of(READ_SLIPS))
+    def test_a_slip_on_a_read_is_refused_with_the_name_that_was_meant(self, known, slip):
+        for name in (slip, slip.lower()):  # Spark gives some options in lower case
+            expected = f"unknown option {name!r} for format spark_log; did you mean {known!r}?"
+            assert message_of(**{name: "1"}) == expected
+
+    @pytest.mark.parametrize(("known", "slip"), slips_of(WRITE_SLIPS))
+    def test_a_slip_on_a_write_is_refused_with_the_name_that_was_meant(self, known, slip):
+        for name in (slip, slip.lower()):
+            with pytest.raises(InvalidOptionError) as raised:
+                parse_write_options({"path": "/r", name: "1"})
+            assert f"did you mean {known!r}?" in str(raised.value)
+            assert (raised.value.key, raised.value.nearest) == (name, known)
+
+    def test_every_option_with_a_letter_less_is_a_slip(self):
+        for name in READ_OPTIONS:
+            with pytest.raises(InvalidOptionError, match="did you mean"):
+                parse(**{name[:-1]: "1"})
+        for name in WRITE_OPTIONS:
+            with pytest.raises(InvalidOptionError, match="did you mean"):
+                parse_write_options({"path": "/r", f"{name[:-2]}{name[-1]}": "1"})
+
+    @pytest.mark.parametrize("name", OF_NO_SIDE)
+    def test_what_is_no_slip_is_ignored_and_named(self, name):
+        for given in (name, name.lower()):
+            assert parse(**{given: "1"}).ignored == (given,)
+            assert parse_write_options({"path": "/r", given: "1"}).ignored == (given,)
+
+    def test_options_of_writes_are_ignored_by_reads_and_the_reverse(self):
+        for name in WRITE_OPTIONS.keys() - READ_OPTIONS.keys():
+            assert parse(**{name: "1"}).ignored == (name,)
+        for name in READ_OPTIONS.keys() - WRITE_OPTIONS.keys():
+            assert parse_write_options({"path": "/r", name: "1"}).ignored == (name,)
+
+    def test_a_topic_is_no_subscription(self):
+        message = message_of(subscribe=None, topic="t")
+        assert "option 'topic' is for writes; a read takes 'subscribe'" in message
+
+    def test_servers_without_kafkas_prefix_are_no_root_either(self):
+        message = message_of(path=None, **{"bootstrap.servers": "host:9092"})
+        assert "bootstrap.servers has no effect, spark-log has no brokers" in message
 
     def test_a_missing_root_is_named(self):
         assert "option 'path' is missing: the cluster root" in message_of(path=None)

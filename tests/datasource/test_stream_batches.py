@@ -4,12 +4,15 @@ import json
 import logging
 import shutil
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from spark_log import (
     Admin,
+    ConfigResource,
+    ConfigResourceType,
     DataLossError,
     InvalidOptionError,
     NewTopic,
@@ -18,6 +21,7 @@ from spark_log import (
 )
 from spark_log.clock import ManualClock
 from spark_log.datasource.read.offset_reader import OffsetReader
+from spark_log.datasource.stream.lag import PartitionLag, lag_of
 from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.log.probe_interval import REST_MS
@@ -795,6 +799,30 @@ class TestRecordsThatAreNotRetained:
         assert lenient.splits(at(root, 0, 0), at(root, 2, 0)) == []
         assert "offsets 0 to 3 are not retained any more; the log starts at 4" in caplog.text
 
+    def test_are_no_part_of_what_a_limit_counts(self, root, clock):
+        append(root, "t", 0, range(10))
+        append(root, "t", 1, range(3))
+        delete_records(root, "t", 0, 6, 0)
+        delete_records(root, "t", 1, 3, 0)
+        lenient = batches(root, clock, failOnDataLoss="false", maxOffsetsPerTrigger="2")
+        end = lenient.next_end(at(root, 0, 0), ReadMaxRows(2))
+        assert end == at(root, 8, 3), "two that can be read, and none of what was deleted"
+        assert ranges(lenient.splits(at(root, 0, 0), end)) == [("t", 0, 6, 8)]
+
+    def test_are_not_enough_for_a_batch(self, root, clock):
+        append(root, "t", 0, range(10))
+        delete_records(root, "t", 0, 6, 0)
+        least = ReadMinRows(5)
+        patient = batches(root, clock, failOnDataLoss="false", minOffsetsPerTrigger="5")
+        first = patient.next_end(at(root, 6, 0), least)  # a first batch does not wait
+        assert first == at(root, 10, 0)
+        append(root, "t", 0, range(10))
+        delete_records(root, "t", 0, 16, 10)
+        clock.advance_ms(60_000)
+        again = batches(root, clock, failOnDataLoss="false", minOffsetsPerTrigger="5")
+        again.next_end(at(root, 20, 0), least)
+        assert again.next_end(first, least) == first, "4 of 10 can be read"
+
     def test_of_a_log_that_ends_before_the_checkpoint(self, root, clock, caplog):
         append(root, "t", 0, range(3))
         with pytest.raises(
@@ -887,6 +915,33 @@ class TestLag:
         assert document is not None
         assert "t@lag_ms[0:56000]" in document
         assert document["t"] == {"0": 10, "1": 1}
+
+    def test_counts_what_can_be_read_without_another_request(self, root, clock):
+        at_once = {"file.delete.delay.ms": "0"}  # so that each poll lists the logs
+        Admin(root).alter_configs([ConfigResource(ConfigResourceType.TOPIC, "t", at_once)])
+        now_us = clock.time_us()
+        append(root, "t", 0, range(10), timestamp_us=now_us - 60_000_000)
+        append(root, "t", 1, range(3), timestamp_us=now_us)
+        planned = batches(root, clock, minOffsetsPerTrigger="50", maxOffsetsPerTrigger="60")
+        end = planned.next_end(at(root, 0, 0), ReadMaxRows(4))
+        position, other = end.offsets[TopicPartition("t", 0)], end.offsets[TopicPartition("t", 1)]
+        assert (position, other) == (3, 1)
+        places = {TopicPartition("t", 0): 8, TopicPartition("t", 1): 3}
+        Admin(root).delete_records(places)
+        clock.advance_ms(60_000)
+        assert planned.next_end(end, ReadMaxRows(4)) == end
+        document = planned.latest()
+        assert document is not None
+        shown = SimpleNamespace(
+            endOffset=json.dumps(end.to_document()), latestOffset=json.dumps(document)
+        )
+        assert lag_of(shown) == {
+            TopicPartition("t", 0): PartitionLag(2, 112_000, 5),
+            TopicPartition("t", 1): PartitionLag(0, 0, 2),
+        }
+        with counted_calls() as calls:
+            planned.latest()
+        assert not calls, "the log start is that of the last listing"
 
     def test_costs_a_look_only_when_a_position_moves(self, root, clock):
         append(root, "t", 0, range(10))

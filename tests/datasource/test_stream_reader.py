@@ -2,11 +2,12 @@
 
 import json
 import pickle
+import warnings
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from spark_log import Admin, InvalidOptionError, NewTopic, TopicPartition
+from spark_log import Admin, IgnoredOptionWarning, InvalidOptionError, NewTopic, TopicPartition
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.schema import READ_SCHEMA
@@ -33,6 +34,17 @@ def reader(root, **options):
 def asked(read, start):
     """Ask for the latest offset like Spark, which stores the text."""
     return json.dumps(read.latestOffset(json.loads(start), ALL))
+
+
+def test_warns_of_options_without_effect_once_and_not_where_it_is_only_made(root):
+    """Spark makes a reader in two processes of the driver, and asks one of them for offsets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read = reader(root, header="true", **{"kafka.bootstrap.servers": "host:9092"})
+    with pytest.warns(IgnoredOptionWarning) as caught:
+        read.latestOffset(read.initialOffset(), ALL)
+    expected = "format spark_log ignores header, kafka.bootstrap.servers"
+    assert [str(each.message) for each in caught] == [expected]
 
 
 def committed(root):

@@ -26,7 +26,8 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(events: Path) -> tuple[dict[str, str], dict[str, str]]:
     """The output of ``user_program.py`` to stdout and stderr, by section."""
     root = str(events.with_name("root"))
-    Admin(root).create_topics([NewTopic("t", topic_configs={"flush.on.append": "false"})])
+    configs = {"flush.on.append": "false"}
+    Admin(root).create_topics([NewTopic(name, topic_configs=configs) for name in ("t", "u")])
     keep = {"HOME", "JAVA_HOME", "LANG", "TMPDIR", "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("user_program.py"), root, str(events)],
@@ -74,6 +75,15 @@ def test_one_bad_option_is_one_line(printed) -> None:
     assert out["bad option"].count("Traceback") == 1, "the program's own"
     assert "did you mean 'startingOffsets'?" in out["bad option"]
     assert errors["bad option"] == ""
+
+
+def test_options_without_effect_are_named_once_for_each_query(printed) -> None:
+    out, errors = printed
+    assert out["ignored"].split() == ["300000", "2", "batches"]
+    named = re.findall(r"IgnoredOptionWarning: format spark_log ignores (.*)", errors["ignored"])
+    # Spark writes some names in lower case.
+    named = sorted(each.lower() for each in named)
+    assert named == ["encoding, subscribe", *["inferschema, truncate"] * 3]
 
 
 def test_a_write_without_a_mode_is_told_which_there_are(printed) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from spark_log.datasource import worker_process
 from spark_log.datasource.options import parse_read_options
+from spark_log.datasource.read.task_reader import read_in_task
 from spark_log.datasource.session import spark_session
 from spark_log.datasource.source import SparkLogDataSource
 from spark_log.datasource.worker_process import (
@@ -25,11 +27,14 @@ from spark_log.datasource.worker_process import (
     freeze_modules,
     silence_broken_pipe,
 )
-from spark_log.errors import InvalidOptionError
+from spark_log.datasource.write.batch_writer import LogBatchWriter
+from spark_log.datasource.write.stream_writer import LogStreamWriter
+from spark_log.errors import InvalidConfigurationError, InvalidOptionError
 from tests.datasource.reading import create, fill
 
 KEYS = ["account_key", "connection_string", "key", "sas_token", "secret", "anon", "endpoint_url"]
 NAMES = [f"storage.{key}" for key in KEYS]
+NOTHING: Any = None
 SPARKS = "(?i)secret|password|token|access[.]?key"
 
 
@@ -80,6 +85,20 @@ def test_a_session_hides_options_for_the_file_system_unless_it_is_told_what_to_h
         settings.setConfString(REDACTION_SETTING, REDACTION)
 
 
+@pytest.mark.spark
+def test_a_running_session_without_delta_cannot_get_it(spark):
+    assert spark_session("test", delta=True) is spark
+    settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
+    extensions = spark.conf.get("spark.sql.extensions")
+    settings.setConfString("spark.sql.extensions", "")
+    try:
+        assert spark_session("test") is spark
+        with pytest.raises(InvalidConfigurationError, match="before any other session"):
+            spark_session("test", delta=True)
+    finally:
+        settings.setConfString("spark.sql.extensions", extensions)
+
+
 @pytest.mark.parametrize(("runtime", "hidden"), [("PYTHON_WORKER", "1"), ("", None)])
 def test_an_error_is_its_message_where_spark_makes_a_text_of_it(monkeypatch, runtime, hidden):
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", runtime)
@@ -106,11 +125,34 @@ def printed(daemon, error):
     return stderr.getvalue()
 
 
-def test_the_daemon_prints_no_closed_pipe_and_everything_else(monkeypatch):
+@pytest.fixture
+def daemon(monkeypatch):
+    """The module ``__main__`` of a process that Spark's daemon has forked."""
     daemon: Any = ModuleType("__main__")
     daemon.__spec__ = SimpleNamespace(name="pyspark.daemon")
     daemon.traceback = traceback
     monkeypatch.setitem(sys.modules, "__main__", daemon)
+    return daemon
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        SparkLogDataSource.name,
+        lambda: SparkLogDataSource({"path": "/r", "subscribe": "t"}).schema(),
+        lambda: list(read_in_task(InputPartition(0), [], NOTHING)),
+        lambda: LogBatchWriter.write(NOTHING, iter(())),
+        lambda: LogStreamWriter.write(NOTHING, iter(())),
+    ],
+)
+def test_whatever_a_process_does_a_closed_pipe_is_not_printed(daemon, call):
+    """Spark closes the pipes of idle processes, too: of those that plan, write or look up."""
+    with suppress(AttributeError, TypeError):  # the first line is enough
+        call()
+    assert printed(daemon, BrokenPipeError(32, "Broken pipe")) == ""
+
+
+def test_the_daemon_prints_no_closed_pipe_and_everything_else(daemon):
     assert "BrokenPipeError" in printed(daemon, BrokenPipeError(32, "Broken pipe"))
     silence_broken_pipe()
     silence_broken_pipe()

@@ -80,6 +80,23 @@ failing(lambda: reader.option("startingOffset", "earliest").load(root))
 section("mode")
 failing(lambda: df.write.format("spark_log").option("topic", "t").save(root))
 
+section("ignored")
+others = {"truncate": "false", "inferSchema": "true"}
+df.limit(5).write.format("spark_log").mode("append").options(**others, topic="u").save(root)
+say(spark.read.format("spark_log").options(**others, subscribe="t").load(root).count())
+stream = spark.readStream.format("spark_log").options(
+    **others, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger="150001"
+)
+query = (
+    stream.load(root)
+    .writeStream.format("spark_log")
+    .options(encoding="x", subscribe="t", topic="u", checkpointLocation=f"{events}/checkpoint")
+    .trigger(availableNow=True)
+    .start(root)
+)
+query.awaitTermination()
+say(len(query.recentProgress), "batches")
+
 section("table")
 failing(lambda: spark.sql(f"CREATE TABLE x USING spark_log OPTIONS (path '{root}', subscribe 't')"))
 failing(lambda: spark.sql("CREATE TABLE x USING spark_log OPTIONS (subscribe 't')"))

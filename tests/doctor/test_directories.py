@@ -1,8 +1,11 @@
 """Directories that nobody owns."""
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, log
 from spark_log.doctor import CheckStatus, Severity
-from spark_log.metadata import DELETION_MARKERS
+from spark_log.errors import AuthorizationError
+from spark_log.metadata import ClusterVerifier
+from spark_log.storage import DELETION_MARKERS
+from spark_log.storage.local import LocalStore
 
 DAY_MS = 24 * 3_600_000
 
@@ -42,9 +45,26 @@ def test_of_others_and_of_a_doctor_that_was_killed(patient, cluster):
     cluster.store.put("__doctor.0123/first", b"")
     (found,) = patient.findings("directories")
     assert (found.problem.code, found.severity) == ("foreign-directory", Severity.INFO)
+    scratch, foreign = ClusterVerifier(cluster).findings()
+    assert (scratch.path, scratch.severity) == ("__doctor.0123", log.Severity.NOTE)
+    assert (foreign.path, foreign.severity) == ("photos", log.Severity.WARNING)
     patient.clock.advance_ms(3_600_001)
     found = {each.problem.code: each for each in patient.findings("directories")}
     assert found["scratch-left"].subject.text == "directory __doctor.0123 on broker 0"
+
+
+def test_of_a_file_system_is_neither_listed_nor_foreign(patient, cluster, monkeypatch):
+    cluster.store.put("lost+found/#123", b"")
+    list_directories = LocalStore.list_directories
+
+    def as_a_user(store, directory):
+        if "lost+found" in directory:
+            raise AuthorizationError("permission denied", path=directory)
+        return list_directories(store, directory)
+
+    monkeypatch.setattr(LocalStore, "list_directories", as_a_user)
+    assert patient.findings("directories") == []
+    assert list(ClusterVerifier(cluster).findings()) == []
 
 
 def test_are_not_looked_for_when_topics_are_given(patient):

@@ -124,11 +124,26 @@ def test_committed_offsets_outside_of_the_log(patient, cluster):
     assert (before.severity, after.severity) == (Severity.WARNING, Severity.ERROR)
     assert before.message == (
         "its committed offset in t-0 is 1, and the log starts at 2: 1 offsets were deleted before "
-        "it read them"
+        "it read them, and 1 are left to read"
     )
     assert before.command == "spark-log groups reset-offsets slow --topic t:0 --to-earliest"
     assert after.subject.group == "ahead"
     assert "is 5, and the log ends at 1" in after.message
+
+
+def test_a_group_before_the_start_that_does_not_read_what_is_left(patient, cluster):
+    append(cluster, b"1", b"2", b"3")
+    commit(cluster, t0=0)
+    Admin(patient.root).delete_records({P0: 1})
+    patient.clock.advance_ms(11 * MINUTE_MS)
+    append(cluster, b"4")
+    found = {each.problem.code: each for each in patient.findings("groups")}
+    assert found.keys() == {"offset-before-start", "group-without-members"}
+    assert "t-0 (3 records, the first has waited for" in found["group-without-members"].message
+    Admin(patient.root).delete_records({P0: 4})
+    (only,) = patient.findings("groups")
+    assert only.problem.code == "offset-before-start"
+    assert "4 offsets were deleted before it read them, and 0 are left to read" in only.message
 
 
 def test_only_the_wanted_groups_are_looked_at(patient, cluster):

@@ -92,6 +92,67 @@ def test_groups_have_their_offsets_lag_and_members(cluster, exporter):
     }  # fmt: skip
 
 
+def test_what_was_deleted_unread_is_no_lag(cluster, exporter):
+    append(cluster, 9, 5, 2)
+    append(cluster, 9, 5, 2, partition=1)
+    commit(cluster, "g", 1, 0, 1)
+    Admin(cluster.root).delete_records({TopicPartition("t", 0): 3, TopicPartition("t", 1): 1})
+    found = samples(exporter.scrape().text)
+
+    def told(name):
+        return [found[of_group(name, each)] for each in (0, 1)]
+
+    assert told("kafka_consumergroup_current_offset") == [1, 1]
+    assert told("kafka_consumergroup_lag") == [0, 2]
+    assert told("spark_log_consumergroup_deleted_offsets") == [2, 0]
+    seconds = {
+        dict(labels)["partition"]: lag
+        for (name, *labels), lag in found.items()
+        if name == "kafka_consumergroup_group_lag_seconds"
+    }
+    assert seconds == {"0": 0, "1": 5}
+    assert not any(name == "spark_log_suppressed_errors_total" for name, *_ in found)
+
+
+def groups_told(exporter):
+    """Each value of the metrics of groups by partition, without labels that tell nothing here."""
+    wanted = ("kafka_consumergroup_lag", "kafka_consumergroup_current_offset")
+    return {
+        (name.removeprefix("kafka_consumergroup_"), int(dict(labels)["partition"])): told
+        for (name, *labels), told in samples(exporter.scrape().text).items()
+        if name in wanted
+    }
+
+
+def test_a_topic_that_comes_back_smaller_leaves_no_stale_and_no_negative_lag(cluster, exporter):
+    append(cluster, 9, 5, 2)
+    append(cluster, 9, partition=1)
+    commit(cluster, "g", 1, 0, 1)
+    assert groups_told(exporter) == {
+        ("lag", 0): 2, ("lag", 1): 0, ("current_offset", 0): 1, ("current_offset", 1): 1,
+    }  # fmt: skip
+    admin = Admin(cluster.root)
+    admin.delete_topics(["t"])
+    admin.create_topics([NewTopic("t", 1, topic_configs={"flush.on.append": False})])
+    assert groups_told(exporter) == {}, "the group has committed nothing in the new topic"
+    commit(cluster, "g", 1, 0)  # of a client that has missed that the topic is another one
+    assert groups_told(exporter) == {("lag", 0): 0, ("current_offset", 0): 1}
+    append(cluster, 4, 3)
+    assert groups_told(exporter) == {("lag", 0): 1, ("current_offset", 0): 1}
+
+
+def test_a_deleted_group_is_exported_no_more(cluster, exporter):
+    append(cluster, 9)
+    commit(cluster, "g", 0, 0)
+    assert groups_told(exporter)
+    Admin(cluster.root).delete_groups(["g"])
+    assert groups_told(exporter) == {}
+    assert not any(
+        ("consumergroup", "g") in labels or ("group", "g") in labels
+        for _, *labels in samples(exporter.scrape().text)
+    )
+
+
 def test_names_that_others_chose_are_escaped(cluster, exporter):
     name = 'a"b\\c\nd{}ü'
     commit(cluster, name, 0, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
@@ -251,19 +252,36 @@ class TestFollower:
         assert follower.read() == [0, 1, 2, 3]
 
     def test_beyond_the_bound_segments_are_opened_again(self, log, writer, monkeypatch):
-        monkeypatch.setattr("spark_log.log.committed_tail._MAX_HELD", 3)
+        monkeypatch.setattr(LOG_CACHES, "limit_bytes", 40_000)
         follower = Follower(log)
         follower.read()
         for sequence in range(0, 20, 2):
             send(writer, 7, sequence=sequence)
             follower.read()
-        assert len(log.replica.reader._committed._held) == 3  # noqa: SLF001
+        assert LOG_CACHES.held_bytes <= 40_000
         end(writer, 7, commits=True)
         assert follower.read() == list(range(20))
         send(writer, 7, epoch=1)
         assert follower.read() == []
         end(writer, 7, epoch=2, commits=True)
         assert follower.read() == [21, 22]
+
+    def test_many_aborted_transactions_are_left_to_the_headers_of_their_segments(
+        self, log, writer, clock, monkeypatch
+    ):
+        monkeypatch.setattr("spark_log.log.committed_tail._MAX_LISTED", 3)
+        follower, kept = Follower(log), []
+        for epoch in range(20):
+            send(writer, 7, epoch=epoch)
+            end(writer, 7, epoch=epoch + 1, commits=epoch % 5 == 0)
+            if epoch % 5 == 0:
+                kept += [3 * epoch, 3 * epoch + 1]
+            follower.read()
+            merge_all(writer)
+            clock.advance_ms(40_000)
+        follower.read()
+        assert log.replica.reader._committed.index.aborted_count <= 4  # noqa: SLF001
+        assert Follower(log).read() == kept
 
     def test_at_the_end_it_costs_one_request(self, store, log, writer):
         plain(writer)

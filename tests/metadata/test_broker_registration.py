@@ -110,7 +110,9 @@ class TestRegisteredAgain:
     def test_a_root_that_has_its_data_is_not_registered_as_an_empty_one(
         self, cluster, fenced, tmp_path
     ):
-        (tmp_path / "b" / f"flights.{'x' * 22}").mkdir()
+        partition = tmp_path / "b" / f"flights.{'x' * 22}" / "flights-0"
+        partition.mkdir(parents=True)
+        (partition / f"{0:020}.log").touch()
         with pytest.raises(InvalidRootError, match="data of an earlier registration"):
             register_broker(cluster, 1, tmp_path / "b")
         assert Cluster(cluster.root).image().broker(1) == fenced
@@ -151,16 +153,23 @@ class TestRefused:
         register_broker(cluster, 1, tmp_path / "b")
         cluster.metadata.commit(lambda image: unregister_broker_records(image, 1))
         directory = f"flights.{'x' * 22}"
-        (tmp_path / "b" / directory).mkdir()
+        (tmp_path / "b" / directory / "flights-0").mkdir(parents=True)
+        (tmp_path / "b" / directory / "flights-0" / f"{0:020}.log").touch()
         with pytest.raises(InvalidRootError, match=f"data of an earlier .*{directory}"):
             register_broker(cluster, 1, tmp_path / "b")
         assert broker_ids(cluster) == [0]
 
     def test_data_without_properties_is_left_alone(self, cluster, tmp_path):
         (tmp_path / "b" / "__cluster_metadata-0").mkdir(parents=True)
+        (tmp_path / "b" / "__cluster_metadata-0" / f"{0:020}.log").touch()
         with pytest.raises(InvalidRootError, match="data of an earlier registration"):
             register_broker(cluster, 1, tmp_path / "b")
         assert os.listdir(tmp_path / "b") == ["__cluster_metadata-0"]
+
+    def test_directories_without_files_are_no_data(self, cluster, tmp_path):
+        (tmp_path / "b" / f"flights.{'x' * 22}" / "flights-0").mkdir(parents=True)
+        register_broker(cluster, 1, tmp_path / "b")
+        assert broker_ids(cluster) == [0, 1]
 
     @pytest.mark.parametrize("root", ["b", "b/sub", "", "root/sub"])
     def test_a_root_inside_of_another_or_around_it(self, cluster, tmp_path, root):

@@ -14,7 +14,13 @@ from spark_log.errors import (
     StorageTimeoutError,
     StorageUnavailableError,
 )
-from spark_log.metadata import META_PROPERTIES, Cluster, broker_stores, register_broker
+from spark_log.metadata import (
+    META_PROPERTIES,
+    Cluster,
+    broker_stores,
+    meta_properties,
+    register_broker,
+)
 from spark_log.metadata.brokers import unregister_broker_records
 from spark_log.storage import open_store
 
@@ -125,8 +131,9 @@ class TestRefused:
             waits.append(store.url)
             raise StorageTimeoutError(f"{store.url} does not answer")
 
+        cluster.image()
         with monkeypatch.context() as patch:
-            patch.setattr(broker_stores, "read_meta_properties", waiting)
+            patch.setattr(meta_properties, "read_meta_properties", waiting)
             for _ in range(100):
                 with pytest.raises(StorageError, match="b1 does not answer"):
                     cluster.broker_store(1)

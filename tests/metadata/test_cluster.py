@@ -11,6 +11,7 @@ from spark_log import Admin, NewTopic
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
+    KafkaTimeoutError,
     NotFoundError,
     OffsetOutOfRangeError,
     RootNotFoundError,
@@ -18,13 +19,14 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedStoreError,
 )
-from spark_log.metadata import Cluster
+from spark_log.metadata import Cluster, open_cluster
 from spark_log.metadata.meta_properties import META_PROPERTIES
 from spark_log.metadata.records import ConfigRecord
 from spark_log.storage.local import LocalStore
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import RESERVE_NAME
 from tests.record.samples import numbered
+from tests.sleeping_clock import SleepingClock
 
 
 @pytest.fixture
@@ -199,6 +201,21 @@ class TestUnreachable:
         monkeypatch.setattr(LocalStore, "open_buffer", failing_with(number))
         with pytest.raises(StorageUnavailableError, match=os.strerror(number)):
             Cluster(root)
+
+    def test_a_client_that_opens_it_waits_for_the_file_system(self, root, monkeypatch):
+        Cluster(root, create=True)
+        clock = SleepingClock()
+        read, away = LocalStore.open_buffer, failing_with(errno.ESTALE)
+
+        def open_buffer(self, path):
+            return (away if clock.monotonic_ms() < 30_000 else read)(self, path)
+
+        monkeypatch.setattr(LocalStore, "open_buffer", open_buffer)
+        assert open_cluster(root, clock=clock).cluster_id
+        assert 30_000 <= clock.monotonic_ms() < 32_000
+        monkeypatch.setattr(LocalStore, "open_buffer", away)
+        with pytest.raises(KafkaTimeoutError, match=r"max\.block\.ms.*Stale file handle"):
+            open_cluster(root, clock=clock, timeout_ms=9_000, setting="max.block.ms")
 
     def test_what_will_not_pass_is_no_root(self, root, monkeypatch):
         Cluster(root, create=True)

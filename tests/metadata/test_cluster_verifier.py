@@ -11,6 +11,7 @@ from spark_log.errors import (
 from spark_log.metadata import METADATA_WITNESS, Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
+from spark_log.storage import open_store
 from tests.metadata.support import metadata_files
 from tests.record.samples import numbered
 
@@ -128,7 +129,8 @@ class TestDirectories:
     def test_of_a_deleted_topic_are_told_and_left_alone(self, cluster):
         left = cluster.topic("flights").directory
         Admin(cluster.root).delete_topics(["flights"])
-        cluster.store.put(f"{left}/flights-0/00000000000000000000.log", b"written late")
+        late_writer = open_store(cluster.root)
+        late_writer.put(f"{left}/flights-0/00000000000000000000.log", b"written late")
         _, (finding,) = verified(cluster, repair=True)
         assert (finding.path, str(finding.kind)) == (left, "orphaned-directory")
         assert "left over from a deleted one" in finding.message
@@ -138,7 +140,7 @@ class TestDirectories:
         old = cluster.topic("weather").directory
         Admin(cluster.root).delete_topics(["weather"])
         Admin(cluster.root).create_topics([NewTopic("weather")])
-        cluster.store.put(f"{old}/weather-0/x", b"")
+        open_store(cluster.root).put(f"{old}/weather-0/x", b"")
         assert found(cluster) == [(old, "orphaned-directory")]
 
     def test_of_partitions_that_a_topic_does_not_have_are_told(self, cluster):

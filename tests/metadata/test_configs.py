@@ -7,7 +7,7 @@ import pytest
 from pydantic import BeforeValidator, Field
 
 from spark_log.config import ClusterConfig, TopicConfig, split_list
-from spark_log.errors import InvalidConfigurationError, UnsupportedCompressionTypeError
+from spark_log.errors import IgnoredOptionWarning, InvalidConfigurationError
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.configs import (
     CLUSTER_CONFIGS,
@@ -117,8 +117,19 @@ class TestSetAndDelete:
     def test_mistakes_are_refused(self, changes, message):
         with pytest.raises(InvalidConfigurationError, match=message):
             alterations("a", {}, changes)
-        with pytest.raises(UnsupportedCompressionTypeError):
-            alterations("a", {}, {"compression.type": "gzip"})
+
+    def test_what_takes_the_place_of_a_codec_is_stored(self):
+        with pytest.warns(IgnoredOptionWarning, match="zstd is used instead"):
+            (record,) = alterations("a", {}, {"compression.type": "gzip"})
+        assert (record.name, record.value) == ("compression.type", "zstd")
+
+    def test_settings_that_only_brokers_need_are_left_out(self):
+        changes = {"segment.jitter.ms": "5", "flush.ms": ("DELETE", None), "retention.ms": "9"}
+        with pytest.warns(
+            IgnoredOptionWarning, match=r"Topic ignores segment\.jitter\.ms, flush\.ms"
+        ):
+            (record,) = alterations("a", {}, changes)
+        assert (record.name, record.value) == ("retention.ms", "9")
 
 
 class TestLists:

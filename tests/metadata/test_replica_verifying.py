@@ -5,7 +5,7 @@ import shutil
 from spark_log.log import FindingKind, PartitionCleaner, SegmentName, SegmentWriter, Severity
 from spark_log.log.append import leader_change_records
 from spark_log.metadata import Cluster, ClusterCleaner, ClusterVerifier
-from spark_log.metadata.topics import STRAY_REPLICAS
+from spark_log.storage import STRAY_REPLICAS
 from tests.metadata.replicas import (
     append,
     come_back,

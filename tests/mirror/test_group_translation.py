@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from spark_log import Admin, Consumer, OffsetAndMetadata, TopicPartition
+from spark_log import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from spark_log.mirror import (
     GroupTranslation,
     KafkaToLog,
@@ -99,6 +99,55 @@ def test_offsets_that_are_not_mirrored_yet_wait(kafka, root, names):
     (done,) = translate(kafka, root, names, Side.KAFKA)
     assert done.waiting == (TopicPartition(names.topic, 0),)
     assert [tp.partition for tp in done.offsets] == [1]
+
+
+@pytest.fixture
+def emptied(tmp_path, kafka, names):
+    """A root with the mirror of a topic of which retention has deleted all records before.
+
+    Partition 0 has had 5 records, and partition 1 none. The target's topic had 3 records of others.
+    """
+    root = tmp_path / "root"
+    kafka.create_topic(names.topic)
+    for number in range(5):
+        kafka.send(names.topic, 1, first=number * 2)
+    kafka.delete_records(names.topic, 5)
+    Admin(root).create_topics([NewTopic(names.topic, 2)])
+    with Producer(root) as producer:
+        for _ in range(3):
+            producer.send(names.topic, b"of others", partition=0).result()
+    run_until_end(KafkaToLog, kafka, root, names)
+    return root
+
+
+def test_a_group_in_an_emptied_partition_reads_only_what_comes_next(kafka, emptied, names):
+    kafka.commit(names.group, {(names.topic, 0): 5, (names.topic, 1): 0})
+    (done,) = translate(kafka, emptied, names, Side.KAFKA)
+    assert (done.offsets, done.waiting) == (
+        {
+            TopicPartition(names.topic, 0): OffsetAndMetadata(3),
+            TopicPartition(names.topic, 1): OffsetAndMetadata(0),
+        },
+        (),
+    )
+    kafka.send(names.topic, 2, first=1000)
+    run_until_end(KafkaToLog, kafka, emptied, names)
+    assert next_values(emptied, names) == {0: b"value-1000", 1: b"value-1001"}
+
+
+def test_a_group_in_a_partition_of_the_log_that_was_emptied_goes_on_in_kafka(
+    kafka, tmp_path, names
+):
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic(names.topic, 2)])
+    send_to_log(root, names.topic, 10)
+    place = TopicPartition(names.topic, 0)
+    Admin(root).delete_records({place: 5})
+    run_until_end(LogToKafka, kafka, root, names)
+    Admin(root).alter_group_offsets(names.group, {place: OffsetAndMetadata(5)})
+    (done,) = translate(kafka, root, names, Side.LOG)
+    assert (done.offsets, done.waiting) == ({place: OffsetAndMetadata(0)}, ())
+    assert kafka.cluster.group_offsets(names.group)[place].offset == 0
 
 
 def test_nothing_moves_back_and_members_are_left_alone(kafka, root, names):

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetSpec, Producer, ProducerFencedError, TopicPartition
-from spark_log.errors import DataLossError, RootNotFoundError
+from spark_log.errors import DataLossError, InvalidConfigurationError, RootNotFoundError
 from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy, Side
 from tests.cli.support import COMMAND
 from tests.cli.test_examples import EXAMPLES
@@ -164,6 +164,14 @@ class TestFromKafka:
         values = [each[2] for each in read_log(root, names.topic, 1)[0]]
         assert values[9:11] == [b"value-9", b"value-15"]
         assert len(values) == 25
+
+    def test_the_lag_of_what_was_not_fetched_yet_is_not_negative(self, kafka, root, names):
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 10)
+        run_until_end(KafkaToLog, kafka, root, names)
+        with mirror(KafkaToLog, kafka, root, names) as opened:
+            assert set(opened.lag().values()) == {0}
+            assert opened.metrics()["records-lag"] == 0
 
     def test_a_topic_that_was_created_again_is_refused(self, kafka, root, names):
         kafka.create_topic(names.topic)
@@ -357,6 +365,23 @@ class TestThereAndBack:
         with mirror(LogToKafka, kafka, root, names) as opened:
             opened.run(lambda: False, until_end=True)
         check_maps(opened, kafka, root, names)
+
+    def test_nothing_goes_round_in_a_circle_between_mirrors_with_other_aliases(
+        self, kafka, root, names
+    ):
+        kafka.create_topic(names.topic)
+        kafka.send(names.topic, 10)
+        run_until_end(KafkaToLog, kafka, root, names)
+        other = f"other-{names.alias}"
+        with pytest.raises(InvalidConfigurationError, match=f"--kafka-alias {names.alias} "):
+            run_until_end(LogToKafka, kafka, root, names, kafka_alias=other)
+        run_until_end(LogToKafka, kafka, root, names)
+        send_to_log(root, names.topic, 2, first=10)
+        assert run_until_end(LogToKafka, kafka, root, names)["record-count"] == 2
+        with pytest.raises(InvalidConfigurationError, match=f"--kafka-alias {names.alias} "):
+            run_until_end(KafkaToLog, kafka, root, names, kafka_alias=other)
+        assert sum(map(len, kafka.read(names.topic).values())) == 12
+        assert sum(map(len, read_log(root, names.topic).values())) == 12
 
     def test_only_the_direction_that_was_started_last_goes_on(self, kafka, root, names):
         kafka.create_topic(names.topic)

@@ -64,6 +64,39 @@ def test_a_run_of_no_records_says_how_far_the_source_was_read():
     assert runs.end(Side.LOG) == 5
 
 
+def test_a_map_without_records_says_where_what_comes_next_begins():
+    runs = offset_map([100, 3, 0])  # Kafka's partition was emptied, the log's had 3 records
+    assert [runs.translate(each, Side.KAFKA) for each in (7, 100, 101)] == [3, 3, None]
+    assert runs.end(Side.KAFKA) == 100
+    assert runs.end(Side.LOG) is None, "the way back does not pass these 3"
+    runs.add(np.array([[100, 5, 2]], np.int64), Side.LOG)
+    assert [runs.translate(each, Side.KAFKA) for each in (7, 100, 101)] == [3, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("passed", "records", "to"),
+    [
+        ([100, 3, 0], [100, 0, 3], Side.LOG),
+        ([100, 3, 0], [105, 0, 3], Side.LOG),
+        ([3, 100, 0], [0, 100, 3], Side.KAFKA),
+    ],
+)
+@pytest.mark.parametrize("is_replayed_first", [True, False])
+def test_what_the_other_direction_has_mirrored_since_is_exact(
+    passed, records, to, is_replayed_first
+):
+    """Records that the target had before the mirror began are mirrored on the way back."""
+    added = [([passed], to), ([records], to.other)]
+    runs = OffsetMap()
+    for each, side in added if is_replayed_first else reversed(added):
+        runs.add(np.array(each, np.int64), side)
+    kafka, log, count = records
+    for number in range(count + 1):
+        assert runs.translate(kafka + number, Side.KAFKA) == log + number
+        assert runs.translate(log + number, Side.LOG) == kafka + number
+    assert len(runs) == 1
+
+
 def test_the_runs_of_two_directions_are_one_map():
     runs = offset_map([5, 6, 10], to=Side.KAFKA)  # read from Kafka's topic first
     runs.add(np.array([[0, 0, 5]], np.int64), Side.LOG)

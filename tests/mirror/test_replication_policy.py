@@ -36,6 +36,19 @@ def test_a_topic_does_not_go_back_to_where_it_came_from():
     assert settings.is_mirrored("eastern", Side.LOG)
 
 
+def test_a_topic_does_not_go_round_in_a_circle():
+    """Mirrors copy from a to b, from b to c, and from c to a."""
+    names = ["flights"]
+    for source, target in [("a", "b"), ("b", "c"), ("c", "a"), ("a", "b")]:
+        settings = MirrorSettings(source, target, ReplicationPolicy.DEFAULT)
+        mirrored = [each for each in names if settings.is_mirrored(each, Side.KAFKA)]
+        names = [settings.partition(each, 0, Side.KAFKA).log_topic for each in mirrored]
+        if target == "a":
+            assert names == []
+    assert MirrorSettings("c", "a", ReplicationPolicy.DEFAULT).is_mirrored("c.b.aa.t", Side.KAFKA)
+    assert MirrorSettings("c", "a", ReplicationPolicy.DEFAULT).is_mirrored("flights.a", Side.KAFKA)
+
+
 def test_whole_names_match_and_internal_topics_are_left_out():
     chosen = TopicFilter.parse(["flights", "shop[.].*"])
     names = ["flights", "flights2", "shop.orders", "shop.a.internal", "__consumer_offsets"]

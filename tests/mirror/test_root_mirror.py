@@ -13,7 +13,7 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
-from spark_log.errors import StorageError
+from spark_log.errors import LogTruncatedError, StorageError, StorageUnavailableError
 from spark_log.log import DivergedReplicaError
 from spark_log.metadata import Cluster
 from spark_log.mirror import RootMirror, TopicFilter
@@ -129,6 +129,22 @@ def test_another_topic_of_this_name_is_left_alone(source, target):
     assert Admin(target).list_topics() == ["flights", "other"]
 
 
+def test_a_mirror_of_the_mirror_doubles_nothing(source, target):
+    """A is mirrored to B, and B to A."""
+    send(source, 40)
+    there, back = mirror(source, target, "flights"), mirror(target, source, "flights")
+    for _ in range(3):
+        there.copy()
+        assert [each.copied_segments for each in back.copy()] == [0, 0]
+    assert read_log(target, "flights") == read_log(source, "flights")
+    assert sum(map(len, read_log(source, "flights").values())) == 40
+    send(source, 10, first=40)
+    with pytest.raises(DivergedReplicaError):  # it does not take back what the first one has more
+        back.copy()
+    there.copy()
+    assert sum(map(len, read_log(target, "flights").values())) == 50
+
+
 def test_a_target_that_somebody_wrote_to_is_not_continued(source, target):
     send(source, 20)
     mirror(source, target).copy()
@@ -239,6 +255,35 @@ def test_a_copy_goes_on_after_a_failure(source, target):
         copies.copy()
     copies.copy()
     assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_a_target_that_is_taken_away_is_not_made_again(source, target):
+    copies = mirror(source, target, "flights")
+    send(source, 20)
+    copies.copy()
+    before = read_log(target, "flights")
+    away = target.rename(target.with_name("away"))
+    send(source, 20, first=20)
+    with pytest.raises(StorageUnavailableError, match="cannot be found"):
+        copies.copy()
+    assert not target.exists()
+    away.rename(target)
+    assert read_log(target, "flights") == before
+    copies.copy()
+    assert read_log(target, "flights") == read_log(source, "flights")
+
+
+def test_a_topic_of_the_target_that_is_removed_is_not_made_again(source, target):
+    copies = mirror(source, target, "flights")
+    send(source, 20)
+    copies.copy()
+    (topic,) = target.glob("flights.*")
+    topic.rename(target.with_name("away"))
+    send(source, 20, first=20)
+    for each in (copies, mirror(source, target, "flights")):
+        with pytest.raises(LogTruncatedError):
+            each.copy()
+    assert not topic.exists()
 
 
 def end_of(root, topic):

@@ -1,5 +1,8 @@
 """Settings of topics that are taken over."""
 
+import pytest
+
+from spark_log import IgnoredOptionWarning
 from spark_log.config import TopicConfig
 from spark_log.mirror.topic_settings import to_kafka, to_log
 
@@ -15,8 +18,9 @@ def test_append_times_do_not_replace_mirrored_ones():
 
 
 def test_compressions_become_the_nearest_one():
-    found = [to_log({"compression.type": each})["compression.type"] for each in ("gzip", "snappy")]
-    assert found == ["zstd", "lz4"]
+    for theirs, ours in (("gzip", "zstd"), ("snappy", "lz4")):
+        with pytest.warns(IgnoredOptionWarning, match=f"is {theirs}, which .* {ours} is used"):
+            assert to_log({"compression.type": theirs}) == {"compression.type": ours}
     assert to_log({"compression.type": "uncompressed"}) == {"compression.type": "none"}
     assert to_kafka({"compression.type": "none"}) == {"compression.type": "uncompressed"}
 

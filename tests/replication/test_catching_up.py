@@ -16,7 +16,6 @@ from spark_log import Producer, TopicPartition
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.metadata import Cluster
-from spark_log.metadata.topics import STRAY_REPLICAS
 from spark_log.producer import RecordFuture
 from spark_log.replication import (
     ClusterReplicator,
@@ -25,6 +24,7 @@ from spark_log.replication import (
     TopicPartitionReplica,
     out_of_sync_replicas,
 )
+from spark_log.storage import STRAY_REPLICAS
 from spark_log.storage.local import LocalStore
 from tests.record.samples import numbered
 from tests.replication.support import Disks, values_of

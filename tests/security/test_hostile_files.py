@@ -10,7 +10,8 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.errors import CorruptRecordError, SparkLogError
 from spark_log.log import Witness
 from spark_log.metadata import Cluster
-from spark_log.metadata.topics.deletion import DELETION_MARKERS, finish_deletions
+from spark_log.metadata.topics.deletion import finish_deletions
+from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 
 SMALL = {"flush.on.append": "false", "index.interval.bytes": "1", "snapshot.interval.segments": "1"}

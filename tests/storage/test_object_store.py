@@ -591,6 +591,23 @@ class TestWithoutAServer:
             assert told.value.retriable
             assert "endpoint_url" in str(told.value)
 
+    def test_the_reason_is_said(self, unused_tcp_port):
+        for endpoint, reason in (
+            (f"http://127.0.0.1:{unused_tcp_port}", "connection refused"),
+            ("http://no-such-host.invalid", "its name cannot be resolved"),
+        ):
+            options = {**OPTIONS, "endpoint_url": endpoint}
+            store = open_store("s3://bucket/root", options, request_timeout_ms=200)
+            with pytest.raises(StorageUnavailableError, match=rf"does not answer \({reason}\)"):
+                store.head("x")
+
+    def test_a_server_without_tls_will_not_have_it_later(self, s3_server):
+        endpoint = s3_server.endpoint_url.replace("http:", "https:")
+        store = open_store("s3://bucket/root", {**OPTIONS, "endpoint_url": endpoint})
+        with pytest.raises(StorageError, match="it does not speak TLS") as told:
+            store.head("x")
+        assert not told.value.retriable
+
     def test_a_panic_of_the_client_is_an_error_like_others(self, monkeypatch):
         """A panic of obstore is a BaseException, which would end threads, tasks and programs."""
         location = ObjectLocation.parse(

@@ -55,7 +55,7 @@ def canary(
     bird = Canary(
         root.url,
         root.client_arguments,
-        root.cluster,
+        root.cluster_now,
         topic=topic,
         timeout_ms=round(timeout_s * 1000),
     )

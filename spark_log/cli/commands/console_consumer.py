@@ -19,6 +19,7 @@ from spark_log.cli.record_options import RecordForm, RecordPrinter
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.cli.start_options import Start
+from spark_log.cli.subscription_ends import SubscriptionEnds
 from spark_log.cli.subscription_reader import read_subscription
 from spark_log.cli.time_window import TimeWindow
 from spark_log.cli.topic_options import Topic
@@ -40,6 +41,7 @@ from spark_log.metadata import Cluster, TopicImage
     "spark-log console-consumer flights --tail 1 --print-key --timeout-ms 100",
     r"spark-log console-consumer flights -f '%p@%o %s\n' --tail 2 --timeout-ms 100",
     "spark-log console-consumer flights --group reports --max-messages 1",
+    "spark-log console-consumer flights --group reports --exit-at-end",
 )
 @with_option_groups
 def console_consumer(
@@ -95,6 +97,11 @@ def console_consumer(
     With --from-time or --to-time it prints exactly the records whose timestamps are in this window
     of event time, of all records that the log has when the command starts. Then it ends.
 
+    With --exit-at-end it prints what the log has when the command starts, and ends: with
+    --isolation-level read_committed up to the first transaction that is open then. With --group it
+    continues at the committed offsets, or else at the earliest record, and commits what it printed.
+    If the group has other members, it ends when they have committed their part.
+
     With --output json each record is one JSON object on a line.
 
     Avro is shown as JSON: unions as their value alone, bytes as text or {"base64": ...}, decimals,
@@ -107,7 +114,15 @@ def console_consumer(
             raise typer.BadParameter(f"{name} and {other} exclude each other")
         config = _consumer_config(start, isolation_level, consumer_property or [])
         _print_subscription(
-            root, topic, include, group, config, printer, timeout_ms=timeout_ms, limit=max_messages
+            root,
+            topic,
+            include,
+            group,
+            config,
+            printer,
+            timeout_ms=timeout_ms,
+            limit=max_messages,
+            exits_at_end=start.exits_at_end,
         )
         return
     cluster = root.cluster(client_rack=_client_rack(consumer_property or []))
@@ -168,6 +183,7 @@ def _print_subscription(
     *,
     timeout_ms: int | None,
     limit: int | None,
+    exits_at_end: bool,
 ) -> None:
     """Print the records that a consumer gets; with a group, commit its offsets at the end."""
     cluster = root.cluster()
@@ -185,8 +201,11 @@ def _print_subscription(
             consumer.subscribe([topic.name])
         else:
             consumer.subscribe(pattern=rf"(?:{include})\Z")
+        ends = SubscriptionEnds(consumer, cluster, root.admin(cluster)) if exits_at_end else None
         printer.print_all(
-            read_subscription(consumer, cluster.clock, timeout_ms=timeout_ms, max_records=limit)
+            read_subscription(
+                consumer, cluster.clock, timeout_ms=timeout_ms, max_records=limit, ends=ends
+            )
         )
 
 

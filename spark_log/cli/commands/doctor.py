@@ -147,7 +147,7 @@ def doctor(
     if checks and not names:
         raise InvalidConfigurationError("which checks? --list-checks lists them", key="checks")
     examined = Doctor(
-        root.cluster,
+        root.cluster_now,
         checks=names or None,
         topics=topic or None,
         groups=group or (),

@@ -57,7 +57,7 @@ def exporter(
     """
     from spark_log.metrics import MetricsServer  # it imports http.server
 
-    reader = RootExporter(root.cluster, cluster_name)
+    reader = RootExporter(root.cluster_now, cluster_name)
     if once:
         scrape = reader.scrape()
         _print(output, scrape)
@@ -76,7 +76,7 @@ def exporter(
 
 def _warn_without_root(root: Root) -> None:
     try:
-        root.cluster()
+        root.cluster_now()
     except SparkLogError as error:
         print_note(f"warning: spark_log_exporter_up is 0 for now: {error}")
 

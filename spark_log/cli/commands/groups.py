@@ -77,7 +77,8 @@ def describe_groups(
 ) -> None:
     """Describe groups: lag, members or state.
 
-    Lag is shown in records, and in seconds as the age of the first unread record. With
+    Lag is shown in records that can be read, and in seconds as the age of the first of them.
+    Deleted counts the records that were deleted before the group read them. With
     --isolation-level read_committed it ends at the last stable offset.
     """
     if members and state:

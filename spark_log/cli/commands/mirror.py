@@ -24,9 +24,10 @@ from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
 from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.stop_signals import StopSignals
+from spark_log.storage import Deadline, OutageWait, is_unavailable
 
 if TYPE_CHECKING:
-    from spark_log.mirror import CopiedPartition, GroupTranslation, Mirror, Side, TranslatedGroup
+    from spark_log.mirror import GroupTranslation, Mirror, Side, TranslatedGroup
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -131,14 +132,20 @@ def from_root(
             limit(done_bytes)
 
         mirror = RootMirror(source_cluster, root.cluster(), chosen, on_progress)
-        done: list[CopiedPartition] = []
+        limit_ms = root.settings.default_api_timeout_ms if until_end else math.inf
+        outage = OutageWait(lambda: Deadline("copying", "default.api.timeout.ms", limit_ms))
         while True:
             try:
                 done = mirror.copy()
             except SparkLogError as error:
-                if until_end or stop.is_set() or not error.retriable:
+                # A copy continues where it was, also after a write of unknown outcome.
+                may_pass = error.retriable or is_unavailable(error)
+                if stop.is_set() or not may_pass:
                     raise
-                print_note(f"a partition was not copied, trying again: {error}")
+                outage.check(error)
+                outage.pause()
+                continue
+            outage.end()
             if stop.is_set() or until_end:
                 break
             idle_s = time.monotonic() - copied_s

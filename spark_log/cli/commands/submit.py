@@ -25,6 +25,14 @@ JOBS: Final = {
 }
 """The jobs that are commands, and the first line of their help."""
 
+_RUN_NO_FUNCTION: Final = {"consume", "produce", "replay"}
+"""Jobs that need Delta only if an argument names it: they run no function of the user's."""
+_NO_DELTA: Final = (
+    *("--conf", "spark.jars.packages="),
+    *("--conf", "spark.sql.extensions="),
+    *("--conf", "spark.sql.catalog.spark_catalog=builtin"),
+)
+
 _SUBMIT_OPTIONS: Final = ("--master", "--conf")
 
 
@@ -33,7 +41,8 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
 
     ``--master URL`` and ``--conf KEY=VALUE`` go to ``spark-submit``, other arguments to the job.
     Settings are those of the folder that ``SPARK_CONF_DIR`` names, else those of ``conf/`` as they
-    are shipped. Tasks run with this Python unless ``PYSPARK_PYTHON`` is set.
+    are shipped; of these, Delta only if the job may need it, as Spark looks up its jars at each
+    start. Tasks run with this Python unless ``PYSPARK_PYTHON`` is set.
 
     Raises:
         InvalidConfigurationError: an option of ``spark-submit`` has no value, or pyspark is not
@@ -46,6 +55,9 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
         command = [sys.executable, script, "--help"]
         os.execve(sys.executable, command, {**os.environ, **name})
     program = _spark_submit()
+    needs_delta = job not in _RUN_NO_FUNCTION or any("delta" in each.lower() for each in rest)
+    if "SPARK_CONF_DIR" not in os.environ and not needs_delta:
+        options = [*_NO_DELTA, *options]  # the user's own come last, and win
     environment = {
         "SPARK_CONF_DIR": str(files("spark_log") / "conf"),
         "PYSPARK_PYTHON": sys.executable,

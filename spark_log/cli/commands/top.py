@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.quit_key import quit_key
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
+from spark_log.storage import Deadline, retry_while_unavailable
 
 _TOPIC_COLUMNS: Final = ("Topic", "Records/s", "Bytes/s", "End-offsets", "Records", "Bytes")
 _GROUP_COLUMNS: Final = ("Group", "Topic", "Partitions", "Lag", "Records/s")
@@ -87,6 +89,8 @@ def top(
     On a terminal q or Ctrl-C ends it. Otherwise the tables follow each other; with --json each
     refresh is one JSON object on a line.
 
+    While the storage does not answer it waits.
+
     On an object store a refresh costs a request for the metadata, one for new commits, and one for
     each partition. A partition with new records costs a listing and a read more, and so does each
     partition every half file.delete.delay.ms.
@@ -97,7 +101,8 @@ def top(
         with quit_key(cluster.clock) as wait, _screen(output, sort) as show:
             refreshes = 0
             while True:
-                show(sampler.sample())
+                deadline = Deadline("reading", "", math.inf)
+                show(retry_while_unavailable(sampler.sample, deadline, cluster.clock))
                 refreshes += 1
                 if refreshes == iterations or wait(interval_s * 1000):
                     return

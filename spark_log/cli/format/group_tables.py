@@ -34,7 +34,7 @@ def print_lag(
     for group_id, description in described.items():
         if not description.members:
             print_note(f"Group {group_id!r} has no members.")
-    columns = ["Group", "Topic", "Partition", "Current-offset", "Log-end-offset", "Lag",
+    columns = ["Group", "Topic", "Partition", "Current-offset", "Log-end-offset", "Lag", "Deleted",
                "Lag-seconds", "Consumer-id", "Host", "Client-id", "Generation"]  # fmt: skip
     rows = [_lag_row(described[group_id], each) for group_id, lag in lags.items() for each in lag]
     print_table(columns, rows)
@@ -49,6 +49,7 @@ def _lag_row(description: GroupDescription, lag: GroupPartitionLag) -> list[obje
         lag.current_offset,
         lag.log_end_offset,
         lag.lag,
+        lag.deleted,
         None if lag.lag_ms is None else lag.lag_ms / 1000,
         *(_member_cells(member) if member else (_NONE, _NONE, _NONE)),
         description.generation,
@@ -63,6 +64,7 @@ def _lag_document(lag: GroupPartitionLag) -> dict[str, object]:
         "current_offset": lag.current_offset,
         "log_end_offset": lag.log_end_offset,
         "lag": lag.lag,
+        "deleted": lag.deleted,
         "lag_seconds": None if lag.lag_ms is None else lag.lag_ms / 1000,
         "metadata": lag.metadata,
         "commit_timestamp_ms": None

@@ -1,5 +1,5 @@
-// The pages work without this script. It adds the plot of a group's history, hits of a search as
-// they are found, and a page that reloads itself. No value is ever HTML: text nodes alone are made.
+// The pages work without this script. It adds plots, hits of a search as they are found,
+// and a page that reloads itself. No value is ever HTML: text nodes alone are made.
 "use strict";
 
 const SHADES = ["#c2410c", "#2563eb", "#15803d", "#9333ea", "#0891b2", "#be123c",
@@ -16,7 +16,105 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// --- the history of a group's offsets -----------------------------------------------------------
+// --- plots --------------------------------------------------------------------------------------
+
+const COUNTS = [1, 2, 5].flatMap((each) => [...Array(16).keys()].map((power) => each * 10 ** power))
+  .sort((one, other) => one - other);
+const POWERS_OF_2 = [...Array(54).keys()].map((power) => 2 ** power);
+const SECONDS = [...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((ms) => ms / 1000),
+  1, 2, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30].map((min) => min * 60),
+  ...[1, 2, 3, 6, 12].map((h) => h * 3600), ...[1, 2, 3, 7, 14, 30, 90, 180, 365, 1825].map((d) => d * 86400)];
+
+// What the numbers of a plot are: how they are written, where ticks may be, and what is shown of
+// the axis for the least and the largest of them. A range of nothing has no ticks, so it is made
+// wider: around the one value, or for rates, which begin at nothing, up to 1.
+const UNITS = {
+  offset: {
+    text: (value) => value.toLocaleString("en", { maximumFractionDigits: 3 }),
+    ticks: COUNTS,
+    range: (low, high) => {
+      const more = Math.max(1, Math.ceil((high - low) / 20));
+      return [low < more ? 0 : low - more, high + more];
+    },
+  },
+  "records/s": { text: (value) => `${rounded(value)}/s`, ticks: undefined, range: rateRange },
+  "bytes/s": { text: (value) => `${bytes(value)}/s`, ticks: POWERS_OF_2, range: rateRange },
+};
+
+function rateRange(_, high) {
+  return [0, high > 0 ? high * 1.08 : 1];
+}
+
+function rounded(value) {
+  const precision = Math.abs(value) < 100 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 };
+  return value.toLocaleString("en", precision);
+}
+
+function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  for (; value >= 1024 && unit < units.length - 1; unit += 1) value /= 1024;
+  return `${value.toLocaleString("en", { maximumSignificantDigits: 3, useGrouping: false })} ${units[unit]}`;
+}
+
+// Seconds of the time axis: never fewer than hundredths, or all ticks would be one moment.
+function timeRange(low, high) {
+  const more = low === high ? 30 : Math.max(0, (0.01 - (high - low)) / 2);
+  return [low - more, high + more];
+}
+
+// The part of a moment in which two ticks differ, and of longer times the day.
+function moments(splits, step) {
+  const day = splits.length > 0 && new Date(splits[0] * 1000).toISOString().slice(0, 10) !==
+    new Date(splits.at(-1) * 1000).toISOString().slice(0, 10);
+  return splits.map((each) => {
+    const text = new Date(Math.round(each * 1000)).toISOString();
+    if (step >= 86400) return text.slice(step >= 180 * 86400 ? 0 : 5, 10);
+    const hour = text.slice(11, step >= 60 ? 16 : step >= 1 ? 19 : 23);
+    return day && step >= 60 ? `${text.slice(5, 10)} ${hour}` : hour;
+  });
+}
+
+// Draw series of numbers over times. A number that is none (null, NaN, infinite) is a gap.
+function plot(place, timesUs, series, { unit, height, stepped }) {
+  const { text, ticks, range } = UNITS[unit];
+  const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line") } };
+  const [first, last] = [timesUs[0] / 1e6, timesUs.at(-1) / 1e6];
+  const shade = (index) => (index || stepped ? SHADES[index % SHADES.length] : colour("--accent"));
+  const finite = (values) => values.map((each) => (Number.isFinite(each) ? each : null));
+  const made = new uPlot({
+    width: place.clientWidth, height,
+    tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "UTC"),
+    axes: [
+      { ...axis, space: 90, incrs: SECONDS,
+        values: (_, splits, __, ___, step) => moments(splits, step) },
+      { ...axis, size: 84, ...(ticks ? { incrs: ticks } : {}),
+        values: (_, splits) => splits.map(text) },
+    ],
+    scales: {
+      // For one moment uPlot gives a range of a thousand days, whose ticks are all midnight.
+      x: { time: true, range: (_, low, high) => (first === last ? timeRange(first, last) : timeRange(low, high)) },
+      y: { range: (_, low, high) => range(low ?? 0, high ?? 0) },
+    },
+    series: [
+      { label: "Time (UTC)", value: (_, s) => (s == null ? "–" : time(Math.round(s * 1e6))) },
+      ...series.map((each, index) => ({
+        label: each.name, stroke: shade(index), width: 2, spanGaps: stepped,
+        value: (_, value) => (value == null ? "–" : text(value)),
+        points: { show: stepped && timesUs.length < 60 },
+        ...(stepped ? { paths: uPlot.paths.stepped({ align: 1 }) }
+          : { fill: shade(index) + "22" }),
+      })),
+    ],
+  }, [timesUs.map((each) => each / 1e6), ...series.map((each) => finite(each.values))], place);
+  let width = place.clientWidth;
+  new ResizeObserver(() => {
+    if (place.clientWidth !== width) { width = place.clientWidth; made.setSize({ width, height }); }
+  }).observe(place);
+  place.plot = made;
+  return made;
+}
 
 async function plotHistory(place) {
   const answer = await fetch(place.dataset.source);
@@ -27,37 +125,14 @@ async function plotHistory(place) {
     place.classList.add("empty");
     return;
   }
-  const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
-    ticks: { stroke: colour("--line") } };
-  const range = (history.times_us.at(-1) - history.times_us[0]) / 1e6;
-  const moment = (s) => {
-    const text = new Date(s * 1000).toISOString();
-    if (range > 3 * 86400) return text.slice(5, 10);
-    return range > 300 ? text.slice(11, 16) : text.slice(11, range > 5 ? 19 : 23);
-  };
-  const times = (_, splits) => splits.map(moment);
-  let plot;
-  const draw = () => {
-    if (plot) plot.destroy();
-    const values = (_, splits) => splits.map((each) => each.toLocaleString("en"));
-    plot = new uPlot({
-      width: place.clientWidth, height: 260, tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "UTC"),
-      axes: [{ ...axis, values: times, space: 90 }, { ...axis, size: 78, values }],
-      scales: { x: { time: true } },
-      series: [{ label: "Time (UTC)", value: (_, s) => (s == null ? "–" : time(Math.round(s * 1e6))) }, ...history.series.map((each, index) => ({
-        label: each.name, stroke: SHADES[index % SHADES.length], width: 2,
-        points: { show: history.times_us.length < 60 }, spanGaps: true,
-        paths: uPlot.paths.stepped({ align: 1 }),
-      }))],
-    }, [history.times_us.map((each) => each / 1e6), ...history.series.map((each) => each.offsets)],
-    place);
-  };
-  draw();
-  let width = place.clientWidth;
-  new ResizeObserver(() => {
-    if (place.clientWidth !== width) { width = place.clientWidth; plot.setSize({ width, height: 260 }); }
-  }).observe(place);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
+  const series = history.series.map(({ name, offsets }) => ({ name, values: offsets }));
+  plot(place, history.times_us, series, { unit: "offset", height: 260, stepped: true });
+}
+
+function plotRates(place) {
+  const { times_us: timesUs, values } = JSON.parse(place.dataset.rates);
+  const { name, unit } = place.dataset;
+  plot(place, timesUs, [{ name, values }], { unit, height: 190, stepped: false });
 }
 
 // --- search -------------------------------------------------------------------------------------
@@ -79,10 +154,17 @@ function visible(text) {
 
 function time(us) {
   const ms = Math.floor(us / 1000);
-  if (Math.abs(ms) > 8.64e15) return us + " µs";
+  // The pages are made where no year has five digits, or comes before the first.
+  if (ms >= 253402300800000 || ms < -62135596800000) return us + " µs";
   const fraction = us - ms * 1000;
   const text = new Date(ms).toISOString().replace("T", " ").replace("Z", "");
   return (fraction ? text + String(fraction).padStart(3, "0") : text.replace(".000", "")) + "Z";
+}
+
+// A time for a link: as it is shown, or in milliseconds if no calendar has it.
+function moment(us) {
+  const text = time(us);
+  return text.endsWith("Z") ? text : String(Math.floor(us / 1000));
 }
 
 function search(form) {
@@ -129,7 +211,7 @@ function search(form) {
         make("td", { class: "n", "data-label": "Offset" },
           make("a", { href: `/record?${at}` }, String(it.offset))),
         make("td", { class: "t", "data-label": "Time" },
-          make("a", { href: "/records?" + new URLSearchParams({ topic, time: time(it.timestamp_us) }) },
+          make("a", { href: "/records?" + new URLSearchParams({ topic, time: moment(it.timestamp_us) }) },
             time(it.timestamp_us))),
         make("td", { "data-label": "Key" }, shown(it.key)),
         make("td", { "data-label": "Value" }, shown(it.value))));
@@ -185,6 +267,10 @@ function reloading(box) {
 }
 
 for (const place of document.querySelectorAll(".plot[data-source]")) plotHistory(place);
+for (const place of document.querySelectorAll(".plot[data-rates]")) plotRates(place);
+if (document.querySelector(".plot")) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
+}
 const form = document.getElementById("search");
 if (form) search(form);
 const box = document.getElementById("reload");

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spark_log.console.view import View
-from spark_log.console.views.cluster import BROKERS, CONFIGS, OVERVIEW
+from spark_log.console.views.cluster import BROKERS, CONFIGS
 from spark_log.console.views.group import GROUP, HISTORY
 from spark_log.console.views.groups import GROUPS
+from spark_log.console.views.overview import OVERVIEW
 from spark_log.console.views.records import RECORD, RECORDS
 from spark_log.console.views.search import SEARCH
 from spark_log.console.views.topics import TOPIC, TOPICS

@@ -1,4 +1,4 @@
-"""The cluster: an overview with its health, brokers with their replicas, and settings."""
+"""The cluster: brokers with their replicas, and settings."""
 
 from __future__ import annotations
 
@@ -7,123 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from spark_log import __version__
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
-from spark_log.console.view import Parameters, View
-from spark_log.types import ConfigResource, ConfigResourceType, TopicPartition
+from spark_log.console.view import NoParameters, Parameters, View
+from spark_log.types import ConfigResource, ConfigResourceType
 
 _MAX_PARTITIONS = 200
 """Most partitions that the page of a broker lists."""
-
-
-class NoParameters(Parameters):
-    """Nothing to choose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that a person should know.
-
-    Attributes:
-        severity: ``error`` (data cannot be read or written), ``warning`` or ``ok``.
-        sentence: what it is.
-        path: the page that shows more; empty for none.
-    """
-
-    severity: Literal["error", "warning", "ok"]
-    sentence: str
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """The cluster at a glance.
-
-    Attributes:
-        root: its URL, without credentials.
-        cluster_id: its id.
-        version: of spark-log.
-        brokers: number of brokers.
-        topics: number of topics.
-        partitions: number of partitions.
-        groups: group state → number of groups.
-        findings: its health, the worst first.
-    """
-
-    root: str
-    cluster_id: str
-    version: str
-    brokers: int
-    topics: int
-    partitions: int
-    groups: dict[str, int]
-    findings: tuple[Finding, ...]
-
-
-def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview:
-    """Read the metadata and the states of the groups. No log of a topic is read."""
-    brokers = console.admin.list_brokers()
-    image = console.cluster.image()
-    online = {each.broker_id for each in brokers if not each.fenced}
-    topics = partitions = 0
-    unavailable: list[TopicPartition] = []
-    behind: list[TopicPartition] = []
-    too_few: list[TopicPartition] = []
-    for topic in image.topics():
-        budget.check()
-        topics += 1
-        for number, state in topic.partitions.items():
-            partitions += 1
-            tp = TopicPartition(topic.name, number)
-            if state.leader not in online:
-                unavailable.append(tp)
-            if len(state.isr) < len(state.replicas) - len(state.adding_replicas):
-                behind.append(tp)
-            if len(state.replicas) > 1 and len(state.isr) < topic.min_insync_replicas(number):
-                too_few.append(tp)
-    groups: dict[str, int] = {}
-    budget.check()
-    for group in console.admin.list_groups():
-        groups[group.group_state] = groups.get(group.group_state, 0) + 1
-    findings = [
-        *_about(unavailable, "error", "without a leader: they cannot be written"),
-        *_about(too_few, "error", "with fewer in-sync replicas than min.insync.replicas"),
-        *_about(behind, "warning", "with replicas out of sync"),
-        *(
-            Finding("warning", f"Broker {each.broker_id} is {each.state}.", "/brokers")
-            for each in brokers
-            if each.state != "active"
-        ),
-    ]
-    if count := groups.get("Reconciling", 0):
-        findings.append(
-            Finding("warning", f"{count} groups move partitions between members.", "/groups")
-        )
-    if not findings:
-        findings.append(
-            Finding("ok", "All brokers are active, and all replicas are in sync.", "/brokers")
-        )
-    return Overview(
-        console.cluster.root,
-        console.cluster.cluster_id,
-        __version__,
-        len(brokers),
-        topics,
-        partitions,
-        dict(sorted(groups.items())),
-        tuple(findings),
-    )
-
-
-def _about(
-    partitions: list[TopicPartition], severity: Literal["error", "warning"], what: str
-) -> list[Finding]:
-    if not partitions:
-        return []
-    names = ", ".join(str(each) for each in partitions[:3])
-    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""
-    return [Finding(severity, f"Partitions {what}: {names}{more}.", "/topics")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +187,5 @@ def read_configs(console: Console, parameters: ConfigsParameters, _: Budget) -> 
     )
 
 
-OVERVIEW = View("/", "Overview", NoParameters, Overview, read_overview, "overview.html")
 BROKERS = View("/brokers", "Brokers", NoParameters, Brokers, read_brokers, "brokers.html")
 CONFIGS = View("/configs", "Configs", ConfigsParameters, Configs, read_configs, "configs.html")

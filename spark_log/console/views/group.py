@@ -57,8 +57,10 @@ class PartitionLag:
         partition: number of the partition.
         current_offset: the committed offset; None without one.
         log_end_offset: the next offset to be written.
-        lag: records from one to the other; None without a committed offset.
-        lag_ms: age of the first unread record; 0 if all are read, None if it is not known.
+        lag: records from one to the other that can be read; None without a committed offset.
+        deleted: records that were deleted before the group read them; None without a committed
+            offset.
+        lag_ms: age of the first unread record; 0 if there is none, None if it is not known.
         commit_timestamp_us: time of the commit; None without one.
         metadata: text that was committed with the offset.
         member_id: the member that reads it; empty without one.
@@ -69,6 +71,7 @@ class PartitionLag:
     current_offset: int | None
     log_end_offset: int
     lag: int | None
+    deleted: int | None
     lag_ms: int | None
     commit_timestamp_us: int | None
     metadata: str
@@ -85,6 +88,7 @@ class Group:
         protocol: name of the assignor; empty without members.
         generation: generation of the newest change.
         lag: sum of the partitions' lags.
+        deleted: sum of what was deleted in the partitions before the group read it.
         lag_ms: the largest of the partitions'; None if none is known.
         members: in the order in which they joined.
         partitions: by topic and number.
@@ -95,6 +99,7 @@ class Group:
     protocol: str
     generation: int
     lag: int
+    deleted: int
     lag_ms: int | None
     members: tuple[Member, ...]
     partitions: tuple[PartitionLag, ...]
@@ -115,6 +120,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
         description.protocol,
         description.generation,
         sum(each.lag or 0 for each in lags),
+        sum(each.deleted or 0 for each in lags),
         max((each.lag_ms for each in lags if each.lag_ms is not None), default=None),
         tuple(
             Member(
@@ -135,6 +141,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
                 each.current_offset,
                 each.log_end_offset,
                 each.lag,
+                each.deleted,
                 each.lag_ms,
                 each.commit_timestamp_us,
                 each.metadata,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -14,10 +14,11 @@ from spark_log.console.console import Console
 from spark_log.console.view import Parameters, View
 from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.log import first_unread_us
+from spark_log.log import Lag, first_unread_us
+from spark_log.metadata import TopicImage
 
 _MAX_LAGS: Final = 1000
-"""Most partitions whose log ends the list of groups reads."""
+"""Most partitions whose logs the list of groups reads."""
 _MAX_TIMES: Final = 250
 """Most positions whose first unread records the list of groups reads: those with the most lag."""
 
@@ -38,12 +39,13 @@ class GroupRow:
         group_id: its id.
         state: ``Empty``, ``Stable`` or ``Reconciling``.
         members: number of its members.
-        topics: topics with a committed offset.
-        partitions: number of partitions with a committed offset.
-        lag: records from the committed offsets to the log ends; None if there are too many
-            partitions to read, or if one cannot be read.
-        lag_ms: age of the oldest record that is first unread in its partition; 0 if all records are
-            read, None if it is not known.
+        topics: topics with a committed offset; those that were deleted are left out.
+        partitions: number of their partitions with a committed offset.
+        lag: records from the committed offsets to the log ends that can be read; None if there are
+            too many partitions to read, or if one cannot be read.
+        deleted: records that were deleted before the group read them; None where ``lag`` is None.
+        lag_ms: age of the oldest record that is first unread in its partition; 0 if there is none,
+            None if it is not known.
     """
 
     group_id: str
@@ -52,6 +54,7 @@ class GroupRow:
     topics: tuple[str, ...]
     partitions: int
     lag: int | None
+    deleted: int | None
     lag_ms: int | None
 
 
@@ -71,21 +74,24 @@ class Groups:
 
 
 def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) -> Groups:
-    """Read groups, their committed offsets, then the ends of the partitions of one page."""
+    """Read groups, their committed offsets, then the logs of the partitions of one page."""
     wanted = parameters.q.lower()
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
     # Committed offsets first: a log end that is read later is never before them.
     committed = OffsetsTable(console.cluster).all_positions()
-    positions = {
+    keys = {key for each in page for key in committed.get(each.group_id, ())}
+    topics = _topics(console, keys)
+    bounds = _bounds(console, topics, budget) if len(topics) <= _MAX_LAGS else {}
+    lags = {
         each.group_id: {
-            key: position.offset for key, position in committed.get(each.group_id, {}).items()
+            key: Lag.of(position.offset, *bounds[key]) if key in bounds else None
+            for key, position in committed.get(each.group_id, {}).items()
+            if key in topics
         }
         for each in page
     }
-    keys = {key for offsets in positions.values() for key in offsets}
-    ends = _ends(console, keys, budget) if len(keys) <= _MAX_LAGS else {}
-    ages = _ages_ms(console, positions.values(), ends, budget)
+    ages = _ages_ms(console, topics, lags.values(), budget)
 
     def members(group: GroupListing) -> int:
         is_empty = group.group_state == "Empty"
@@ -93,73 +99,77 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
 
     rows = []
     for each, count in zip(page, console.map(members, page, budget), strict=True):
-        offsets = positions[each.group_id]
-        lags = [_lag(offset, ends.get(key)) for key, offset in offsets.items()]
+        of_group = lags[each.group_id]
+        known = [lag for lag in of_group.values() if lag is not None]
+        is_known = len(known) == len(of_group)
         behind = [
-            ages.get(position)
-            for position, lag in zip(offsets.items(), lags, strict=True)
-            if lag != 0
+            None if lag is None else ages.get((key, lag.first_offset))
+            for key, lag in of_group.items()
+            if lag is None or lag.unread
         ]
         rows.append(
             GroupRow(
                 each.group_id,
                 each.group_state,
                 count,
-                tuple(sorted({key.topic for key in offsets})),
-                len(offsets),
-                None if None in lags else sum(lag for lag in lags if lag),
+                tuple(sorted({key.topic for key in of_group})),
+                len(of_group),
+                sum(lag.unread for lag in known) if is_known else None,
+                sum(lag.deleted for lag in known) if is_known else None,
                 None if None in behind else max((age for age in behind if age), default=0),
             )
         )
     return Groups(len(found), parameters.start, tuple(rows))
 
 
-def _lag(offset: int, end: int | None) -> int | None:
-    return None if end is None else max(0, end - offset)
-
-
-def _ends(
-    console: Console, keys: Collection[PartitionKey], budget: Budget
-) -> dict[PartitionKey, int]:
-    """Return the log ends of partitions that can be read; 0 where the topic was deleted."""
+def _topics(console: Console, keys: Iterable[PartitionKey]) -> dict[PartitionKey, TopicImage]:
+    """Return the topic of each partition that exists."""
     image = console.cluster.image()
+    return {
+        key: topic
+        for key in keys
+        if (topic := image.find(key.topic)) is not None
+        and topic.topic_id == key.topic_id
+        and key.partition in topic.partitions
+    }
 
-    def end(key: PartitionKey) -> int | None:
-        topic = image.find(key.topic)
-        if topic is None or topic.topic_id != key.topic_id or key.partition not in topic.partitions:
-            return 0
+
+def _bounds(
+    console: Console, topics: Mapping[PartitionKey, TopicImage], budget: Budget
+) -> dict[PartitionKey, tuple[int, int]]:
+    """Return the log start and end offsets of partitions that can be read."""
+
+    def bounds(key: PartitionKey) -> tuple[int, int] | None:
         try:
-            view = console.observe(topic, key.partition)
+            view = console.observe(topics[key], key.partition)
         except UnknownTopicOrPartitionError:  # deleted since the metadata were read
-            return 0
-        return None if view is None else view.log_end_offset
+            return 0, 0
+        return None if view is None else (view.log_start_offset, view.log_end_offset)
 
-    found = zip(keys, console.map(end, keys, budget), strict=True)
-    return {key: offset for key, offset in found if offset is not None}
+    found = zip(topics, console.map(bounds, topics, budget), strict=True)
+    return {key: each for key, each in found if each is not None}
 
 
 def _ages_ms(
     console: Console,
-    groups: Iterable[Mapping[PartitionKey, int]],
-    ends: Mapping[PartitionKey, int],
+    topics: Mapping[PartitionKey, TopicImage],
+    groups: Iterable[Mapping[PartitionKey, Lag | None]],
     budget: Budget,
 ) -> dict[tuple[PartitionKey, int], int | None]:
-    """Return the age of the first unread record of positions that are behind; one read for each."""
-    image, now_us = console.cluster.image(), console.cluster.clock.time_us()  # only shown
-    lags = {
-        (key, offset): ends[key] - offset
-        for offsets in groups
-        for key, offset in offsets.items()
-        if offset < ends.get(key, 0)
+    """Return the age of the first unread record by its offset; one read for each offset."""
+    now_us = console.cluster.clock.time_us()  # only shown
+    unread = {
+        (key, lag.first_offset): lag.unread
+        for of_group in groups
+        for key, lag in of_group.items()
+        if lag is not None and lag.unread
     }
-    positions = sorted(lags, key=lags.__getitem__, reverse=True)[:_MAX_TIMES]
+    positions = sorted(unread, key=unread.__getitem__, reverse=True)[:_MAX_TIMES]
 
     def age_ms(position: tuple[PartitionKey, int]) -> int | None:
         key, offset = position
-        topic = image.find(key.topic)
-        if topic is None or topic.topic_id != key.topic_id:
-            return None
-        since_us = first_unread_us(console.cluster.partition_log(topic, key.partition), offset)
+        log = console.cluster.partition_log(topics[key], key.partition)
+        since_us = first_unread_us(log, offset)
         return None if since_us is None else max(0, now_us - since_us) // 1000
 
     return dict(zip(positions, console.map(age_ms, positions, budget), strict=True))

@@ -12,6 +12,7 @@ from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.decoding import Form
 from spark_log.console.reading import (
+    MAX_HEADERS,
     PREVIEW_BYTES,
     Record,
     read_backward,
@@ -217,7 +218,8 @@ def read_record(console: Console, parameters: RecordParameters, budget: Budget) 
             log_end_offset=0,
         )
     avro = console.settings.avro.get(topic.name)
-    (record,) = shown_records(found[0], parameters.form, avro, console.settings.max_value_bytes)
+    most = console.settings.max_value_bytes
+    (record,) = shown_records(found[0], parameters.form, avro, most, MAX_HEADERS)
     return OneRecord(topic.name, record)
 
 

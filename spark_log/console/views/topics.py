@@ -264,7 +264,8 @@ def _cleaner(topic: TopicImage, views: Iterable[LogView]) -> CleanerState:
             is_clean = (
                 is_clean
                 and name.last_offset is not None
-                and name.generation == view.live.compaction_generation
+                and name.is_compacted
+                and name.generation >= view.live.clean_generation
             )
             segments += 1
             unmerged += name.last_offset is None

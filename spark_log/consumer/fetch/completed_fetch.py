@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,13 @@ import pyarrow as pa
 from spark_log.log import LogBatch
 from spark_log.record import OFFSET_DELTA_FIELD, ints_of
 from spark_log.types import TopicPartition
+
+_BATCH_BYTES: Final = 1_024
+"""Approximate memory of a batch beside its records."""
+
+_SEGMENT_BYTES: Final = 9_216
+"""Approximate memory of what Arrow keeps of a segment as long as one of its batches is held. So ten
+thousand segments of one record take 100 MB."""
 
 
 class CompletedFetch:
@@ -19,17 +27,38 @@ class CompletedFetch:
         partition: the partition of the batch.
         batch: the batch as it was read; None if no row is visible (a control batch, or a gap).
         next_offset: the offset after the batch, where reading continues.
-        size_bytes: memory that the batch holds. For data that is not memory-mapped this is the
+        size_bytes: size of the batch's records. For data that is not memory-mapped this is the
             decoded size.
+        memory_bytes: approximate memory that the batch holds: its records, the objects around them,
+            and the segment if no batch before it was of the same one.
     """
 
-    __slots__ = ("_row", "batch", "next_offset", "partition", "size_bytes")
+    __slots__ = ("_row", "batch", "memory_bytes", "next_offset", "partition", "size_bytes")
 
-    def __init__(self, partition: TopicPartition, batch: LogBatch | None, next_offset: int) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        batch: LogBatch | None,
+        next_offset: int,
+        previous: CompletedFetch | None = None,
+    ) -> None:
+        """Hold a batch of which no row was handed out.
+
+        Args:
+            partition: the partition of the batch.
+            batch: as it was read.
+            next_offset: the offset after it.
+            previous: the batch that was read before it in the same turn; None if it is the first.
+        """
         self.partition = partition
         self.batch = batch
         self.next_offset = next_offset
-        self.size_bytes = 0 if batch is None else int(batch.records.nbytes)
+        self.size_bytes = self.memory_bytes = 0
+        if batch is not None:
+            self.size_bytes = int(batch.records.nbytes)
+            before = None if previous is None else previous.batch
+            is_same = before and before.segment_base_offset == batch.segment_base_offset
+            self.memory_bytes = self.size_bytes + _BATCH_BYTES + (0 if is_same else _SEGMENT_BYTES)
         self._row = 0
 
     @property

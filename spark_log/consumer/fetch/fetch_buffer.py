@@ -22,6 +22,7 @@ class FetchBuffer:
 
     Attributes:
         waiting_bytes: size of the buffered batches of partitions that are not paused.
+        held_bytes: approximate memory that they hold.
     """
 
     def __init__(self, config: ConsumerConfig, enqueue: Callable[[FetchCursor], None]) -> None:
@@ -36,11 +37,11 @@ class FetchBuffer:
         self._enqueue = enqueue
         self._ready: deque[FetchCursor] = deque()
         self._waiting_since_ms = 0.0
-        self.waiting_bytes = 0
+        self.waiting_bytes = self.held_bytes = 0
 
     def has_room(self) -> bool:
         """Return whether more may be fetched; an empty buffer takes a batch of any size."""
-        return not self.waiting_bytes or self.waiting_bytes < self._config.fetch_max_bytes
+        return not self.held_bytes or self.held_bytes < self._config.fetch_max_bytes
 
     def is_empty(self) -> bool:
         """Return whether no partition has a batch or an error to hand out."""
@@ -77,8 +78,9 @@ class FetchBuffer:
                 continue
             cursor.completed.append(each)
             cursor.completed_bytes += each.size_bytes
+            cursor.held_bytes += each.memory_bytes
             if not cursor.is_paused:
-                self.waiting_bytes += each.size_bytes
+                self._count(each.size_bytes, each.memory_bytes)
         self.make_ready(cursor)
         return is_added
 
@@ -91,12 +93,12 @@ class FetchBuffer:
     def pause(self, cursor: FetchCursor) -> None:
         """Stop handing out a partition; its batches are kept."""
         cursor.is_paused = True
-        self.waiting_bytes -= cursor.completed_bytes
+        self._count(-cursor.completed_bytes, -cursor.held_bytes)
 
     def resume(self, cursor: FetchCursor) -> None:
         """Hand out a paused partition again."""
         cursor.is_paused = False
-        self.waiting_bytes += cursor.completed_bytes
+        self._count(cursor.completed_bytes, cursor.held_bytes)
         self.make_ready(cursor)
 
     def discard(self, cursor: FetchCursor, offset: int) -> bool:
@@ -105,11 +107,16 @@ class FetchBuffer:
         Returns:
             Whether there is more room than before.
         """
-        freed_bytes = cursor.seek(offset)
-        if not freed_bytes or cursor.is_paused:
+        size_bytes, held_bytes = cursor.completed_bytes, cursor.held_bytes
+        cursor.seek(offset)
+        if not held_bytes or cursor.is_paused:
             return False
-        self.waiting_bytes -= freed_bytes
+        self._count(-size_bytes, -held_bytes)
         return True
+
+    def _count(self, size_bytes: int, held_bytes: int) -> None:
+        self.waiting_bytes += size_bytes
+        self.held_bytes += held_bytes
 
     def take(self, max_records: int | None) -> Fetch:
         """Return buffered rows, and positions that pass what has no visible rows.
@@ -162,6 +169,7 @@ class FetchBuffer:
         was_full = not self.has_room()
         batch = cursor.completed.popleft()
         cursor.completed_bytes -= batch.size_bytes
-        self.waiting_bytes -= batch.size_bytes
+        cursor.held_bytes -= batch.memory_bytes
+        self._count(-batch.size_bytes, -batch.memory_bytes)
         if was_full or not cursor.due_ms:  # otherwise it is in the thread's queue, for later
             self._enqueue(cursor)

@@ -26,6 +26,7 @@ class FetchCursor:
         stream: an iterator of the batches from ``offset`` on, and the version that it belongs to.
         completed: fetched batches in offset order.
         completed_bytes: the sum of their sizes.
+        held_bytes: approximate memory that they hold.
         error: a permanent failure to read; reported after ``completed`` is empty. A seek clears it.
         failures: number of transient failures in a row.
         due_ms: monotonic time of the next read at the log's end; 0 if more can be read now.
@@ -47,6 +48,7 @@ class FetchCursor:
         "error",
         "failures",
         "gives_hints",
+        "held_bytes",
         "is_assigned",
         "is_at_end",
         "is_at_rest",
@@ -70,7 +72,7 @@ class FetchCursor:
         self.version = 0
         self.stream: tuple[int, Iterator[tuple[LogBatch | None, int]]] | None = None
         self.completed: deque[CompletedFetch] = deque()
-        self.completed_bytes = 0
+        self.completed_bytes = self.held_bytes = 0
         self.error: Exception | None = None
         self.failures = 0
         self.due_ms = 0.0
@@ -83,9 +85,9 @@ class FetchCursor:
         self.is_queued = False
         self.gives_hints = False
 
-    def seek(self, offset: int) -> int:
-        """Drop the fetched batches and continue at ``offset``; return the number of bytes freed."""
-        freed, self.completed_bytes = self.completed_bytes, 0
+    def seek(self, offset: int) -> None:
+        """Drop the fetched batches and continue at ``offset``."""
+        self.completed_bytes = self.held_bytes = 0
         self.completed.clear()
         self.offset = offset
         self.version += 1
@@ -94,4 +96,3 @@ class FetchCursor:
         self.is_at_end = False
         self.is_at_rest = False
         self.failures = 0
-        return freed

@@ -244,10 +244,7 @@ class FetchLoop:
             cursor.is_assigned
             and not cursor.is_paused
             and cursor.error is None
-            and (
-                not cursor.completed
-                or cursor.completed_bytes < self._config.max_partition_fetch_bytes
-            )
+            and (not cursor.completed or cursor.held_bytes < self._config.max_partition_fetch_bytes)
         )
 
     def _is_throttled(self) -> bool:
@@ -263,11 +260,13 @@ class FetchLoop:
             if not cursor.is_assigned:
                 return
             version, offset, at_once = cursor.version, cursor.offset, cursor.is_at_end
-            left_bytes = self._config.max_partition_fetch_bytes - cursor.completed_bytes
-            left_bytes = turn_bytes = min(left_bytes, self._quota.most_bytes)
+            left_bytes = self._config.max_partition_fetch_bytes - cursor.held_bytes
+            left_bytes = min(left_bytes, self._quota.most_bytes)
         self._fetches += 1
         began_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
+        last: CompletedFetch | None = None
+        fetched_bytes = 0
         try:
             if not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
@@ -280,8 +279,10 @@ class FetchLoop:
                 cursor.stream = version, batches
             for batch, next_offset in cursor.stream[1]:
                 visible = None if batch is None or batch.is_control else batch
-                fetched.append(CompletedFetch(cursor.partition, visible, next_offset))
-                left_bytes -= fetched[-1].size_bytes
+                last = CompletedFetch(cursor.partition, visible, next_offset, last)
+                fetched.append(last)
+                fetched_bytes += last.size_bytes
+                left_bytes -= last.memory_bytes
                 if at_once or left_bytes <= 0 or len(fetched) >= _MAX_BATCHES:
                     goes_on = self._publish(cursor, version, fetched)
                     fetched, at_once = [], False
@@ -301,7 +302,7 @@ class FetchLoop:
             self._publish(cursor, version, fetched)
             self._failed(cursor, version, error)
         finally:
-            self._record_bytes(turn_bytes - left_bytes)
+            self._record_bytes(fetched_bytes)
 
     def _record_bytes(self, fetched_bytes: int) -> None:
         """Count a turn against the quota, which may throttle the next ones."""

@@ -71,7 +71,7 @@ class AutoCommit:
         except SparkLogError:
             pass  # the callback of the future has logged it
         except FutureTimeoutError:
-            _log.warning("the last automatic commit was not done within %s ms", timeout_ms)
+            _log.warning("the last automatic commit was not done within %.0f ms", timeout_ms)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Commit these partitions again even if their positions do not change.

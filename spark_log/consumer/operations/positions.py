@@ -75,6 +75,10 @@ class PositionOperations(ConsumerAccess):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. They stay assigned.
 
+        A rebalance does not end the pause of a partition that stays, whatever the assignment
+        strategy. One that is revoked, or whose topic is created again, is not paused when it is
+        assigned again.
+
         Raises:
             IllegalStateError: a partition is not assigned.
         """

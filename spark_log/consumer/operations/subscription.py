@@ -91,4 +91,5 @@ class SubscriptionOperations(ConsumerAccess):
         """
         with self._acquire():
             self._finish_polling("unsubscribe")
-            self._executor.run("unsubscribe", self._coordinator.unsubscribe)
+            unsubscribe = self._coordinator.unsubscribe
+            self._executor.run("unsubscribe", unsubscribe, is_repeated=False)

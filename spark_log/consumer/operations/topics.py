@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spark_log.consumer.operations.consumer_access import ConsumerAccess
 from spark_log.consumer.subscription_state import checked_partitions
+from spark_log.log import Lag
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 
@@ -85,7 +86,8 @@ class TopicOperations(ConsumerAccess):
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the number of offsets between position and current end, by partition.
 
-        The end is that of `end_offsets`: markers and records of aborted transactions count.
+        Records that were deleted before they were read do not count: nobody can read them. The end
+        is that of `end_offsets`: markers and records of aborted transactions count.
 
         Args:
             partitions: assigned partitions; none: all assigned partitions.
@@ -100,8 +102,8 @@ class TopicOperations(ConsumerAccess):
     def _lag(self, checked: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         chosen = checked or list(self._subscription.partitions)
         positions = {tp: self._positions.position(tp) for tp in chosen}
-        ends = self._offset_fetcher.end_offsets(chosen)
-        return {tp: max(0, ends[tp] - positions[tp]) for tp in chosen}
+        bounds = self._offset_fetcher.bounds(chosen)
+        return {tp: Lag.of(positions[tp], *bounds[tp]).unread for tp in chosen}
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the log end offset that the fetcher read last, None before its first read.

@@ -13,9 +13,8 @@ from spark_log.config import TopicConfig
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.metadata import StateLog
-from spark_log.storage import Store, file_name
+from spark_log.storage import GROUPS_DIRECTORY, Store, file_name
 
-GROUPS_DIRECTORY = "__consumer_groups"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 """The topic id of the logs of all groups; no topic has it."""
 

@@ -8,10 +8,11 @@ are enough.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_log.coordinator.group.changes import send_offsets, settle_offsets
 from spark_log.coordinator.group.group import Group, PendingOffsets
@@ -28,6 +29,10 @@ from spark_log.transaction import (
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
+
+_MAX_LOGS: Final = 256
+"""Logs of groups, and undecided transactions, that are kept. Those used longest ago are opened
+again when they are needed."""
 
 
 class RolledForwardOffsets(Protocol):
@@ -62,9 +67,9 @@ class TransactionalOffsets:
         self._cluster = cluster
         self._table = table
         self._lock = threading.RLock()
-        self._logs: dict[str, GroupLog] = {}
+        self._logs: OrderedDict[str, GroupLog] = OrderedDict()
         self._settling = threading.Lock()
-        self._undecided: dict[ProducerIdAndEpoch, _Undecided] = {}
+        self._undecided: OrderedDict[ProducerIdAndEpoch, _Undecided] = OrderedDict()
 
     # --- a producer ------------------------------------------------------------------------------
 
@@ -254,6 +259,8 @@ class TransactionalOffsets:
             now_ms = self._cluster.clock.monotonic_ms()
             if known is None:
                 known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
+                if len(self._undecided) > _MAX_LOGS:  # others may have settled it
+                    self._undecided.popitem(last=False)
             if now_ms - known.first_seen_ms < state.timeout_ms:
                 return None
             coordinator.expire(state.transaction)
@@ -286,6 +293,9 @@ class TransactionalOffsets:
         found = self._logs.get(group_id)
         if found is None:
             found = self._logs[group_id] = self._open_log(group_id)
+            if len(self._logs) > _MAX_LOGS:
+                self._logs.popitem(last=False)
+        self._logs.move_to_end(group_id)
         return found
 
     def _open_log(self, group_id: str) -> GroupLog:

@@ -21,7 +21,7 @@ from spark_log.errors import (
     NotFoundError,
     StorageError,
 )
-from spark_log.storage import Store
+from spark_log.storage import OFFSETS_TABLE, Store
 
 MARKER = "offsets.properties"
 
@@ -59,7 +59,7 @@ def definition(time_ms: int) -> list[dict[str, object]]:
         {
             "metaData": {
                 "id": str(uuid.uuid4()),
-                "name": "__consumer_offsets",
+                "name": OFFSETS_TABLE,
                 "description": "Committed offsets of consumer groups; see docs/offsets-table.md",
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": _schema_string(),

@@ -144,6 +144,7 @@ class OffsetsRepair:
             for group, fence in report.lagging_groups.items():
                 # If its whole log is lost, a new one starts above the committed generations.
                 self._table.store.delete(Witness(group_directory(group)).path)
+                self._table.store.make_directory(group_directory(group))
                 GroupCoordinator(self._cluster, group).raise_generation(fence)
             report.is_repaired = saved is not None or bool(report.lagging_groups)
         return report
@@ -300,6 +301,7 @@ class OffsetsRepair:
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         checkpoint = pa.BufferOutputStream()
         pq.write_table(_checkpoint_table(actions), checkpoint)
+        store.make_directory(_LOG)
         # Write the checkpoint first: readers use it only once the version exists too.
         store.put(f"{_LOG}/{number:020}.checkpoint.parquet", checkpoint.getvalue())
         store.put_if_absent(f"{_LOG}/{number:020}.json", body)

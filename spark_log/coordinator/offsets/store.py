@@ -20,10 +20,10 @@ from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPosit
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
-from spark_log.storage import Store, call_beside, map_requests
+from spark_log.storage import OFFSETS_TABLE, Store, call_beside, map_requests
 from spark_log.suppressed import IN_PROCESS
 
-DIRECTORY = "__consumer_offsets"
+DIRECTORY = OFFSETS_TABLE
 
 APP_PREFIX = "group:"
 _MAX_CACHED_POSITIONS = 50_000

@@ -1,4 +1,4 @@
-"""Options that a program sets for Kafka's clients.
+"""Options that a program sets for Kafka's clients, and options of Spark's Kafka connector.
 
 Most of them configure the connection to brokers. spark-log has no brokers, so these options have no
 effect, and one warning names them. The few options that change the records read or written are
@@ -8,18 +8,16 @@ refused here too, with an explanation.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spark_log.config import CODECS, warn_ignored_settings, warn_of_setting
 from spark_log.errors import InvalidOptionError
 
 _PREFIX: Final = "kafka."
-
-
-class IgnoredOptionWarning(UserWarning):
-    """An option or column has no effect in ``format("spark_log")``, or not the effect it names."""
+_SERVERS: Final = "bootstrap.servers"
+_COMPRESSION_OPTIONS: Final = ("compression.type", "kafka.compression.type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,8 @@ class OptionTranslation:
                 translated[self.renamed[lower]] = value
             elif lower.startswith(_PREFIX) or lower in self.ignored:
                 foreign.add(name)
-                servers = name if lower == "kafka.bootstrap.servers" else servers
+            if lower in (_SERVERS, _PREFIX + _SERVERS):
+                servers = name
         return translated, foreign, servers
 
 
@@ -112,25 +111,22 @@ WRITE_TRANSLATION: Final = OptionTranslation(
 )
 
 
-_SUBSTITUTES: Final = {"gzip": "zstd", "snappy": "lz4"}
-"""The nearest codec for each of Kafka's codecs that Arrow files do not support."""
-
-
 def substitute_codec(options: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the codec that replaces one that Arrow does not support, and a warning; else None.
+
+    The warning is not shown here: each micro-batch of a stream parses its options again.
 
     Args:
         options: options of a write, as given. ``compression.type`` takes precedence over
             ``kafka.compression.type``.
     """
     by_lower = {name.lower(): value for name, value in options.items()}
-    codec = by_lower.get("kafka.compression.type", "").strip().lower()
-    if "compression.type" in by_lower or codec not in _SUBSTITUTES:
+    name = next((each for each in _COMPRESSION_OPTIONS if each in by_lower), "")
+    codec = by_lower.get(name, "").strip().lower()
+    if codec not in CODECS.meanings:
         return None
-    return _SUBSTITUTES[codec], (
-        f"option kafka.compression.type is {codec}, which Arrow files do not support; "
-        f"{_SUBSTITUTES[codec]} is used instead (supported: none, lz4, zstd)"
-    )
+    used = CODECS.meanings[codec]
+    return used, f"option {name} is {codec}, {CODECS.reason}; {used} is used instead"
 
 
 def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> None:
@@ -140,6 +136,6 @@ def warn_ignored_options(names: Sequence[str], others: Sequence[str] = ()) -> No
         names: the ignored options.
         others: other warnings, one sentence each.
     """
-    ignored = [f"format spark_log ignores {', '.join(names)}"] if names else []
-    for sentence in [*ignored, *others]:
-        warnings.warn(sentence, IgnoredOptionWarning, stacklevel=2)
+    warn_ignored_settings("format spark_log", names)
+    for sentence in others:
+        warn_of_setting(sentence)

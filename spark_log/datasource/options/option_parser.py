@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from spark_log.config import BROKERS_PREFIX, parse_broker_options
+from spark_log.config import (
+    BROKERS_PREFIX,
+    ConsumerConfig,
+    ProducerConfig,
+    misspelled,
+    parse_broker_options,
+)
 from spark_log.datasource.options.kafka_options import OptionTranslation
 from spark_log.datasource.read import AtOffsets, AtTime, OffsetLimit, parse_offsets, parse_times
 from spark_log.errors import InvalidConfigurationError, InvalidOptionError, check_unicode, nearest
@@ -21,6 +27,9 @@ COMMON_OPTIONS: Final = {
     BROKERS_PREFIX: "brokers.<id>.storage.<key>: an option of the file system of another broker",
 }
 """Options of both reads and writes."""
+
+_CLIENT_KEYS: Final = ConsumerConfig.keys() | ProducerConfig.keys()
+"""Settings of Kafka's clients, which are no slips, however near to an option."""
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
@@ -42,6 +51,9 @@ class OptionParser:
     ) -> None:
         """Sort the options into known, translated and ignored ones.
 
+        As in Spark's Kafka connector, an unknown option is ignored, unless it is probably a known
+        one that is misspelled: the connector would read or write something else without a word.
+
         Args:
             options: options as the user gave them; names in any case.
             known: description of each supported option besides `COMMON_OPTIONS`, by name. A name
@@ -49,8 +61,8 @@ class OptionParser:
             kafka: translation of the options for Kafka's clients.
 
         Raises:
-            InvalidOptionError: an option is unknown (the error names the nearest) or unsupported,
-                or the options are those of a table ``USING spark_log``.
+            InvalidOptionError: an option is probably a slip of a known one, which the error names,
+                or is unsupported, or the options are those of a table ``USING spark_log``.
         """
         _refuse_table(options)
         self._known = COMMON_OPTIONS | dict(known)
@@ -60,7 +72,6 @@ class OptionParser:
             prefix: {} for prefix in self._known if prefix.endswith(".")
         }
         translated, foreign, self._kafka_servers = kafka.translate(options)
-        self.ignored = tuple(sorted(foreign))
         for name, value in options.items():
             lower = name.lower()
             prefix = next((each for each in self._prefixed if lower.startswith(each.lower())), None)
@@ -70,15 +81,15 @@ class OptionParser:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
                 self._values[by_lower[lower]] = value
             elif name not in foreign and lower not in kafka.renamed:
-                close = nearest(name, self._known)
-                hint = (
-                    f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self._known)}"
-                )
-                raise InvalidOptionError(
-                    f"unknown option {name!r} for format spark_log; {hint}",
-                    key=name,
-                    nearest=close[0] if close else None,
-                )
+                slip_of = None if lower in _CLIENT_KEYS else misspelled(name, self._known)
+                if slip_of is not None:
+                    raise InvalidOptionError(
+                        f"unknown option {name!r} for format spark_log; did you mean {slip_of!r}?",
+                        key=name,
+                        nearest=slip_of,
+                    )
+                foreign.add(name)
+        self.ignored = tuple(sorted(foreign))
         self._values = translated | self._values
         self.storage_options = self.prefixed(STORAGE_PREFIX)
         try:

@@ -147,11 +147,12 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
             None if this is not known yet.
 
     Raises:
-        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
-            invalid value.
+        InvalidOptionError: an option is misspelled (the error names the nearest), missing, or has
+            an invalid value.
     """
-    _refuse_topic(options)
     parser = OptionParser(options, READ_OPTIONS, READ_TRANSLATION)
+    if not any(name in parser for name in SUBSCRIPTION_OPTIONS):
+        _refuse_topic(options)
     topics, pattern, assigned = _subscription(parser)
     starting = parser.limit("starting")
     ending = parser.limit("ending")
@@ -243,7 +244,7 @@ def _subscription(
 
 
 def _refuse_topic(options: Mapping[str, str]) -> None:
-    """Refuse the option ``topic`` of a write, which a view without columns takes for a read."""
+    """Refuse the option ``topic`` without topics to read: a view without columns is a read."""
     name = next((name for name in options if name.lower() == "topic"), None)
     if name is not None:
         raise InvalidOptionError(

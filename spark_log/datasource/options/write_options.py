@@ -29,7 +29,8 @@ WRITE_OPTIONS: Final = {
     _PARTITIONS: "number of partitions of a topic that createTopic creates (default 1)",
     _CONFIG: "createTopic.config.<key>: a setting of a topic that createTopic creates, such as "
     "createTopic.config.cleanup.policy",
-    "compression.type": "none, lz4 or zstd; applies if the topic's compression.type is producer",
+    "compression.type": "none, lz4 or zstd; gzip is written as zstd, and snappy as lz4. Applies if "
+    "the topic's compression.type is producer",
     "acks": "all: a task waits until all in-sync replicas have its records; 1 or 0: it waits for "
     "the leader alone, whose loss may lose them, and the write is not idempotent (default all)",
     ACKS_BY_TOPIC: 'acks of single topics, as JSON such as {"clicks": "1", "orders": "all"}; other '
@@ -102,8 +103,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a write.
 
     Raises:
-        InvalidOptionError: an option is unknown (the error names the nearest), missing, or has an
-            invalid value.
+        InvalidOptionError: an option is misspelled (the error names the nearest), missing, or has
+            an invalid value.
     """
     parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
     instead = substitute_codec(options)

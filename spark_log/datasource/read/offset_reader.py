@@ -7,12 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from spark_log.config import DEFAULT_API_TIMEOUT_MS
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
-from spark_log.log import LogView, ReplicatedLog, TailView, TransactionIndex
-from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
+from spark_log.log import (
+    LOG_CACHES,
+    LogCache,
+    LogView,
+    ReplicatedLog,
+    TailView,
+    TransactionIndex,
+)
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage, open_cluster
+from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +31,29 @@ _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
 
 _Answer = TypeVar("_Answer")
+
+
+class _Listing(LogCache):
+    """What was listed of one partition. It is listed again if the budget has no room for it.
+
+    Attributes:
+        view: the newest listing; None without one.
+        tail: follows the log's end from a listing; None without one.
+    """
+
+    def __init__(self) -> None:
+        self.view: LogView | None = None
+        self.tail: TailView | None = None
+        self._share = LOG_CACHES.share(self)
+
+    def drop(self) -> None:
+        """Forget both."""
+        self.view = self.tail = None
+
+    def keep(self, view: LogView, tail: TailView | None = None) -> None:
+        """Keep a listing, and what follows the log's end from it; None keeps the present one."""
+        self.view, self.tail = view, tail or self.tail
+        self._share.hold(view.memory_bytes + (0 if tail is None else tail.size_bytes))
 
 
 class OffsetReader:
@@ -44,13 +76,12 @@ class OffsetReader:
             RootNotFoundError: there is no root at ``path``.
         """
         self.options = options
-        self._cluster = Cluster(
+        self._cluster = open_cluster(
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None
         self._logs: dict[TopicPartition, tuple[str, ReplicatedLog]] = {}
-        self._views: dict[TopicPartition, LogView] = {}
-        self._tails: dict[TopicPartition, TailView] = {}
+        self._listings: dict[TopicPartition, _Listing] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
         self._resolve_blocking: Resolve | None = None
 
@@ -71,7 +102,10 @@ class OffsetReader:
             UnknownTopicOrPartitionError: a topic of ``subscribe`` or a partition of ``assign`` does
                 not exist.
         """
-        image = self._image = self._cluster.image()
+        image = self._read_image()
+        if image is not self._image:  # a new image is made only for a change
+            self._image = image
+            self._forget_deleted(image)
         options = self.options
         if options.assigned is not None:
             for topic, number in sorted(options.assigned):
@@ -102,8 +136,7 @@ class OffsetReader:
         if log is None or topic_id != topic.topic_id:
             log = self._cluster.partition_log(topic, tp.partition)
             self._logs[tp] = topic.topic_id, log
-            self._views.pop(tp, None)
-            self._tails.pop(tp, None)
+            self._listings[tp] = _Listing()
             self._transactions.pop(tp, None)
         return log
 
@@ -121,7 +154,7 @@ class OffsetReader:
         if not state.is_replicated and state.isr == (ROOT_BROKER_ID,):
             return ()
         if not {*state.isr} <= {broker.broker_id for broker in image.brokers()}:
-            image = self._cluster.image()  # a broker was registered since
+            image = self._read_image()  # a broker was registered since
         known = {broker.broker_id: broker for broker in image.brokers()}
         rack = self.options.client_rack
         brokers = [broker_id for broker_id in reversed(state.isr) if broker_id in known]
@@ -200,7 +233,7 @@ class OffsetReader:
             UnknownTopicOrPartitionError: the partition does not exist.
         """
         self.log(tp)  # drops the view of a topic that was deleted and created again
-        view = self._views.get(tp)
+        view = self._listings[tp].view
         if view is None or (end_offset is not None and view.log_end_offset < end_offset):
             view = self._observe(tp)
         return view
@@ -232,15 +265,31 @@ class OffsetReader:
 
     # --- internals -------------------------------------------------------------------------------
 
+    def _read_image(self) -> MetadataImage:
+        return self._waiting("reading the metadata", self._cluster.image)
+
+    def _waiting(self, what: str, read: Callable[[], _Answer]) -> _Answer:
+        """Return what a read returns; repeat it while the storage does not answer."""
+        deadline = Deadline(what, "default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS)
+        return retry_while_unavailable(read, deadline)
+
     def _topics(self, image: MetadataImage) -> Iterable[TopicImage]:
         if self.options.pattern is None:
             return map(image.topic, self.options.topics)
         pattern = re.compile(self.options.pattern)
         return (topic for topic in image.topics() if pattern.search(topic.name))
 
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the logs of deleted topics: a pattern may match ever new ones."""
+        gone = [tp for tp in self._logs if image.find(tp.topic) is None]
+        for tp in gone:
+            del self._logs[tp]
+            self._listings.pop(tp, None)
+            self._transactions.pop(tp, None)
+
     def _current_image(self) -> MetadataImage:
         if self._image is None:
-            self._image = self._cluster.image()
+            self._image = self._read_image()
         return self._image
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -249,13 +298,14 @@ class OffsetReader:
         return [tp for tp, topic in found if topic and tp.partition in topic.partitions]
 
     def _observe(self, tp: TopicPartition) -> LogView:
-        view = self._views[tp] = self.log(tp).observe()
+        view = self._waiting(f"listing {tp}", self.log(tp).observe)
+        self._listings[tp].keep(view)
         return view
 
     def _latest(self, tp: TopicPartition) -> int:
         """Return the end by the next segment's name, or at times by a listing."""
         log = self.log(tp)
-        tail = self._tails.get(tp)
+        tail = self._listings[tp].tail
         if tail is not None:
             found = None
             while tail.is_valid:
@@ -265,7 +315,8 @@ class OffsetReader:
             if tail.is_valid and found is None:
                 return self._stable(tp, tail.log_end_offset)
         view = self._observe(tp)
-        self._tails[tp] = TailView(log.files, view)
+        tail = TailView(log.files, view, start_offset=view.log_end_offset)
+        self._listings[tp].keep(view, tail)
         return self._end_of(tp, view)
 
     def _end_of(self, tp: TopicPartition, view: LogView) -> int:
@@ -336,10 +387,14 @@ class OffsetReader:
         partitions = list(partitions)
         for tp in partitions:
             self.log(tp)  # only this thread changes the dictionary of logs
+
+        def read(tp: TopicPartition) -> _Answer:
+            return self._waiting(f"reading the offsets of {tp}", lambda: function(tp))
+
         if self.is_local or len(partitions) < 2:
-            return {tp: function(tp) for tp in partitions}
+            return {tp: read(tp) for tp in partitions}
         with ThreadPoolExecutor(min(_THREADS, len(partitions)), "spark-log-offsets") as threads:
-            return dict(zip(partitions, threads.map(function, partitions), strict=True))
+            return dict(zip(partitions, threads.map(read, partitions), strict=True))
 
 
 def _check_partition(topic: TopicImage, number: int) -> None:

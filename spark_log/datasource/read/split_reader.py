@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from spark_log.config import DEFAULT_API_TIMEOUT_MS
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
@@ -17,6 +19,7 @@ from spark_log.errors import (
     CorruptRecordError,
     NotFoundError,
     OffsetOutOfRangeError,
+    SparkLogError,
 )
 from spark_log.log import (
     REPLICA_ERRORS,
@@ -29,6 +32,7 @@ from spark_log.log import (
 )
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
+from spark_log.storage import Deadline, OutageWait, is_unavailable
 
 _MIN_ROWS: Final = 8_192
 """Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
@@ -66,10 +70,11 @@ def read_split(
         OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true. If it
             is false, the existing records are read.
         CorruptRecordError: a batch is damaged; the error has file and position.
+        KafkaTimeoutError: the storage did not answer for a minute.
     """
     assemble = _Assembler(columns, split)
     batches = map(
-        assemble, _read_replicas(split, _stored_columns(columns, split.times_us), options)
+        assemble, _read_through_outages(split, _stored_columns(columns, split.times_us), options)
     )
     yield from _coalesce(batch for batch in batches if batch.num_rows)
 
@@ -90,8 +95,47 @@ class _LacksOffsetsError(Exception):
     """A replica does not have all offsets of a split; another one may have them."""
 
 
-def _read_replicas(
+def _read_through_outages(
     split: LogSplit, columns: list[str] | None, options: ReadOptions
+) -> Iterator[LogBatch]:
+    """Yield a split's batches; while its storage does not answer, wait, and continue there.
+
+    Raises:
+        KafkaTimeoutError: no replica answered for a minute.
+        SparkLogError: as of `_read_replicas`.
+    """
+    position = _Position(split.start_offset)
+    wait = OutageWait(
+        lambda: Deadline(f"reading {split}", "default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS)
+    )
+    while True:
+        try:
+            for batch in _read_replicas(split, position, columns, options):
+                wait.end()
+                if not (batch.is_control or batch.is_aborted):
+                    yield batch
+        except SparkLogError as error:
+            if not is_unavailable(error):
+                raise
+            wait.check(error)
+            wait.pause()
+        else:
+            return
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a split is read.
+
+    Attributes:
+        offset: the next offset to read.
+    """
+
+    offset: int
+
+
+def _read_replicas(
+    split: LogSplit, position: _Position, columns: list[str] | None, options: ReadOptions
 ) -> Iterator[LogBatch]:
     """Yield a split's batches from its first replica; continue with the next if this one fails.
 
@@ -101,17 +145,18 @@ def _read_replicas(
     """
     only = SplitReplica(ROOT_BROKER_ID, options.root, split.directory)
     replicas, lacking = list(split.replicas or (only,)), []
-    offset, failure = split.start_offset, None
+    failure = None
     while replicas:
         replica = replicas.pop(0)
         # If no replica can be read and has all offsets, read what is left in one that can be.
         is_last = not split.replicas or replica in lacking
         try:
             log = replica.open(split.topic_id, split.partition, options)
-            for batch in _read_batches(log, split, offset, columns, options, is_last=is_last):
-                offset = batch.end_offset
-                if not (batch.is_control or batch.is_aborted):
-                    yield batch
+            for batch in _read_batches(
+                log, split, position.offset, columns, options, is_last=is_last
+            ):
+                position.offset = batch.end_offset
+                yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
         except REPLICA_ERRORS as error:

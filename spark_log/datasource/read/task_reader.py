@@ -11,9 +11,8 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.worker_process import (
-    freeze_modules,
+    enter_worker,
     hide_traceback,
-    silence_broken_pipe,
     warn_exposed_secrets,
 )
 
@@ -32,8 +31,7 @@ def read_in_task(
         OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
         CorruptRecordError: a batch is damaged; the error has file and position.
     """
-    silence_broken_pipe()
-    freeze_modules("read")
+    enter_worker("read")
     warn_exposed_secrets(options)
     with hide_traceback():
         for split in splits_in(partition):

@@ -7,13 +7,15 @@ can report the latest offset, which Spark copies into the progress::
         "flights": {"0": 120, "1": 80},
         "flights@7sYJIPNEQJG7V6uYl0hVvQ": {},
         "flights@lag_ms[0:1500]": {},
+        "flights@log_start[0:90]": {},
     }
 
-The lag in records is the difference to ``endOffset``, as with the connector. The lag in time is the
-age of the first record that the batch leaves unread. It is stored in a key beside the topic, like
-the topic's id (`StreamOffset`), only for partitions with lag, and is never written to the
-checkpoint. `lag_of` returns both. `metrics_of` returns the lag in records under the names of the
-connector's metrics.
+The lag in records is the difference to ``endOffset``, as with the connector, without the records
+that were deleted before the query read them: ``log_start`` has the log start offset where it lies
+after ``endOffset``. The lag in time is the age of the first record that the batch leaves unread.
+Both are stored in keys beside the topic, like the topic's id (`StreamOffset`), only for partitions
+with lag, and are never written to the checkpoint. `lag_of` returns them. `metrics_of` returns the
+lag in records under the names of the connector's metrics.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from spark_log.datasource.stream.stream_offset import MARK, OffsetDocument, StreamOffset
 from spark_log.errors import InvalidOptionError
+from spark_log.log import Lag
 from spark_log.types import TopicPartition
 
-_NOTE = re.compile(r"lag_ms\[([0-9:,]+)\]")
+_LAG_MS: Final = "lag_ms"
+_LOG_START: Final = "log_start"
+_NOTE: Final = re.compile(rf"({_LAG_MS}|{_LOG_START})\[([0-9:,]+)\]")
 
 
 class SourceProgress(Protocol):
@@ -48,23 +53,31 @@ class PartitionLag:
     """Lag of a partition after a batch.
 
     Attributes:
-        records: number of offsets from the batch's end to the log's end.
-        time_ms: age of the first unread record in milliseconds; 0 if every record was read; None if
-            the age is unknown.
+        records: number of offsets from the batch's end to the log's end that can be read.
+        time_ms: age of the first of them in milliseconds; 0 if there is none; None if the age is
+            unknown.
+        deleted: number of offsets from the batch's end to the log's start: their records were
+            deleted before the query read them.
     """
 
     records: int
     time_ms: int | None
+    deleted: int = 0
 
 
-def latest_document(latest: StreamOffset, lag_ms: Mapping[TopicPartition, int]) -> OffsetDocument:
-    """Return the latest offset with the lag in time, as Spark gets it."""
+def latest_document(
+    latest: StreamOffset,
+    lag_ms: Mapping[TopicPartition, int],
+    log_starts: Mapping[TopicPartition, int],
+) -> OffsetDocument:
+    """Return the latest offset with the lag in time, and log starts, as Spark gets it."""
     document = latest.to_document()
-    by_topic: dict[str, list[str]] = {}
-    for (topic, partition), milliseconds in sorted(lag_ms.items()):
-        by_topic.setdefault(topic, []).append(f"{partition}:{milliseconds}")
-    for topic, noted in by_topic.items():
-        document[f"{topic}{MARK}lag_ms[{','.join(noted)}]"] = {}
+    for name, numbers in ((_LAG_MS, lag_ms), (_LOG_START, log_starts)):
+        by_topic: dict[str, list[str]] = {}
+        for (topic, partition), number in sorted(numbers.items()):
+            by_topic.setdefault(topic, []).append(f"{partition}:{number}")
+        for topic, noted in by_topic.items():
+            document[f"{topic}{MARK}{name}[{','.join(noted)}]"] = {}
     return document
 
 
@@ -106,20 +119,23 @@ def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:
     latest, end = json.loads(source.latestOffset), json.loads(source.endOffset)
     if not isinstance(latest, dict) or not isinstance(end, dict):
         return {}
-    times: dict[TopicPartition, int] = {}
+    notes: dict[str, dict[TopicPartition, int]] = {_LAG_MS: {}, _LOG_START: {}}
     for name in latest:
         topic, _, note = name.partition(MARK)
         if found := _NOTE.fullmatch(note):
-            for pair in found[1].split(","):
-                partition, _, milliseconds = pair.partition(":")
-                times[TopicPartition(topic, int(partition))] = int(milliseconds)
+            for pair in found[2].split(","):
+                partition, _, number = pair.partition(":")
+                notes[found[1]][TopicPartition(topic, int(partition))] = int(number)
     try:
-        ends = StreamOffset.from_document(end).offsets
-        latest_offsets = StreamOffset.from_document(latest).offsets
+        read = StreamOffset.from_document(end)
+        log_ends = StreamOffset.from_document(latest)
     except InvalidOptionError:
         return {}
+    # Of a topic that was deleted and created again nothing is read yet.
+    positions = read.for_unchanged_topics(log_ends.offsets, log_ends.topic_ids.get)
     lags = {}
-    for tp, offset in latest_offsets.items():
-        behind = max(0, offset - ends.get(tp, 0))
-        lags[tp] = PartitionLag(behind, times.get(tp) if behind else 0)
+    for tp, log_end in log_ends.offsets.items():
+        lag = Lag.of(positions.get(tp, 0), notes[_LOG_START].get(tp, 0), log_end)
+        time_ms = notes[_LAG_MS].get(tp) if lag.unread else 0
+        lags[tp] = PartitionLag(lag.unread, time_ms, lag.deleted)
     return lags

@@ -179,8 +179,12 @@ class MicroBatchPlanner:
         latest = self._target or log_ends.offset
         if self._reported is not None and self._reported[:2] == (latest, self._end):
             return self._reported[2]
-        lag_ms = {} if self._end is None else self._time_lag.lag_ms(self._end, latest)
-        document = latest_document(latest, lag_ms)
+        starts: dict[TopicPartition, int] = {}
+        lag_ms: dict[TopicPartition, int] = {}
+        if self._end is not None:
+            starts = self._time_lag.log_starts(self._end, latest)
+            lag_ms = self._time_lag.lag_ms(self._end, latest, starts)
+        document = latest_document(latest, lag_ms, starts)
         # The lag in time grows, so a document with lag is not cached.
         self._reported = None if lag_ms else (latest, self._end, document)
         return document
@@ -224,17 +228,18 @@ class MicroBatchPlanner:
             elif begin > ends[tp]:
                 ends[tp] = begin  # another run has read beyond the end of this run
         if not isinstance(limit, ReadAllAvailable):
+            firsts = self._first_readable(starts, ends)
             if (
                 self._delay is not None
                 and self._target is None
-                and self._delay.should_wait(count_offsets(starts, ends))
+                and self._delay.should_wait(count_offsets(firsts, ends))
             ):
                 return start
             max_offsets = self._options.max_offsets_per_trigger
             if isinstance(limit, ReadMaxRows):
                 max_offsets = limit.max_rows
             if max_offsets is not None:
-                ends = limit_rate(max_offsets, starts, ends)
+                ends = limit_rate(max_offsets, firsts, ends)
         topic_ids = {tp.topic: log_ends.offset.topic_ids[tp.topic] for tp in ends}
         return StreamOffset({**kept.offsets, **ends}, {**kept.topic_ids, **topic_ids})
 
@@ -250,6 +255,19 @@ class MicroBatchPlanner:
         starts = start.for_unchanged_topics(ends, log_ends.topic_id)
         new = [tp for tp in ends if tp not in starts]
         return starts | (self._reader.earliest(new) if new else {})
+
+    def _first_readable(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the first offsets that can be read, by the last listings.
+
+        Limits count from there, so that a batch is not spent on records that were deleted. They are
+        part of the batch, whose `splits` reports them.
+        """
+        return {
+            tp: max(begin, min(self._reader.view(tp).log_start_offset, ends[tp]))
+            for tp, begin in starts.items()
+        }
 
     def _new_partition_starts(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start of new partitions, which should still have their first record.

@@ -15,13 +15,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from spark_log.clock import SYSTEM_CLOCK
-from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.options import ReadOptions, warn_ignored_options
 from spark_log.datasource.read import check_columns, read_in_task
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
 from spark_log.datasource.worker_process import without_traceback
-from spark_log.metadata import Cluster
+from spark_log.metadata import open_cluster
 
 if TYPE_CHECKING:
     from spark_log.datasource.stream.group_progress import GroupProgress
@@ -105,6 +105,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _driver(self) -> MicroBatchPlanner:
         if self._batches is None:
+            # Here and not where the reader is made: Spark makes it in two processes of the driver.
+            warn_ignored_options(self._options.ignored)
             self._batches = MicroBatchPlanner(self._options, SYSTEM_CLOCK)
         return self._batches
 
@@ -115,7 +117,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Imported here: Delta takes a third of a second to import, and tasks do not need it.
             from spark_log.datasource.stream.group_progress import GroupProgress
 
-            cluster = Cluster(
+            cluster = open_cluster(
                 self._options.root,
                 self._options.storage_options,
                 broker_options=self._options.broker_options,

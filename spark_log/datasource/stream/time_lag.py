@@ -1,12 +1,14 @@
-"""Lag in time: the age of the first record that a batch leaves unread."""
+"""What a batch leaves unread: where it begins in the log, and how old the first record is."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from spark_log.clock import Clock
 from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import SparkLogError
-from spark_log.log import first_unread_us
+from spark_log.log import Lag, first_unread_us
 from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
@@ -30,20 +32,45 @@ class TimeLag:
         self._clock = clock
         self._since_us: dict[tuple[str, TopicPartition, int], int | None] = {}
 
-    def lag_ms(self, end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the age of the first unread record in milliseconds, for partitions that have one.
+    def log_starts(self, end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
+        """Return the log start offset of partitions in which unread records were deleted.
+
+        It is that of the last listing, and costs no request.
 
         Args:
             end: the offsets up to which records are read.
             latest: the log end offsets.
         """
+        starts = {}
+        for tp, position in _unread(end, latest).items():
+            try:
+                start = self._reader.view(tp).log_start_offset
+            except SparkLogError as error:
+                IN_PROCESS.add("log start for the lag", str(tp), error)
+                continue  # a metric must not fail the query
+            if start > position:
+                starts[tp] = start
+        return starts
+
+    def lag_ms(
+        self,
+        end: StreamOffset,
+        latest: StreamOffset,
+        log_starts: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Return the age of the first unread record in milliseconds, for partitions that have one.
+
+        Args:
+            end: the offsets up to which records are read.
+            latest: the log end offsets.
+            log_starts: what `log_starts` returns for them.
+        """
         behind = []
-        for tp, offset in latest.offsets.items():
-            position = end.offsets.get(tp)
-            if position is not None and position < offset:
-                topic_id = latest.topic_ids[tp.topic]
-                if not end.is_recreated(tp.topic, topic_id):
-                    behind.append((offset - position, (topic_id, tp, position)))
+        for tp, position in _unread(end, latest).items():
+            offset = latest.offsets[tp]
+            lag = Lag.of(position, log_starts.get(tp, 0), offset)
+            if lag.unread:
+                behind.append((lag.unread, (latest.topic_ids[tp.topic], tp, lag.first_offset)))
         keys = [key for _, key in sorted(behind, reverse=True)[:_MAX_PARTITIONS]]
         self._since_us = {
             key: self._since_us[key] if key in self._since_us else self._timestamp_us(*key[1:])
@@ -64,3 +91,12 @@ class TimeLag:
             IN_PROCESS.add("lag in time", str(tp), error)
             return None  # a metric must not fail the query
         return first_unread_us(log, offset)
+
+
+def _unread(end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
+    """Return the position in partitions whose log ends behind it, and that are still the same."""
+    return {
+        tp: position
+        for tp, position in end.for_unchanged_topics(latest.offsets, latest.topic_ids.get).items()
+        if position < latest.offsets[tp]
+    }

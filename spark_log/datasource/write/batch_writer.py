@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import (
-    freeze_modules,
+    enter_worker,
     warn_exposed_secrets,
     without_traceback,
 )
@@ -71,7 +71,7 @@ class LogBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        freeze_modules("write")
+        enter_worker("write")
         warn_exposed_secrets(self._options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()

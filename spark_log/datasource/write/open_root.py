@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
-from spark_log.config import BrokerOptions, TopicConfig, to_keys
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig, to_keys
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.metadata import MetadataImage, TopicImage, open_cluster
+from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 _MAX_ROOTS: Final = 4
@@ -54,7 +55,7 @@ class OpenRoot:
             storage_options: options of the file system.
             broker_options: broker id → options of the file system of its root.
         """
-        self.cluster = Cluster(root, storage_options, broker_options=broker_options)
+        self.cluster = open_cluster(root, storage_options, broker_options=broker_options)
         self.image: MetadataImage = self.cluster.image()
         self._key = _key(root, storage_options, broker_options)
         self._logs: OrderedDict[TopicIdPartition, tuple[TopicConfig, PartitionLog]] = OrderedDict()
@@ -73,6 +74,7 @@ class OpenRoot:
 
         Raises:
             RootNotFoundError: the root does not exist.
+            KafkaTimeoutError: its storage did not answer for a minute.
             StorageError: it cannot be read.
         """
         found = _idle.pop(_key(root, storage_options, broker_options), None)
@@ -121,9 +123,12 @@ class OpenRoot:
     def _refresh(self) -> bool:
         """Read the metadata; return whether the root and its metadata are still the same ones."""
         try:
-            if not self.cluster.has_same_id():
+            deadline = Deadline(
+                "reading the metadata", "default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS
+            )
+            if not retry_while_unavailable(self.cluster.has_same_id, deadline):
                 return False
-            self.image = self.cluster.image()
+            self.image = retry_while_unavailable(self.cluster.image, deadline)
         except (NotFoundError, LogTruncatedError):
             return False  # whoever opens it anew is told what is missing
         return True

@@ -9,14 +9,17 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import ipc
 
+from spark_log.config import ProducerConfig
 from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import (
     InvalidRecordError,
+    LeaderNotAvailableError,
     NotRepeatableError,
     OutOfOrderSequenceError,
     SparkLogError,
+    UnknownOutcomeError,
 )
 from spark_log.log import (
     ALL,
@@ -29,6 +32,7 @@ from spark_log.log import (
     StagedSegment,
 )
 from spark_log.record import RECORD_SCHEMA
+from spark_log.storage import Deadline, OutageWait, is_unavailable
 
 _MAX_BATCH_BYTES: Final = 8_388_608
 """Larger record batches are split."""
@@ -38,6 +42,9 @@ _FRAME_BYTES: Final = 4096
 
 _BLOCK_BYTES: Final = 32
 """Upper limit for a record batch's entry in the footer."""
+
+_DELIVERY_TIMEOUT_MS: Final = ProducerConfig().delivery_timeout_ms
+"""How long an append waits for the storage, as the producers of Kafka's connector do."""
 
 _SEQUENCES: Final = 2**31
 _MAX_RECORDS: Final = 2**30
@@ -204,10 +211,10 @@ class PartitionWriter:
 
     def _append(self, segment: StagedSegment) -> None:
         if self._producer is None:  # nobody else has its records
-            self._appended.append(self._log.append_segment(segment, acks=self._acks))
+            self._appended.append(self._append_when_available(segment))
             return
         try:
-            placed = self._log.append_segment(segment)
+            placed = self._append_when_available(segment)
         except OutOfOrderSequenceError as error:
             count = self._count_appended(segment, error)
             self._check_same_records()
@@ -219,6 +226,38 @@ class PartitionWriter:
         if not self._is_own_append(segment, placed):
             self._check_same_records()
             self._repeated += segment.record_count
+
+    def _append_when_available(self, segment: StagedSegment) -> LogAppendInfo:
+        """Append a segment; wait while the storage does not answer, or has no leader to append to.
+
+        Raises:
+            KafkaTimeoutError: for ``delivery.timeout.ms``. The record may be in the log if the
+                message says that an outcome is unknown.
+            SparkLogError: as of `PartitionLog.append_segment`.
+        """
+        wait = OutageWait(
+            lambda: Deadline(
+                f"appending to {self._log.directory}", "delivery.timeout.ms", _DELIVERY_TIMEOUT_MS
+            )
+        )
+        while True:
+            try:
+                placed = self._log.append_segment(segment, acks=self._acks)
+            except SparkLogError as error:
+                if not self._may_append_again(error):
+                    raise
+                wait.check(error)
+                wait.pause()
+            else:
+                wait.end()
+                return placed
+
+    def _may_append_again(self, error: SparkLogError) -> bool:
+        if isinstance(error, UnknownOutcomeError):
+            # The log tells an append that it has from its sequence numbers.
+            has_sequence = self._producer is not None or self._transaction is not None
+            return has_sequence and not error.is_visible
+        return isinstance(error, LeaderNotAvailableError) or is_unavailable(error)
 
     def _count_appended(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
         """Return how many of a segment's records are already in the log.

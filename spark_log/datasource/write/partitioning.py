@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType
 
 from spark_log.datasource.write.partition_chooser import STICKY_ROWS
 from spark_log.errors import InvalidRecordError
-from spark_log.metadata import Cluster
+from spark_log.metadata import open_cluster
 from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
 
@@ -49,7 +49,7 @@ def by_partition(
     """
     if "value" not in df.columns:
         raise InvalidRecordError(f"the DataFrame has no column 'value', only {df.columns}")
-    count = Cluster(root, storage_options).topic(topic).num_partitions
+    count = open_cluster(root, storage_options).topic(topic).num_partitions
     chosen = _spread(count)
     if "key" in df.columns:
         is_text = isinstance(df.schema["key"].dataType, StringType)

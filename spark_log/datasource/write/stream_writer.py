@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import WriteOptions, warn_ignored_options
 from spark_log.datasource.worker_process import (
-    freeze_modules,
+    enter_worker,
     warn_exposed_secrets,
     without_traceback,
 )
@@ -75,17 +75,15 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        freeze_modules("write")
+        enter_worker("write")
         warn_exposed_secrets(self._options)
-        identity = _identity()
-        if identity.batch_id == 0 and identity.task == 0:
-            warn_ignored_options(self._options.ignored, self._warnings)
-        with TaskWriter(self._options, identity) as writer:
+        with TaskWriter(self._options, _identity()) as writer:
             return writer.write(iterator)
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the transaction; without one do nothing: the tasks have appended the records."""
+        self._warn(batchId)
         if self._options.transactional:
             with self._root() as root:
                 commit_transaction(root, messages, batchId)
@@ -97,9 +95,18 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         Appended records of an idempotent write stay, and are detected when the micro-batch runs
         again.
         """
+        self._warn(batchId)
         if self._options.transactional:
             with self._root() as root:
                 abort_transaction(root, messages)
+
+    def _warn(self, batch_id: int) -> None:
+        """Warn of options without effect, in the first micro-batch of a query.
+
+        Spark ends a micro-batch on the driver, where the user looks, and not in a task.
+        """
+        if batch_id == 0:
+            warn_ignored_options(self._options.ignored, self._warnings)
 
     def _root(self) -> OpenRoot:
         return OpenRoot.take(

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from spark_log.doctor.check import Check, NotCheckedError
 from spark_log.doctor.checks.storage import SCRATCH_LEFT
-from spark_log.doctor.examination import SCRATCH_PREFIX, Examination
+from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import (
     Finding,
     Problem,
@@ -16,13 +16,8 @@ from spark_log.doctor.finding import (
     duration_text,
     shell_command,
 )
-from spark_log.metadata import (
-    DELETION_MARKERS,
-    OrphanedDirectory,
-    OrphanKind,
-    orphaned_directories,
-)
-from spark_log.storage import Store, newest_modified_us
+from spark_log.metadata import OrphanedDirectory, OrphanKind, orphaned_directories
+from spark_log.storage import DELETION_MARKERS, Store, newest_modified_us
 
 DELETED_TOPIC_LEFT = Problem(
     "deleted-topic-left",
@@ -97,7 +92,7 @@ def _finding(
         age_us = examination.now_us - newest_modified_us(store.list(path))
         what = "a replica was moved away from it, whose newest file was written"
         return _left(examination, age_us, FORMER_REPLICA_LEFT, subject, what)
-    if path.startswith(SCRATCH_PREFIX):
+    if directory.kind is OrphanKind.SCRATCH:
         age_us = examination.now_us - newest_modified_us(store.list(path))
         return _scratch(subject) if age_us > _SCRATCH_US else None
     return _unknown(store, directory, subject)

@@ -33,6 +33,7 @@ from spark_log.doctor.finding import (
 )
 from spark_log.doctor.partition_examination import PartitionExamination
 from spark_log.errors import CorruptRecordError
+from spark_log.log import Lag
 from spark_log.types import TopicPartition
 
 GROUP_STUCK = Problem(
@@ -85,7 +86,7 @@ class _Behind:
 
     Attributes:
         tp: the partition.
-        lag: number of offsets from the committed one to the log's end.
+        lag: number of offsets that can be read, from the committed one to the log's end.
         waiting_us: how long the first unread record has been in the log, at least.
         idle_us: time since the group's last commit there.
         newest_age_us: age of the newest segment.
@@ -169,16 +170,17 @@ class GroupsCheck(PartitionCheck):
             yield from self._rebalance(examination, group_id)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return committed offsets that are outside of the log; note the lag of the others."""
+        """Return committed offsets that are outside of the log; note which have unread records."""
         place = partition.topic.topic_id, partition.tp.partition
         for group_id, committed in self._committed.get(place, ()):
             view, offset = partition.view, committed.offset
+            lag = Lag.of(offset, view.log_start_offset, view.log_end_offset)
             if offset > view.log_end_offset:
                 yield _after_end(group_id, partition, offset)
-            elif offset < view.log_start_offset:
-                yield _before_start(group_id, partition, offset)
-            elif offset < view.log_end_offset:
-                behind = self._lag(group_id, partition, committed)
+            if lag.deleted:
+                yield _before_start(group_id, partition, committed, lag)
+            if lag.unread:
+                behind = self._behind_in(group_id, partition, committed, lag)
                 with self._lock:
                     self._behind.setdefault(group_id, []).append(behind)
 
@@ -204,20 +206,20 @@ class GroupsCheck(PartitionCheck):
 
     # --- findings --------------------------------------------------------------------------------
 
-    def _lag(
-        self, group_id: str, partition: PartitionExamination, committed: CommittedOffset
+    def _behind_in(
+        self, group_id: str, partition: PartitionExamination, committed: CommittedOffset, lag: Lag
     ) -> _Behind:
         view, now_us = partition.view, partition.examination.now_us
-        appeared_us = view.live.appeared_us(committed.offset)
+        appeared_us = view.live.appeared_us(lag.first_offset)
         last = view.live.segments[-1]
         group = self._views[group_id].group if group_id in self._views else None
         return _Behind(
             partition.tp,
-            view.log_end_offset - committed.offset,
+            lag.unread,
             now_us - appeared_us,
             now_us - committed.commit_timestamp_us,
             now_us - last.file.modified_us,
-            last.start_offset > committed.offset,
+            last.start_offset > lag.first_offset,
             group is not None and partition.tp in group.owners,
         )
 
@@ -304,13 +306,15 @@ def _without_members(group_id: str, behind: list[_Behind]) -> Finding:
     )
 
 
-def _before_start(group_id: str, partition: PartitionExamination, offset: int) -> Finding:
-    start = partition.view.log_start_offset
+def _before_start(
+    group_id: str, partition: PartitionExamination, committed: CommittedOffset, lag: Lag
+) -> Finding:
     topic, number = partition.tp
     return OFFSET_BEFORE_START.finding(
         _place(group_id, partition),
-        f"its committed offset in {topic}-{number} is {offset}, and the log starts at {start}: "
-        f"{start - offset:,} offsets were deleted before it read them",
+        f"its committed offset in {topic}-{number} is {committed.offset}, and the log starts at "
+        f"{lag.first_offset}: {lag.deleted:,} offsets were deleted before it read them, and "
+        f"{lag.unread:,} are left to read",
         remedy="Its consumers continue where auto.offset.reset says; or choose where, without "
         "members. Keep records for longer than a consumer may stand still",
         command=_reset(group_id, partition, "--to-earliest"),

@@ -10,6 +10,7 @@ from spark_log.doctor.check import Check, NotCheckedError
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, shell_command
 from spark_log.errors import StorageError, UnsupportedStoreError
+from spark_log.storage import OFFSETS_TABLE
 
 OFFSETS_DAMAGED = Problem(
     "offsets-damaged",
@@ -60,7 +61,7 @@ class OffsetsTableCheck(Check):
                 remedy="Find out why consumers fail to write one: their logs name the error, such "
                 "as clocks that are apart",
                 command=shell_command("doctor", "--checks", "clocks", "--probe-storage"),
-                evidence="__consumer_offsets/_delta_log",
+                evidence=f"{OFFSETS_TABLE}/_delta_log",
             )
 
 

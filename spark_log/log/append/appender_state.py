@@ -152,6 +152,7 @@ class AppenderState:
         self._snapshots.summaries.on_appended(summary, segment.headers)
         if self._producers is not None and self._producers.offset == base_offset:
             self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
+            self._producers.transactions.forget_aborted()
 
     def load_leader_epoch(self, tail: LogTail, segment: StagedSegment | None = None) -> LogTail:
         """Read the leader epoch of the log's last batch, if the tail lacks it.
@@ -183,7 +184,8 @@ class AppenderState:
 
     def load_producers(self, segment: StagedSegment, tail: LogTail) -> LogTail:
         """Load the producer state at the log's end if the segment needs it."""
-        if not segment.needs_producers or self._producers is not None:
+        producers = self._producers
+        if not segment.needs_producers or (producers is not None and not producers.is_overgrown):
             return tail
         return self.observe(segment)
 
@@ -263,6 +265,7 @@ class AppenderState:
         if self._producers is not None:
             for _, headers in winner.all_headers():
                 self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
+            self._producers.transactions.forget_aborted()
         if winner.batch_count == 1:  # else the writer of a snapshot opens it, if there is one
             name, headers = SegmentName(winner.base_offset), winner.headers(0)
             self._snapshots.summaries.on_appended(

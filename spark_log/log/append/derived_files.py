@@ -192,8 +192,9 @@ class DerivedFiles:
         self.merger.on_merged(merge.made)
         newest_offset = self._snapshots.newest_offset
         for each in merge.made:
-            self._snapshots.summaries.on_rewritten(each.summary)
-            since = sum(name.base_offset >= newest_offset for name, _ in each.covered)
+            covered = [segment.name for segment in each.covered]
+            self._snapshots.summaries.on_rewritten(each.summary, covered)
+            since = sum(name.base_offset >= newest_offset for name in covered)
             self._segments_until_snapshot += max(0, since - 1)
 
 

@@ -31,6 +31,8 @@ _SEQUENCES: Final = 2**31
 _MAX_RUN_RECORDS: Final = _SEQUENCES // 2
 """Records of one run; older ones are dropped, so that a sequence number stands for one record."""
 
+_MIN_GROWTH: Final = 1_000
+"""Producers that a state gets before it is made anew, at least: about 600 KB."""
 
 NOT_LISTED_US: Final = 2**63 - 1
 """The time of an append that no listing has shown yet. A producer with this time never expires."""
@@ -229,7 +231,21 @@ class ProducerState:
         """
         self.transactions = TransactionIndex(offset) if transactions is None else transactions
         self._entries = dict(entries)
+        self._most_entries = 0
+        self.accept_size()
         self._mark_open()
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether it has far more producers than at the beginning, most of which may have expired.
+
+        Then it is made anew from the newest snapshot, which has none that expired.
+        """
+        return len(self._entries) > self._most_entries
+
+    def accept_size(self) -> None:
+        """Let it grow by as many producers again before it counts as overgrown."""
+        self._most_entries = 2 * len(self._entries) + _MIN_GROWTH
 
     @property
     def offset(self) -> int:

@@ -11,11 +11,10 @@ The appender's thread decides what is to be merged, and takes the result in. Wha
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_log.config import TopicConfig
@@ -30,8 +29,8 @@ from spark_log.log.clean import (
 from spark_log.log.file_names import SegmentName
 from spark_log.log.live_log import LiveLog, LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.segment_table import SegmentTable
 from spark_log.log.snapshot import SegmentSummary
-from spark_log.storage import FileInfo
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Bytes merged at once."""
@@ -46,12 +45,12 @@ class TailMerge:
 
     Attributes:
         summary: of the segment.
-        covered: the segments that it is made of, and for each whether it may have indexes.
+        covered: the segments that it is made of.
         deletable_ms: monotonic time from which the covered segments may be deleted.
     """
 
     summary: SegmentSummary
-    covered: Sequence[tuple[SegmentName, bool]]
+    covered: SegmentTable
     deletable_ms: float
 
 
@@ -61,17 +60,29 @@ class TailWork:
 
     Attributes:
         directory: of the partition, for this work alone: it has seen no append after this one.
-        view: of the tail; None if there is nothing to merge.
-        runs: indexes of the segments of the view that are merged into one.
+        segments: of the tail; empty if there is nothing to merge.
+        log_start_offset: of the log.
+        log_end_offset: of the log, or of the last segment.
+        observed_ms: monotonic time before the log was listed.
+        runs: indexes of the segments that are merged into one.
         backlog: how many times ``merge.tail.segments`` these are, at least 1.
-        deletable: segments that may be deleted, and for each whether it may have indexes.
+        deletable: segments that may be deleted.
     """
 
     directory: PartitionDirectory
-    view: LogView | None
+    segments: SegmentTable
+    log_start_offset: int
+    log_end_offset: int
+    observed_ms: float
     runs: Sequence[range]
     backlog: int
-    deletable: Sequence[tuple[SegmentName, bool]]
+    deletable: Sequence[SegmentTable]
+
+    @property
+    def view(self) -> LogView:
+        """A view of the segments."""
+        live = LiveLog(self.log_start_offset, self.segments)
+        return LogView(live, self.log_end_offset, self.observed_ms, origin=self.directory.url)
 
 
 class TailMerger:
@@ -96,13 +107,13 @@ class TailMerger:
             most_bytes=_MAX_MERGE_BYTES,
             finishes=False,
         )
-        self._tail: list[MergeCandidate] = []
+        self._tail = SegmentTable(directory.path)
         self._observed_ms = 0.0
         self._listed_us, self._listed_ms = 0, 0.0
         self._has_others = False
         self._needs_listing = False
         self._merges = 0
-        self._covered: deque[TailMerge] = deque()
+        self._covered: list[TailMerge] = []
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
@@ -112,10 +123,16 @@ class TailMerger:
         self._listed_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
         self._listed_ms = view.observed_ms
         self._needs_listing = bool(self._policy.runs(candidates))
-        self._tail, self._observed_ms, self._has_others = [], view.observed_ms, False
-        while candidates and not candidates[-1].generation and len(self._tail) < self._fan_in:
-            self._tail.append(candidates.pop())
-        self._tail.reverse()
+        self._tail, self._observed_ms, self._has_others = self._empty(), view.observed_ms, False
+        first = len(candidates)
+        while (
+            first
+            and not candidates[first - 1].generation
+            and len(candidates) - first < self._fan_in
+        ):
+            first -= 1
+        for each in candidates[first:]:
+            self._tail.append(each.base_offset, each.end_offset, each.size_bytes, each.last_us)
 
     def on_appended(
         self,
@@ -137,10 +154,10 @@ class TailMerger:
         """
         if not self._fan_in:
             return
-        if not self._tail or self._tail[-1].end_offset != base_offset:
-            self._tail, self._observed_ms, self._has_others = [], observed_ms, False
+        if not self._tail or self._tail.end_offset != base_offset:
+            self._tail, self._observed_ms, self._has_others = self._empty(), observed_ms, False
         now_us = self._storage_time_us(self._clock.monotonic_ms())
-        self._tail.append(MergeCandidate(0, size_bytes, base_offset, end_offset, now_us, now_us))
+        self._tail.append(base_offset, end_offset, size_bytes, now_us)
         self._has_others = self._has_others or not is_own
 
     def _storage_time_us(self, at_ms: float) -> int:
@@ -179,27 +196,52 @@ class TailMerger:
             CorruptRecordError: segments are missing or damaged.
             StorageError: the log could not be listed. A later call tries again.
         """
-        view: LogView | None = None
-        runs: Sequence[range] = ()
+        work: TailWork | None = None
+        deletable: Sequence[SegmentTable] = ()
         if self._needs_listing or len(self._tail) >= max(1, self._due):
-            view, runs = self._mergeable(end_offset)
+            work = self._mergeable(end_offset)
         deletable = self._take_deletable()
-        if not runs and not deletable:
+        if work is not None:
+            return replace(work, deletable=deletable)
+        if not deletable:
+            return None
+        return TailWork(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
+
+    def _mergeable(self, end_offset: float) -> TailWork | None:
+        """Return which of the newest segments to merge, and drop these; None if there are none."""
+        limit = min(self.limit_offset, end_offset)
+        if self._is_remembered():
+            candidates = [
+                MergeCandidate(0, size_bytes, base_offset, end, us, us)
+                for base_offset, end, size_bytes, us in self._tail.rows()
+            ]
+            runs = self._runs(candidates, limit)
+            segments, start, end = self._tail, self._tail.start_offset, self._tail.end_offset
+            observed_ms = self._observed_ms
+        else:
+            view = self._observe()
+            candidates = candidates_of_view(view)
+            runs = self._runs(candidates, limit)
+            listed: Sequence[LiveSegment] = ()
+            if runs:
+                first = runs[0].start
+                listed = view.live.segments[first : runs[-1].stop]
+                runs = [range(each.start - first, each.stop - first) for each in runs]
+            segments = SegmentTable(self._directory.path, listed)
+            start, end = view.log_start_offset, view.log_end_offset
+            observed_ms = view.observed_ms
+        if runs or len(candidates) >= self._fan_in:
+            self._tail = self._tail.behind(limit)
+        if not runs:
             return None
         backlog = max(1, sum(map(len, runs)) // self._policy.fan_in)
-        return TailWork(copy(self._directory), view, runs, backlog, deletable)
+        return TailWork(copy(self._directory), segments, start, end, observed_ms, runs, backlog, ())
 
-    def _mergeable(self, end_offset: float) -> tuple[LogView, Sequence[range]]:
-        """Return a view of the newest segments, and which of them to merge; drop these."""
-        view = self._remembered_view() or self._observe()
-        candidates = candidates_of_view(view)
-        limit = min(self.limit_offset, end_offset)
+    def _runs(self, candidates: list[MergeCandidate], limit: float) -> Sequence[range]:
+        """Return the runs of candidates to merge; remove those that end behind a limit."""
         while candidates and candidates[-1].end_offset > limit:
             candidates.pop()
-        runs = self._policy.runs(candidates)
-        if runs or len(candidates) >= self._fan_in:
-            self._tail = [each for each in self._tail if each.end_offset > limit]
-        return view, runs
+        return self._policy.runs(candidates)
 
     def run(
         self, work: TailWork, on_progress: Callable[[int], None] = lambda done_bytes: None
@@ -217,16 +259,21 @@ class TailMerger:
                 be deleted. That is left to a cleaner.
         """
         with suppress(OffsetOutOfRangeError):  # the log's start has moved
+            view = work.view
             for each in work.runs:
-                assert work.view is not None
                 try:
-                    yield self._merge(work.directory, work.view, each, on_progress)
+                    yield self._merge(work.directory, view, each, on_progress)
                 except NotFoundError:
-                    if not work.directory.is_outdated(work.view.observed_ms):
+                    if not work.directory.is_outdated(work.observed_ms):
                         raise
                     break
-        if work.deletable:
-            delete_segments(work.directory, work.deletable)
+        deletable = [
+            (segment.name, segment.file.size_bytes > self._config.index_interval_bytes)
+            for each in work.deletable
+            for segment in each
+        ]
+        if deletable:
+            delete_segments(work.directory, deletable)
 
     def on_merged(self, merges: Sequence[TailMerge]) -> None:
         """Update the state from merges that were made."""
@@ -236,41 +283,32 @@ class TailMerger:
         if self._merges >= self._fan_in and merges:
             self._merges, self._needs_listing = 0, True
 
-    def _remembered_view(self) -> LogView | None:
-        """Return a view of the tail as it is remembered; None if the log has to be listed.
+    def _empty(self) -> SegmentTable:
+        return SegmentTable(self._directory.path)
+
+    def _is_remembered(self) -> bool:
+        """Whether the tail is known; if not, the log has to be listed.
 
         A segment that was part of the log when it was observed cannot have been deleted since.
         """
         if self._needs_listing or self._directory.is_outdated(self._observed_ms):
-            return None
+            return False
         if self._has_others:
             self._drop_merged_by_others()
-        segments = tuple(
-            LiveSegment(
-                name := SegmentName(each.base_offset),
-                FileInfo(self._directory.file_path(name.log), each.size_bytes, each.last_us),
-                each.base_offset,
-                each.end_offset,
-            )
-            for each in self._tail
-        )
-        start, end = self._tail[0].base_offset, self._tail[-1].end_offset
-        return LogView(LiveLog(start, segments), end, self._observed_ms)
+        return True
 
     def _drop_merged_by_others(self) -> None:
         """Remove segments that another appender has merged from the tail, except the last one.
 
         Two appenders may merge the same segments without harm, but one of them works in vain.
         """
-        start, end = self._tail[0].base_offset, self._tail[-1].end_offset
+        start, end = self._tail.start_offset, self._tail.end_offset
         # A merged segment of others may begin before this tail, but is rarely twice as long.
         start_after = f"{max(0, start - (end - start)):020d}"
         listed = self._directory.store.list(self._directory.path, start_after=start_after)
         names = (SegmentName.parse(file.name) for file in listed)
         ends = (name.last_offset for name in names if name and name.last_offset is not None)
-        merged_to = max(ends, default=-1)
-        *before, last = self._tail
-        self._tail = [*(each for each in before if each.base_offset > merged_to), last]
+        self._tail = self._tail.without(max(ends, default=-1))
 
     def _observe(self) -> LogView:
         view = self._directory.observe()
@@ -296,13 +334,12 @@ class TailMerger:
         )
         resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self._config.file_delete_delay_ms + resolution_ms
-        segments = (view.live.segments[index] for index in run)
-        covered = [(each.name, each.file.size_bytes > interval_bytes) for each in segments]
+        covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
         return TailMerge(merged, covered, self._clock.monotonic_ms() + delay_ms)
 
-    def _take_deletable(self) -> list[tuple[SegmentName, bool]]:
+    def _take_deletable(self) -> list[SegmentTable]:
         """Return segments that a merge of this appender has covered for long enough."""
-        names: list[tuple[SegmentName, bool]] = []
+        found: list[SegmentTable] = []
         while self._covered and self._covered[0].deletable_ms <= self._clock.monotonic_ms():
-            names += self._covered.popleft().covered
-        return names
+            found.append(self._covered.pop(0).covered)
+        return found

@@ -8,7 +8,7 @@ from functools import partial
 
 from spark_log.clock import Clock
 from spark_log.config import TopicConfig
-from spark_log.errors import StorageError
+from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import (
     EndTransactionMarker,
     LogAppendInfo,
@@ -91,7 +91,7 @@ class ChainAppender:
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
-        self, state: PartitionState, attempt: ChainAttempt, error: StorageError
+        self, state: PartitionState, attempt: ChainAttempt, error: SparkLogError
     ) -> None:
         """Leave out the leader, on whose root a segment cannot be staged.
 

@@ -119,6 +119,8 @@ class ChainFollowers:
         fetcher = ReplicaFetcher(leader, replica)
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
+            # Those of earlier epochs are not asked for again, and there is no end of epochs.
+            self._compared = {each for each in self._compared if each[2] == state.leader_epoch}
             self._compared.add(key)
         if own is not None and own.ends(state, end_offset):
             if known < own.base_offset:

@@ -54,7 +54,7 @@ class BatchFilter:
 
     def __init__(
         self,
-        offset_map: OffsetMap,
+        offset_map: OffsetMap | None,
         *,
         first_dirty_offset: int,
         last_offsets: Collection[int],
@@ -66,7 +66,8 @@ class BatchFilter:
         """Start at the first row of ``offset_map``.
 
         Args:
-            offset_map: has the keys of all rows that will be filtered.
+            offset_map: has the keys of all rows that will be filtered; None removes only what is
+                past its delete horizon, from batches that an earlier compaction has filtered.
             first_dirty_offset: before this offset each key already had one record.
             last_offsets: the last offset of each producer's last batch.
             marked_epochs: producer id → newest epoch, for producers of which the log has only a
@@ -97,15 +98,14 @@ class BatchFilter:
             records: their rows, with the column ``offset_delta``.
             base_offset: the offset that deltas are relative to.
         """
-        kept = self._offset_map.is_latest(self._next_row, records.num_rows)
-        self._next_row += records.num_rows
+        kept = self._latest(records.num_rows)
         counts = [header.record_count for header in headers]
         ends = np.cumsum(counts)
         starts = ends - counts
         tombstones = self._tombstones(records)
         removable = []
         for header, start, end in zip(headers, starts, ends, strict=True):
-            removable.append(not self._markers.must_retain(header))
+            removable.append(self._is_removable(header))
             if header.is_control:
                 kept[start:end] = not (removable[-1] and self._is_past_horizon(header, base_offset))
             elif tombstones is not None and self._is_past_horizon(header, base_offset):
@@ -125,6 +125,19 @@ class BatchFilter:
             result.append(self._header(header, rows, base_offset, bool(has_deletes)))
         is_last = (self._is_last_of_producer(each, base_offset) for each in headers)
         return FilteredBatches(tuple(result), records, tuple(is_last))
+
+    def _latest(self, count: int) -> np.ndarray:
+        """Return for each of the next rows whether it is the last of its key."""
+        if self._offset_map is None:
+            return np.ones(count, np.bool_)
+        first, self._next_row = self._next_row, self._next_row + count
+        return self._offset_map.is_latest(first, count)
+
+    def _is_removable(self, header: BatchHeader) -> bool:
+        """Return whether it is a marker that is retained only for its time."""
+        if self._offset_map is None:  # the compaction that gave it its horizon saw all batches
+            return bool(header.attributes & header.DELETE_HORIZON_BIT)
+        return not self._markers.must_retain(header)
 
     def _header(
         self, header: BatchHeader, rows: pa.RecordBatch, base_offset: int, has_deletes: bool

@@ -5,8 +5,9 @@ and other cleaners. It may be killed at any time: the log is intact, and the nex
 The steps are, in this order, since deleted segments need not be merged:
 
 1. if ``cleanup.policy`` contains ``delete``, retention moves the log start offset (`retention`);
-2. if it contains ``compact``, the log is compacted if enough of it is dirty (`compactor`);
-   otherwise neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
+2. if it contains ``compact``, the log is compacted if enough of it is dirty (`compactor`); if not,
+   tombstones whose time has passed are removed (`expired_tombstones`). Without ``compact``,
+   neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
 3. files that became spent long enough ago are deleted (`file_deletion`).
 
 One listing of the directory shows all steps what there is to do. A step that does something lists
@@ -35,6 +36,7 @@ from spark_log.errors import (
 )
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
+from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.file_deletion import (
     DeletableFiles,
     delete_found,
@@ -233,8 +235,10 @@ class PartitionCleaner:
         self._count_expired(segments, breach, view)
         if self._is_compacted:
             found, _ = self._log_to_clean(view)
-            if self._is_filthy(found):
-                size_bytes = found.clean_bytes + found.dirty_bytes
+            is_filthy = self._is_filthy(found)
+            if is_filthy or found.expired:
+                all_bytes = found.clean_bytes + found.dirty_bytes
+                size_bytes = all_bytes if is_filthy else found.expired_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
         else:
             for run in self._runs(kept):
@@ -293,14 +297,19 @@ class PartitionCleaner:
         )
 
     def _compact(self, listing: DirectoryListing) -> DirectoryListing:
-        """Compact if the log is dirty enough, unless another cleaner compacts it at this time."""
+        """Compact if the log is dirty enough, unless another cleaner compacts it at this time.
+
+        If it is not, remove only the tombstones whose delete horizons have passed.
+        """
         log, now_us = self._log, self._now_us
         segments, listing = self._segments(listing)
         found, _ = self._log_to_clean(listing.view)
-        if self._is_filthy(found):
+        is_filthy = self._is_filthy(found)
+        if is_filthy or found.expired:
             segments_written = 0
+            rewrite = compact if is_filthy else remove_expired_tombstones
             with self._rewriting, suppress(NotFoundError, OffsetOutOfRangeError):
-                done = compact(
+                done = rewrite(
                     log,
                     now_us=now_us,
                     memory_bytes=self._dedupe_buffer_bytes,
@@ -317,9 +326,11 @@ class PartitionCleaner:
                 )
                 segments_written = done.segments_written
             listing = self._list()
-            if segments_written:
+            if segments_written or found.has_read_horizons:
                 log.write_snapshot(listing.view)
             segments, listing = self._segments(listing)
+        elif found.has_read_horizons:  # of an earlier version's snapshot: read them only once
+            log.write_snapshot(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 

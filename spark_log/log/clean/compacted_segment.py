@@ -67,17 +67,21 @@ class CompactedSegment:
         bytes_written: the size of its file.
     """
 
-    def __init__(self, log: PartitionLog, view: LogView, generation: int) -> None:
+    def __init__(
+        self, log: PartitionLog, view: LogView, generation: int, compaction_id: str
+    ) -> None:
         """Prepare the segment; touches nothing.
 
         Args:
             log: the partition's log.
             view: the view of the log that the replaced segments are from.
             generation: the generation of the compaction.
+            compaction_id: random id of the compaction that read all keys.
         """
         self._log = log
         self._view = view
         self._generation = generation
+        self._compaction_id = compaction_id
         self.records_written = 0
         self.bytes_written = 0
 
@@ -108,6 +112,7 @@ class CompactedSegment:
             index_interval_bytes=self._log.config.index_interval_bytes,
             with_offsets=True,
             name=name,
+            compaction_id=self._compaction_id,
         )
         try:
             batches = self._batches(group, base_offset, batch_filter, on_progress)

@@ -52,6 +52,7 @@ from spark_log.log.partition_log import PartitionLog
 from spark_log.log.segment import OpenedSegments, open_in_order
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
+from spark_log.types import random_id
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
@@ -99,6 +100,7 @@ def compact(
     on_progress: OnProgress = lambda done_bytes: None,
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
+    even_if_clean: bool = False,
 ) -> Compaction:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
@@ -115,6 +117,7 @@ def compact(
         on_progress: called with numbers of bytes as they are read and written; may block.
         limit_offset: nothing behind it is compacted, or counts.
         opened: segments that are open; None if there are none.
+        even_if_clean: whether to compact a log of which nothing is dirty.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -124,9 +127,8 @@ def compact(
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
     done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
-    if found.first_dirty_offset == found.end_offset or is_recently_compacted(
-        log, view, found, now_us
-    ):
+    is_clean = found.first_dirty_offset == found.end_offset and not even_if_clean
+    if is_clean or is_recently_compacted(log, view, found, now_us):
         return done
     readers = _open(log, view, found.end_offset, opened)
     following = (
@@ -137,7 +139,9 @@ def compact(
     readers = _decided(readers, transactions.first_open)
     end_offset = readers[-1][1].end_offset if readers else done.start_offset
     done = replace(done, end_offset=max(end_offset, found.first_dirty_offset))
-    if end_offset <= found.first_dirty_offset:
+    if end_offset <= done.start_offset or (
+        end_offset <= found.first_dirty_offset and not even_if_clean
+    ):
         return done
     generation = take_generation(log.files, view)
     if generation is None:
@@ -145,13 +149,14 @@ def compact(
     rows = sum(row_counts[: len(readers)])
     size_bytes = sum(reader.size_bytes for _, reader in readers)
     done = replace(done, records_read=rows, bytes_read=size_bytes, segments_read=len(readers))
+    compaction_id = random_id()
     raw_bytes: Counter[str] = Counter()
     with OffsetMap(rows, size_bytes, memory_bytes=memory_bytes) as offset_map:
         for reader, headers, records in live_batches(log.files, view, readers, on_progress):
             raw_bytes[reader.path] += records.nbytes
             _add_keys(offset_map, transactions, reader.base_offset, headers, records)
         open_segments = zip(view.live.segments, (reader for _, reader in readers), strict=False)
-        last_offsets, marked_epochs = _last_batches_of_producers(
+        last_offsets, marked_epochs = last_batches_of_producers(
             log, view, limit_offset, OpenedSegments(open_segments)
         )
         for _, reader in readers:  # reading producer state has mapped their headers
@@ -168,7 +173,7 @@ def compact(
             delete_retention_ms=log.config.delete_retention_ms,
         )
         for group in group_segments(readers, log.config.segment_bytes):
-            rewrite = CompactedSegment(log, view, generation)
+            rewrite = CompactedSegment(log, view, generation, compaction_id)
             size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
             rewrite.write(group, size_bytes, batch_filter, on_progress)
             for _, reader in group:
@@ -228,7 +233,7 @@ def _add_keys(
         row += count
 
 
-def _last_batches_of_producers(
+def last_batches_of_producers(
     log: PartitionLog, view: LogView, limit_offset: float, opened: OpenedSegments
 ) -> tuple[frozenset[int], dict[int, int]]:
     """Return the batches that must be retained for producer state.

@@ -97,7 +97,9 @@ def find_deletable(
     files, hidden = listed
     by_name = {file.name: file for file in files}
     live = live_log(files)
-    free = list(spent_segments(files, old_us))
+    # A marker that may be another log's frees nothing.
+    is_start_right = live.last_before_start is None
+    free = list(spent_segments(files, old_us)) if is_start_right else []
     derived = [
         by_name[index]
         for name in free

@@ -7,6 +7,10 @@ A compaction lists the log, and then takes the generation after the newest one i
 another compaction has taken it since, this one gives up. So a compaction always lists the log after
 the generation before its own was taken. A generation's file is deleted only after a higher one has
 existed for ``file.delete.delay.ms``, so that every listing shows the newest.
+
+A pass that only removes tombstones (`expired_tombstones`) takes a generation, too, so that its
+segments count in place of those that they replace. But what the compaction before it wrote stays
+clean. The size of the generation's file says so, and costs no request.
 """
 
 from __future__ import annotations
@@ -14,16 +18,19 @@ from __future__ import annotations
 import os
 
 from spark_log.errors import AlreadyExistsError
-from spark_log.log.file_names import generation_name
+from spark_log.log.file_names import GENERATION_BYTES, generation_name
 from spark_log.log.partition_directory import LogView, PartitionDirectory
 
 
-def take_generation(directory: PartitionDirectory, view: LogView) -> int | None:
+def take_generation(
+    directory: PartitionDirectory, view: LogView, *, keeps_clean: bool = False
+) -> int | None:
     """Take the generation after the newest one of a view. Only one compaction gets it.
 
     Args:
         directory: the partition's directory.
         view: the view of the log that will be compacted.
+        keeps_clean: whether only tombstones will be removed, so that what is clean stays clean.
 
     Returns:
         The generation; None if another compaction has taken it.
@@ -32,10 +39,13 @@ def take_generation(directory: PartitionDirectory, view: LogView) -> int | None:
         UnknownOutcomeError: the generation may be taken; then no compaction uses it.
         StorageError: the generation was not taken.
     """
-    generation = view.live.compaction_generation + 1
+    live = view.live
+    generation = live.compaction_generation + 1
+    passes = generation - live.clean_generation if keeps_clean else 0
     try:
         directory.store.put_if_absent(
-            directory.file_path(generation_name(generation)), os.urandom(16)
+            directory.file_path(generation_name(generation)),
+            os.urandom(GENERATION_BYTES + passes),
         )
     except AlreadyExistsError:
         return None

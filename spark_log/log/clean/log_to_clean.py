@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from spark_log.log.partition_directory import LogView
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.snapshot import SegmentSummary
+from spark_log.record import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class LogToClean:
         clean_bytes: size of the segments before ``first_dirty_offset``.
         dirty_bytes: size of the segments between the two offsets.
         is_overdue: whether a dirty record is older than ``max.compaction.lag.ms``.
+        expired: the clean segments whose tombstones and markers may all be removed, since their
+            delete horizons have passed.
+        has_read_horizons: whether headers were read for delete horizons, which the newest snapshot
+            does not have.
     """
 
     first_dirty_offset: int
@@ -31,6 +37,13 @@ class LogToClean:
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
+    expired: tuple[SegmentSummary, ...] = ()
+    has_read_horizons: bool = False
+
+    @property
+    def expired_bytes(self) -> int:
+        """Size of the segments in `expired`."""
+        return sum(each.size_bytes for each in self.expired)
 
     @property
     def ratio(self) -> float:
@@ -64,7 +77,9 @@ def log_to_clean(
     overdue_us = now_us - log.config.max_compaction_lag_ms * 1000
     clean_bytes = dirty_bytes = 0
     end_offset, is_overdue = view.log_start_offset, False
-    for summary in summaries[:-1]:
+    expired: list[SegmentSummary] = []
+    has_read_horizons = False
+    for segment, summary in zip(view.live.segments[:-1], summaries[:-1], strict=True):
         if summary.end_offset > limit_offset:
             break
         if summary.end_offset > first_dirty and (
@@ -74,6 +89,12 @@ def log_to_clean(
         end_offset = summary.end_offset
         if end_offset <= first_dirty:
             clean_bytes += summary.size_bytes
+            horizon_us = summary.delete_horizon_us
+            if horizon_us is None:
+                horizon_us = log.read_delete_horizon(segment, view)
+                has_read_horizons = True
+            if NO_TIMESTAMP < horizon_us <= now_us:
+                expired.append(summary)
             continue
         dirty_bytes += summary.size_bytes
         oldest_us = summary.min_timestamp_us
@@ -81,19 +102,30 @@ def log_to_clean(
             oldest_us = summary.max_timestamp_us
         is_overdue |= 0 < oldest_us < overdue_us
     end_offset = max(end_offset, first_dirty)
-    return LogToClean(first_dirty, end_offset, clean_bytes, dirty_bytes, is_overdue), view
+    found = LogToClean(
+        first_dirty,
+        end_offset,
+        clean_bytes,
+        dirty_bytes,
+        is_overdue,
+        tuple(expired),
+        has_read_horizons,
+    )
+    return found, view
 
 
 def first_dirty_offset(view: LogView) -> int:
     """Return the end of the newest compaction's segments at the log's start.
 
-    The newest compaction listed the log after all other compactions whose segments are in the log,
-    or may still appear before its own.
+    Some of them may have been replaced since by segments without tombstones. The newest compaction
+    listed the log after all other compactions whose segments are in the log, or may still appear
+    before its own.
     """
-    end_offset = view.log_start_offset
-    for segment in view.live.segments:
+    end_offset, live = view.log_start_offset, view.live
+    for segment in live.segments:
         name = segment.name
-        if name.last_offset is None or name.generation != view.live.compaction_generation:
+        is_clean = live.clean_generation <= name.generation <= live.compaction_generation
+        if name.last_offset is None or not name.is_compacted or not is_clean:
             break
         end_offset = name.last_offset + 1
     return end_offset

@@ -18,7 +18,7 @@ from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
 from spark_log.record import arrow_ipc
-from spark_log.storage import Store
+from spark_log.storage import COPIED_BYTES, Store
 
 WHOLE_BYTES: Final = 1_048_576
 """A file of up to this size is small: one request reads all of it."""
@@ -58,6 +58,11 @@ class SegmentFile(ABC):
     @abstractmethod
     def is_in_memory(self) -> bool:
         """Whether no request will be made: the file is mapped, or small and was read whole."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Memory of the process that holds bytes of the file; at most, if it is mapped."""
 
     @abstractmethod
     def message(self, ordinal: int) -> memoryview:
@@ -130,6 +135,10 @@ class _MappedFile(SegmentFile):
     @property
     def is_in_memory(self) -> bool:
         return True
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.size_bytes if self.size_bytes <= COPIED_BYTES else 0
 
     def forget(self) -> None:
         self._store.release_memory(self._buffer)
@@ -213,6 +222,10 @@ class _RangedFile(SegmentFile):
     @property
     def is_in_memory(self) -> bool:
         return self._tail.start == 0
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._tail.data.size) + int(self._recent.data.size)
 
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]

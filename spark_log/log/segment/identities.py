@@ -16,32 +16,62 @@ from threading import Lock
 from typing import Final
 
 from spark_log.errors import CorruptRecordError
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.file_names import SegmentName
 from spark_log.log.snapshot import SegmentSummary
 
-_MAX_OPENED: Final = 4_096
-"""Opened segments whose append ids are kept; older ones are dropped."""
+_ID_BYTES: Final = 250
+"""Approximate memory of one append id and its base offset, in a dictionary."""
 
 
-class SegmentIdentities:
-    """The known append ids of a partition's live plain segments. Thread-safe."""
+class SegmentIdentities(LogCache):
+    """The known append ids of a partition's live plain segments. Thread-safe.
+
+    Those are the ids of the newest snapshot, and of the segments that were opened. What the budget
+    of the process has no room for is forgotten (`log.cache_budget`): then fewer copies are noticed.
+
+    Attributes:
+        snapshot_offset: of the snapshot that was loaded; 0 without one.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._ids: dict[SegmentName, str] = {}
-        self._names: dict[str, SegmentName] = {}
-        self._opened: dict[str, SegmentName] = {}
+        self._share = LOG_CACHES.share(self)
+        self._forget()
 
-    def load(self, summaries: Iterable[SegmentSummary]) -> None:
-        """Load the append ids of a snapshot, which replace those of an older snapshot."""
-        ids: dict[SegmentName, str] = {}
-        names: dict[str, SegmentName] = {}
+    def _forget(self) -> None:
+        self.snapshot_offset = 0
+        self._ids: dict[int, str] = {}
+        self._bases: dict[str, int] = {}
+        self._opened: dict[str, int] = {}
+
+    def drop(self) -> None:
+        """Forget all ids."""
+        with self._lock:
+            self._forget()
+
+    def load(self, offset: int, summaries: Iterable[SegmentSummary]) -> None:
+        """Load the append ids of a snapshot, which replace those of an older snapshot.
+
+        Args:
+            offset: of the snapshot. If it is loaded already, nothing is done.
+            summaries: of its segments.
+        """
+        if offset and offset == self.snapshot_offset:
+            return
+        ids: dict[int, str] = {}
+        bases: dict[str, int] = {}
         for each in summaries:
             if each.append_id and each.name.last_offset is None:
-                ids[each.name] = each.append_id
-                names.setdefault(each.append_id, each.name)
+                ids[each.name.base_offset] = each.append_id
+                bases.setdefault(each.append_id, each.name.base_offset)
         with self._lock:
-            self._ids, self._names = ids, names
+            self.snapshot_offset, self._ids, self._bases = offset, ids, bases
+        self._hold()
+
+    def _hold(self) -> None:
+        count = len(self._ids) + len(self._bases) + len(self._opened)
+        self._share.hold(count * _ID_BYTES)
 
     def check(self, path: str, name: SegmentName, append_id: str) -> None:
         """Check that a segment of the live log is the one that was appended under its name.
@@ -56,16 +86,18 @@ class SegmentIdentities:
         """
         if not append_id or name.last_offset is not None:
             return
+        base_offset = name.base_offset
         with self._lock:
-            expected = self._ids.get(name, append_id)
-            other = self._names.get(append_id, self._opened.get(append_id, name))
-            if expected == append_id and other == name:
-                self._opened[append_id] = name
-                if len(self._opened) > _MAX_OPENED:
-                    del self._opened[next(iter(self._opened))]
-                return
-        if other != name:
-            what = f"holds the same append as {other.log}"
+            expected = self._ids.get(base_offset, append_id)
+            other = self._bases.get(append_id, self._opened.get(append_id, base_offset))
+            is_right = expected == append_id and other == base_offset
+            if is_right:
+                self._opened[append_id] = base_offset
+        if is_right:
+            self._hold()
+            return
+        if other != base_offset:
+            what = f"holds the same append as {SegmentName(other).log}"
         else:
             what = f"holds the append {append_id}, but a snapshot tells of {expected} at its name"
         raise CorruptRecordError(

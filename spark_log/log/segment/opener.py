@@ -99,7 +99,7 @@ class SegmentOpener:
             left_bytes -= size_bytes if size_bytes <= WHOLE_BYTES else TAIL_BYTES
             if left_bytes < 0 or segment.start_offset >= self._end_offset:
                 break
-            is_open = self._last is not None and segment is view.live.segments[-1]
+            is_open = self._last is not None and segment == view.live.segments[-1]
             if not is_open and segment not in self._ahead:
                 wanted.append(segment)
         if not wanted:

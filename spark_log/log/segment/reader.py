@@ -39,6 +39,9 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 __all__ = ["LogBatch", "SegmentReader"]
 
+_READER_BYTES = 4_096
+"""Approximate memory of an open segment beside its content."""
+
 _GAPPED_SCHEMA = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
 
 
@@ -116,6 +119,14 @@ class SegmentReader:
         return self._metadata("append_id")
 
     @property
+    def compaction_id(self) -> str:
+        """Random id of the compaction that read all keys, and of whose output this is a part.
+
+        Empty if no compaction wrote the segment, or one of an earlier version.
+        """
+        return self._metadata("compaction_id")
+
+    @property
     def schema(self) -> pa.Schema:
         """The file's schema, with its metadata."""
         return self._schema
@@ -129,6 +140,11 @@ class SegmentReader:
     def size_bytes(self) -> int:
         """Size of the file."""
         return self._file.size_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory that the reader holds. Pages of a mapped file do not count."""
+        return _READER_BYTES + self._file.memory_bytes
 
     @property
     def is_in_memory(self) -> bool:

@@ -67,6 +67,7 @@ class SegmentWriter:
         validator: LogValidator | None = None,
         with_offsets: bool = False,
         name: SegmentName | None = None,
+        compaction_id: str | None = None,
         copies: StagedCopies | None = None,
         on_failure: Callable[[StorageError], None] | None = None,
     ) -> None:
@@ -85,6 +86,7 @@ class SegmentWriter:
             with_offsets: whether to add the column ``offset_delta``, for a rewritten segment that
                 lacks some offsets.
             name: of a rewritten segment, which its file contains; None for a plain segment.
+            compaction_id: of the compaction that writes the segment.
             copies: to be made of the segment on other roots, while it is written.
             on_failure: called with the error if the segment cannot be staged, before it is raised.
 
@@ -94,7 +96,8 @@ class SegmentWriter:
         """
         self._producer = producer
         self._validator = validator
-        self._schema = segment_schema(topic_id, partition, None if name is None else name.stem)
+        stem = None if name is None else name.stem
+        self._schema = segment_schema(topic_id, partition, stem, compaction_id)
         self._append_id = self._schema.metadata[b"spark_log.append_id"]
         if with_offsets:
             self._schema = self._schema.append(OFFSET_DELTA_FIELD)

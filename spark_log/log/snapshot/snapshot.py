@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from spark_log.record import (
     array_crc32c,
     int_array,
     ints_of,
+    latest_delete_horizon_us,
     latest_timestamp_us,
     nullable_int_array,
 )
@@ -85,6 +87,10 @@ _IDS_KEY = b"spark_log.append_ids"
 versions require exactly the columns above: they would take the snapshot for damaged and lose the
 producer state in it."""
 
+_HORIZONS_KEY = b"spark_log.delete_horizons"
+"""Key of the compacted segments' delete horizons, beside the append ids for the same reason. Only a
+snapshot with compacted segments has it."""
+
 _TRANSACTIONS_KEY = b"spark_log.transactions"
 """Key of the transactions, beside the append ids for the same reason. A snapshot without it says
 nothing of transactions."""
@@ -103,6 +109,9 @@ class SegmentSummary:
         max_timestamp_us: largest timestamp, microseconds since the epoch; -1 if a compaction left
             no record.
         append_id: random id of the file; empty if an earlier version wrote the snapshot.
+        delete_horizon_us: of a compacted segment, the time after which the last of its tombstones
+            and transaction markers may be removed, microseconds since the epoch; -1 if it has none
+            of them. None if an earlier version wrote the snapshot.
     """
 
     name: SegmentName
@@ -112,6 +121,7 @@ class SegmentSummary:
     min_timestamp_us: int | None
     max_timestamp_us: int
     append_id: str = field(default="", compare=False)
+    delete_horizon_us: int | None = NO_TIMESTAMP
 
     @classmethod
     def of_staged(cls, segment: StagedSegment, base_offset: int) -> SegmentSummary:
@@ -140,6 +150,7 @@ class SegmentSummary:
             min_timestamp_us=None,
             max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
             append_id=segment.append_id,
+            delete_horizon_us=latest_delete_horizon_us(headers),
         )
 
 
@@ -194,6 +205,10 @@ class Snapshot:
     def _custom_metadata(self) -> dict[bytes, bytes]:
         ids = ",".join(each.append_id for each in self.segments)
         metadata = {_IDS_KEY: _with_checksum(ids)}
+        compacted = [each for each in self.segments if each.name.is_compacted]
+        if compacted:
+            horizons = json.dumps([each.delete_horizon_us for each in compacted])
+            metadata[_HORIZONS_KEY] = _with_checksum(horizons)
         transactions = self.producers.transactions
         if transactions.is_complete:
             metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(transactions))
@@ -232,9 +247,10 @@ class Snapshot:
         custom_metadata = custom_metadata or {}
         ids = _decode_ids(custom_metadata.get(_IDS_KEY), len(segments))
         transactions = _decode_transactions(custom_metadata.get(_TRANSACTIONS_KEY), offset)
+        summaries = tuple(_segments(segments, ids))
         return cls(
             offset,
-            tuple(_segments(segments, ids)),
+            _with_horizons(summaries, custom_metadata.get(_HORIZONS_KEY)),
             ProducerState(offset, map(_producer, producers), transactions),
         )
 
@@ -297,6 +313,32 @@ def _decode_ids(value: bytes | None, count: int) -> list[str]:
     if len(ids) != count:
         raise ValueError(f"it has {len(ids)} append ids for {count} segments")
     return ids
+
+
+def _with_horizons(
+    summaries: tuple[SegmentSummary, ...], value: bytes | None
+) -> tuple[SegmentSummary, ...]:
+    """Return summaries with the delete horizons of the compacted ones.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    compacted = sum(each.name.is_compacted for each in summaries)
+    if not compacted:
+        return summaries
+    horizons = [None] * compacted
+    if value is not None:
+        horizons = parse_json(_checked(value, "delete horizons"))
+    is_valid = isinstance(horizons, list) and all(
+        type(each) in (int, NoneType) for each in horizons
+    )
+    if not is_valid or len(horizons) != compacted:
+        raise ValueError(f"its delete horizons are not those of {compacted} segments")
+    following = iter(horizons)
+    return tuple(
+        replace(each, delete_horizon_us=next(following)) if each.name.is_compacted else each
+        for each in summaries
+    )
 
 
 def _crc32c(batch: pa.RecordBatch) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -14,6 +14,7 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.log.append import ProducerState
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.live_log import LiveSegment
 from spark_log.log.partition_directory import LogView, PartitionDirectory
@@ -24,12 +25,18 @@ from spark_log.log.snapshot.summaries import SegmentSummaries
 _MAX_KEPT = 2
 """Snapshots that are kept: the newest, and the one before for a reader that listed before it."""
 
+_SUMMARY_BYTES = 350
+"""Approximate memory of a segment's summary, as an object."""
+
+_PRODUCER_BYTES = 1_200
+"""Approximate memory of the state of one producer with five runs."""
+
 _GROWTH = 4
 """A snapshot is due when the log has grown by a quarter at least. So the cost of snapshots per
 append is constant, no matter how many segments the log has."""
 
 
-class Snapshots:
+class Snapshots(LogCache):
     """Segment summaries and producer state of one partition, without opening every segment.
 
     Attributes:
@@ -40,10 +47,15 @@ class Snapshots:
         self.summaries = SegmentSummaries(directory)
         self._directory = directory
         self._config = config
+        self._share = LOG_CACHES.share(self)
         self._newest: Snapshot | None = None
         self._state: ProducerState | None = None
         self._newest_offset = 0
         self._segment_count = 0
+
+    def drop(self) -> None:
+        """Forget the newest snapshot: it is read again."""
+        self._newest = None
 
     @property
     def newest_offset(self) -> int:
@@ -61,8 +73,10 @@ class Snapshots:
         for offset in reversed(view.live.snapshots):
             if offset > view.log_end_offset:
                 continue
-            if self._newest is not None and self._newest.offset == offset:
-                return self._newest
+            newest = self._newest
+            if newest is not None and newest.offset == offset:
+                self._directory.identities.load(offset, newest.segments)
+                return newest
             directory = self._directory
             # If it was deleted since, or is damaged, an older one may exist.
             with (
@@ -75,9 +89,13 @@ class Snapshots:
                     partition=self._directory.partition,
                 )
                 snapshot.check_name(offset)
-                self._directory.identities.load(snapshot.segments)
+                self._directory.identities.load(offset, snapshot.segments)
                 self._newest = snapshot
-                return self._newest
+                producers = sum(1 for _ in snapshot.producers.entries())
+                self._share.hold(
+                    len(snapshot.segments) * _SUMMARY_BYTES + producers * _PRODUCER_BYTES
+                )
+                return snapshot
         return None
 
     def load_segment_ids(self, view: LogView) -> None:
@@ -86,9 +104,15 @@ class Snapshots:
         With them, a segment that was copied to the name of another one is detected.
         """
         directory = self._directory
-        if directory.store.is_mapped:
+        if not directory.store.is_mapped:
+            return
+        newest = max(
+            (each for each in view.live.snapshots if each <= view.log_end_offset), default=0
+        )
+        if newest != directory.identities.snapshot_offset:
             with directory.suppressed.suppress("snapshot", directory.path, StorageError):
                 self.newest(view)
+            self._newest = None  # a reader needs nothing else of it
 
     def segments(
         self,
@@ -110,15 +134,13 @@ class Snapshots:
         """
         doubted: LiveSegment | None = None
         while True:
-            self._load_summaries(view)
             found: dict[SegmentName, SegmentSummary] = {}
             try:
-                self._open_unknown(view, last, opened)
+                summaries = self._summaries(view, view.live.segments, last, opened)
             except NotFoundError:
                 view, last = self._directory.observe_and_open()
                 continue
-            for segment in view.live.segments:
-                summary = self.summaries.get(segment, view.observed_ms)
+            for segment, summary in zip(view.live.segments, summaries, strict=True):
                 if segment.end_offset not in (None, summary.end_offset):
                     if segment == doubted:
                         raise self._directory.missing(segment, summary.end_offset)
@@ -130,26 +152,63 @@ class Snapshots:
                 return list(found.values()), view
             view, last = self._directory.observe_and_open()
 
-    def _open_unknown(
-        self, view: LogView, last: SegmentReader | None, opened: OpenedSegments | None
-    ) -> None:
-        """Open the segments of a view whose summaries are not known."""
-        unknown = [each for each in view.live.segments if self.summaries.known(each) is None]
-        if last is not None and unknown and unknown[-1] is view.live.segments[-1]:
-            self.summaries.get(unknown.pop(), view.observed_ms, last)
-        for segment, reader in open_in_order(self._directory, unknown, view.observed_ms, opened):
-            self.summaries.get(segment, view.observed_ms, reader)
+    def _summaries(
+        self,
+        view: LogView,
+        segments: Sequence[LiveSegment],
+        last: SegmentReader | None = None,
+        opened: OpenedSegments | None = None,
+    ) -> list[SegmentSummary]:
+        """Return the summaries of segments of a view; open those that are not known."""
+        known, observed_ms = self._known(view, segments), view.observed_ms
+        unknown = [each for each, it in zip(segments, known, strict=True) if it is None]
+        is_last_open = last is not None and bool(unknown) and unknown[-1] is segments[-1]
+        if is_last_open:
+            known[-1] = self.summaries.get(unknown.pop(), observed_ms, last)
+        opening = open_in_order(self._directory, unknown, observed_ms, opened)
+        summaries: list[SegmentSummary] = []
+        for segment, summary in zip(segments, known, strict=True):
+            if summary is not None:
+                summaries.append(summary)
+                continue
+            _, reader = next(opening)
+            summaries.append(self.summaries.get(segment, observed_ms, reader))
             if opened is not None:
                 opened.keep(segment, reader)
+        return summaries
+
+    def _known(self, view: LogView, segments: Sequence[LiveSegment]) -> list[SegmentSummary | None]:
+        """Return the known summaries of segments of a view; None for each that is not known.
+
+        If one is not known, the newest snapshot is loaded. Its summaries are not looked up in the
+        cache, which may have no room for those of a long log.
+        """
+        known = [self.summaries.known(each) for each in segments]
+        if None not in known:
+            return known
+        snapshot = None
+        # Without a snapshot the segments are opened, at a higher cost.
+        directory = self._directory
+        with directory.suppressed.suppress("snapshot", directory.path, StorageError):
+            snapshot = self.newest(view)
+        if snapshot is None:
+            return known
+        self.summaries.load(snapshot.segments)
+        loaded = {each.name: each for each in snapshot.segments}
+        for at, segment in enumerate(segments):
+            summary = loaded.get(segment.name)
+            is_same = summary is not None and summary.size_bytes == segment.file.size_bytes
+            if known[at] is None and is_same:
+                known[at] = summary
+        return known
 
     def known_summaries(self, view: LogView) -> Iterator[SegmentSummary]:
         """Yield the summaries of the first segments of a view, up to the first that is not known.
 
         No segment is opened.
         """
-        self._load_summaries(view)
-        summaries = map(self.summaries.known, view.live.segments)
-        return (each for each in takewhile(lambda each: each is not None, summaries) if each)
+        known = self._known(view, view.live.segments)
+        return (each for each in takewhile(lambda each: each is not None, known) if each)
 
     def initial_state(
         self, view: LogView, state: ProducerState | None
@@ -160,6 +219,12 @@ class Snapshots:
         unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
         new producers, so their appends are accepted, and a warning is counted and logged.
         """
+        if state is not None and state.is_overgrown:
+            newest = self.newest(view)
+            if newest is not None and newest.offset >= view.log_start_offset:
+                state = None  # the snapshot lacks those that have expired
+            else:
+                state.accept_size()
         has_looked_again = False
         while state is None or state.offset < view.log_start_offset:
             snapshot = self.newest(view)
@@ -319,7 +384,7 @@ class Snapshots:
             self._state = None
             raise
         segments = view.live.segments[: view.live.index_of(state.offset - 1) + 1]
-        return state, [self.summaries.get(each, view.observed_ms) for each in segments], view
+        return state, self._summaries(view, segments), view
 
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
@@ -374,17 +439,6 @@ class Snapshots:
 
     # --- the state of a view ---------------------------------------------------------------------
 
-    def _load_summaries(self, view: LogView) -> None:
-        """Load the summaries of the newest snapshot if a segment's summary is not known."""
-        if not self.summaries.covers(view):
-            snapshot = None
-            # Without a snapshot the segments are opened, at a higher cost.
-            directory = self._directory
-            with directory.suppressed.suppress("snapshot", directory.path, StorageError):
-                snapshot = self.newest(view)
-            if snapshot is not None:
-                self.summaries.load(snapshot.segments)
-
     def _warn_of_unknown_producers(self, log_start_offset: int) -> None:
         directory = self._directory
         error = CorruptRecordError(
@@ -415,11 +469,13 @@ class Snapshots:
         if state.offset < view.log_end_offset:
             first = view.live.index_of(state.offset)
             segments = view.live.segments[first:]
-            unread = [each for each in segments if not self.summaries.has_headers(each)]
+            known = [self.summaries.known_headers(each) for each in segments]
+            unread = [each for each, it in zip(segments, known, strict=True) if it is None]
             opening = open_in_order(self._directory, unread, view.observed_ms, opened)
-            for segment in segments:
-                reader = None if self.summaries.has_headers(segment) else next(opening)[1]
-                end_offset, headers = self.summaries.headers(segment, view.observed_ms, reader)
+            for segment, it in zip(segments, known, strict=True):
+                end_offset, headers = it or self.summaries.headers(
+                    segment, view.observed_ms, next(opening)[1]
+                )
                 state.replay(segment.name.base_offset, headers, segment.file.modified_us)
                 state.offset = max(state.offset, end_offset)
                 last = segment

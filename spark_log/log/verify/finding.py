@@ -38,6 +38,7 @@ class FindingKind(StrEnum):
     WRONG_START = "wrong-start"
     SPENT_START = "spent-start"
     LATE_BATCH = "late-batch"
+    REPEATED_SEQUENCE = "repeated-sequence"
     MISSING_MARKER = "missing-marker"
     WRONG_MARKER = "wrong-marker"
     ORPHANED_FILE = "orphaned-file"

@@ -26,7 +26,13 @@ from spark_log.log.segment import (
 )
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
-from spark_log.record import NO_TIMESTAMP, BatchHeader, ControlRecordType
+from spark_log.log.verify.index_owners import IndexOwners
+from spark_log.record import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlRecordType,
+    latest_delete_horizon_us,
+)
 
 _FILE_BEGIN = b"ARROW1\0\0"
 
@@ -49,6 +55,7 @@ class SegmentCheck:
         index_interval_bytes: int,
         is_settled: bool,
         on_headers: Callable[[tuple[BatchHeader, ...]], None],
+        index_owners: IndexOwners,
         repair: bool,
     ) -> None:
         """Prepare the check; touches nothing.
@@ -60,6 +67,7 @@ class SegmentCheck:
             index_interval_bytes: the topic's ``index.interval.bytes``, for rebuilt indexes.
             is_settled: whether the segment is so old that its writer must have put the indexes.
             on_headers: called with the headers of each sound Arrow batch, in order.
+            index_owners: tells which segment an index was made for that does not fit.
             repair: whether to rebuild damaged and missing indexes.
         """
         self._directory = directory
@@ -68,6 +76,7 @@ class SegmentCheck:
         self._index_interval_bytes = index_interval_bytes
         self._is_settled = is_settled
         self._on_headers = on_headers
+        self._index_owners = index_owners
         self._repair = repair
         self._path = directory.file_path(name.log)
         self._index_path = directory.file_path(name.index)
@@ -78,6 +87,7 @@ class SegmentCheck:
         self._least_us: int | None = None
         self._largest_us: int | None = None
         self._append_id = ""
+        self._delete_horizon_us = NO_TIMESTAMP
         self.end_offset: int | None = None
         self.record_count = 0
         self.is_sound = True
@@ -124,6 +134,7 @@ class SegmentCheck:
             min_timestamp_us=NO_TIMESTAMP if self._least_us is None else self._least_us,
             max_timestamp_us=NO_TIMESTAMP if self._largest_us is None else self._largest_us,
             append_id=self._append_id,
+            delete_horizon_us=self._delete_horizon_us,
         )
 
     # --- the file --------------------------------------------------------------------------------
@@ -179,6 +190,8 @@ class SegmentCheck:
         """Record what indexes and snapshots must contain for this batch."""
         self._positions.append(position)
         self._bases.append(headers[0].base_offset_delta)
+        horizon_us = latest_delete_horizon_us(headers)
+        self._delete_horizon_us = max(self._delete_horizon_us, horizon_us)
         latest = self._latest[-1] if self._latest else None
         if records.num_rows:
             least_us = pc.min(records.column("timestamp").cast(pa.int64())).as_py()
@@ -203,6 +216,14 @@ class SegmentCheck:
     def _check_indexes(self, reader: SegmentReader) -> Iterator[Finding]:
         offset_data, time_data = map(self._content, (self._index_path, self._time_index_path))
         offset_problem = self._offset_index_problem(offset_data, reader.append_id)
+        if offset_data is not None and offset_problem is not None:
+            other = self._index_owners.exchanged(self._name, offset_data)
+            if other is not None:  # its indexes are the evidence: they are not repaired
+                yield self._damaged(
+                    f"its index was made for the append that {other.log} holds: the files of the "
+                    f"two were exchanged. Give each its own name again"
+                )
+                return
         time_problem = self._time_index_problem(time_data, offset_data)
         found = [
             (self._index_path, offset_data, offset_problem),

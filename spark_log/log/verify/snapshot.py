@@ -116,7 +116,10 @@ class SnapshotCheck:
         if not self._is_unchanged():
             return
         if self._damage is not None:
-            yield self._damaged(self._damage)
+            if log_end_offset is not None and self._offset > log_end_offset:
+                yield self._beyond_end(self._damage, log_end_offset)
+            else:
+                yield self._damaged(self._damage)
             return
         if log_end_offset is not None and self._offset > log_end_offset:
             yield Finding(
@@ -213,6 +216,14 @@ class SnapshotCheck:
             )
         return self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
 
+    def _beyond_end(self, damage: str, log_end_offset: int) -> Finding:
+        message = (
+            f"{damage}. Its name says that the log had reached offset {self._offset}, but it ends "
+            f"at {log_end_offset}, so nothing is read or appended. Remove the snapshot if it is "
+            f"another log's; else restore the missing segments from a copy"
+        )
+        return Finding(self._file.path, FindingKind.DAMAGED_SNAPSHOT, Severity.ERROR, message)
+
     @property
     def _transactions_problem(self) -> str | None:
         """What is wrong with the snapshot's transactions; None also if this cannot be known."""
@@ -240,7 +251,9 @@ class SnapshotCheck:
 
 
 def _is_right(said: SegmentSummary, true: SegmentSummary) -> bool:
-    """Return whether a summary is right; its smallest timestamp may be missing."""
+    """Return whether a summary is right; smallest timestamp and delete horizon may be missing."""
     if said.min_timestamp_us is None:
         true = replace(true, min_timestamp_us=None)
+    if said.delete_horizon_us is None:
+        true = replace(true, delete_horizon_us=None)
     return said == true

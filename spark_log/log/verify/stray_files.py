@@ -73,6 +73,8 @@ class StrayFiles:
             check_clock_skew(directory.clock, self._now_us, max_clock_skew_ms)
         self._spent = set(spent_segments(files))
         self._free = set(spent_segments(files, self._now_us - self._delay_us))
+        if self._live.last_before_start is not None:
+            self._free.clear()  # the start marker may be another log's
 
     def is_spent(self, name: SegmentName) -> bool:
         """Return whether a segment is spent: not part of the log, now or later."""

@@ -15,13 +15,15 @@ from contextlib import suppress
 
 from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
-from spark_log.log.file_names import SegmentName, parse_snapshot_name
+from spark_log.log.file_names import SegmentName, StartMarker, parse_snapshot_name
 from spark_log.log.live_log import LiveLog, LiveSegment, live_log
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.log.verify.leader_epochs import LeaderEpochs
 from spark_log.log.verify.segment import SegmentCheck
+from spark_log.log.verify.sequences import Sequences
 from spark_log.log.verify.snapshot import SnapshotCheck
 from spark_log.log.verify.stray_files import StrayFiles
 from spark_log.log.verify.transactions import LateBatches
@@ -65,6 +67,8 @@ class Verifier:
         self._late_problems: list[str] = []
         self._leader_epochs = LeaderEpochs()
         self._epoch_problems: list[str] = []
+        self._sequences = Sequences(log.config.producer_id_expiration_ms)
+        self._sequence_problems: list[str] = []
         self.segments = 0
         self.records = 0
         self.size_bytes = 0
@@ -110,6 +114,7 @@ class Verifier:
         self.size_bytes = sum(file.size_bytes for file in files)
         live = live_log(files)
         self._live = {segment.name: segment for segment in live.segments}
+        self._index_owners = IndexOwners(self._directory, self._live)
         self._snapshots = list(self._open_snapshots(files, live))
         stray = StrayFiles(
             self._directory,
@@ -142,6 +147,7 @@ class Verifier:
             index_interval_bytes=self._log.config.index_interval_bytes,
             is_settled=is_old,
             on_headers=lambda headers: self._replay(name, headers),
+            index_owners=self._index_owners,
             repair=self._repair,
         )
         try:
@@ -158,6 +164,9 @@ class Verifier:
         for problem in self._epoch_problems:
             yield Finding(path, FindingKind.WRONG_LEADER_EPOCH, Severity.ERROR, problem)
         self._epoch_problems = []
+        for problem in self._sequence_problems[:1]:
+            yield Finding(path, FindingKind.REPEATED_SEQUENCE, Severity.WARNING, problem)
+        self._sequence_problems = []
         self._ends[name] = check.end_offset
         summary = check.summary()
         if summary is not None:
@@ -189,6 +198,7 @@ class Verifier:
         if segment is not None:
             self._late_problems += self._late.replay(name.base_offset, headers)
             self._epoch_problems += self._leader_epochs.replay(name.base_offset, headers)
+            self._sequence_problems += self._sequences.replay(segment, headers)
             for snapshot in self._snapshots:
                 snapshot.replay(segment, name.base_offset, headers)
 
@@ -216,7 +226,10 @@ class Verifier:
                 )
 
     def _truncated(self) -> Iterator[Finding]:
-        """Yield a finding if a file other than a snapshot shows that the log's end was lost."""
+        """Yield a finding if a file other than a snapshot shows that the log's end was lost.
+
+        Or if a start marker shows that it is another log's.
+        """
         try:
             self._log.observe()
         except LogTruncatedError as error:
@@ -224,8 +237,11 @@ class Verifier:
             if error.witnessed_offset > told:
                 kind = FindingKind.MISSING_SEGMENT
                 yield Finding(self._directory.path, kind, Severity.ERROR, error.message)
-        except CorruptRecordError:
-            pass  # reported as another finding
+        except CorruptRecordError as error:
+            marker = StartMarker.parse(error.path.rpartition("/")[2])
+            if marker is not None:  # others are reported as other findings
+                message = error.message.removeprefix(f"{error.path}: ")
+                yield Finding(error.path, FindingKind.WRONG_START, Severity.ERROR, message)
 
     def _breaks(self, live: LiveLog) -> Iterator[tuple[LiveSegment, Finding]]:
         for segment in live.segments:

@@ -12,7 +12,6 @@ cannot be reached.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,13 +22,15 @@ from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.topics.stray_replicas import STRAY_REPLICAS
-from spark_log.storage import FileInfo, Store, check_clock_skew, storage_time_us
-
-_TOPIC_DIRECTORY: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
-
-DELETION_MARKERS: Final = "__deleted_topics"
-"""The directory of the markers, relative to a root."""
+from spark_log.storage import (
+    DELETION_MARKERS,
+    STRAY_REPLICAS,
+    FileInfo,
+    Store,
+    check_clock_skew,
+    is_topic_directory,
+    storage_time_us,
+)
 
 _KEPT_US: Final = 86_400_000_000
 """How long a marker is kept: longer than a writer works without refreshing the metadata."""
@@ -112,9 +113,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
     # Others may put files here, too: a name without a topic's id would delete an internal log.
     deleted = [
-        marker
-        for marker in markers
-        if marker.name not in known and _TOPIC_DIRECTORY.fullmatch(marker.name)
+        marker for marker in markers if marker.name not in known and is_topic_directory(marker.name)
     ]
     are_all_reached = True
     for broker in image.brokers():

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_log.errors import InvalidTopicError
+from spark_log.storage import GROUPS_DIRECTORY, METADATA_LOG, OFFSETS_TABLE, TRANSACTIONS_DIRECTORY
 
 MAX_NAME_LENGTH: Final = 249
 INTERNAL_TOPICS: Final = frozenset(
-    {"__cluster_metadata", "__consumer_offsets", "__consumer_groups", "__transaction_state"}
+    {METADATA_LOG.removesuffix("-0"), OFFSETS_TABLE, GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY}
 )
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

@@ -29,10 +29,7 @@ from spark_log.log import Witness
 from spark_log.metadata.cluster import Cluster
 from spark_log.metadata.image import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.storage import Store, check_clock_skew, storage_time_us
-
-STRAY_REPLICAS: Final = "__stray_replicas"
-"""The directory of the markers, relative to a broker's root."""
+from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
 
 _REPLICA: Final = re.compile(r".+-(\d+)(?:\.(\d+))?")
 

@@ -32,6 +32,16 @@ _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 """The second form is that of one file of a DeleteObjects request, whose status is 200."""
 _NO_ANSWER = "HTTP error"
 _NEVER_SENT = ("kind: Connect,", "kind: Builder,")
+_SIGNS = {
+    "kind: ConnectionRefused,": "connection refused",
+    "kind: ConnectionReset,": "connection reset",
+    "kind: HostUnreachable,": "host unreachable",
+    "kind: NetworkUnreachable,": "network unreachable",
+    '"dns error",': "its name cannot be resolved",
+    "kind: Timeout,": "timed out",
+}
+"""Reasons why no answer came, by what obstore's error contains."""
+_NO_TLS = ("InvalidCertificate(", "InvalidMessage(")
 _FULL = {507}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
 _MISSING_CODES = {"NoSuchKey", "BlobNotFound"}
@@ -54,6 +64,8 @@ class Failure:
         is_conflict: the name is taken, or (409) another request is taking it just now.
         is_panic: obstore panicked while it made the request.
         is_unanswered: no answer came to the request.
+        has_no_tls: the server's certificate is not accepted, or it does not speak TLS.
+        reason: why no answer came; empty if it is not known.
     """
 
     status: int
@@ -63,6 +75,8 @@ class Failure:
     is_conflict: bool
     is_panic: bool = False
     is_unanswered: bool = False
+    has_no_tls: bool = False
+    reason: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
@@ -91,6 +105,10 @@ class Failure:
             is_conflict=isinstance(error, AlreadyExistsError | PreconditionError),
             is_panic=isinstance(error, ClientPanicError),
             is_unanswered=status is None and _NO_ANSWER in text,
+            has_no_tls=status is None and any(sign in text for sign in _NO_TLS),
+            reason=next((reason for sign, reason in _SIGNS.items() if sign in text), "")
+            if status is None
+            else "",
         )
 
     @property
@@ -113,6 +131,8 @@ class Failure:
     def is_retriable(self) -> bool:
         """Whether the same request may succeed later."""
         if self.is_full or self.is_panic or self.status == HTTPStatus.NOT_IMPLEMENTED:
+            return False
+        if self.has_no_tls:
             return False
         is_transient = self.status in _TRANSIENT or self.code in _TRANSIENT_CODES
         return self.status == 0 or self.status >= 500 or is_transient
@@ -144,7 +164,7 @@ class Failure:
             )
         if self.is_retriable:
             return self._unavailable(path, server)
-        return self._refused(path)
+        return self._refused(path, server)
 
     def _unavailable(self, path: str, server: str) -> errors.StorageError:
         where = f" at {server}" if server else ""
@@ -156,7 +176,14 @@ class Failure:
         )
         return errors.StorageUnavailableError(f"{path}: {self}{where}; {hint}try again", path=path)
 
-    def _refused(self, path: str) -> errors.StorageError:
+    def _refused(self, path: str, server: str) -> errors.StorageError:
+        if self.has_no_tls:
+            return errors.StorageError(
+                f"{path}: no TLS connection to {server or 'the server'}: its certificate is not "
+                f"accepted, or it does not speak TLS; check the endpoint (endpoint_url: https:// "
+                f"or http://) and the certificate",
+                path=path,
+            )
         if self.is_panic:
             return errors.StorageError(
                 f"{path}: the client of the object store failed to make the request; check the "
@@ -175,7 +202,8 @@ class Failure:
 
     def __str__(self) -> str:
         if not self.status:
-            return "the object store does not answer"
+            reason = f" ({self.reason})" if self.reason else ""
+            return f"the object store does not answer{reason}"
         try:
             phrase = HTTPStatus(self.status).phrase
         except ValueError:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -25,6 +26,7 @@ from spark_log.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from spark_log.storage.quorum.fan_out import Call
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
@@ -32,13 +34,13 @@ from spark_log.storage.quorum.membership import (
     Membership,
     Standing,
     Voter,
-    give_id,
     read_membership,
 )
 from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.storage.quorum.settled import copy_file
+from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
 from spark_log.suppressed import IN_PROCESS
 
 _OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
@@ -61,7 +63,6 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
     members = _installed(store)
     voters = members.membership.voters
     joining = store.open_member(root)
-    joining.create_root()
     standing = Standing.of(joining)
     known = next((voter for voter in voters if voter.root == joining.url), None)
     if known is None:
@@ -70,10 +71,11 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
+        joining.create_root()
         # The id first: from the decision on the root counts.
         directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
-        give_id(joining, voter.directory_id)
+        voter.give_id(joining)
         # What clients with the list before this one have put until they were told of it.
         store.with_members(lambda members: synchronize(members, clock=clock))
         changed = _decide(store, members, (*voters, voter))
@@ -96,6 +98,8 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
 def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
     """Remove a member, which need not answer; return the new list.
 
+    If it answers it loses its id, so that clients with the older list write nothing into it.
+
     Raises:
         InvalidConfigurationError: it is not a member, or the only one.
         ConcurrentModificationError: another process changed the members.
@@ -115,6 +119,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
     _install(members, changed)
     store.reload()
     store.put(f"{changed.change_path}.installed", b"")
+    _take_ids(store, members, set(voters) - set(staying))
     return changed
 
 
@@ -172,6 +177,8 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
     if len(found.standing) < members.majority:
         raise members.no_majority(directory, found)
     for name in sorted({name for each in found.answers.values() for name in each}):
+        if not directory and is_of_file_system(name):
+            continue  # nobody may list it
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
@@ -183,7 +190,7 @@ def _installed(store: QuorumStore) -> Members:
     members = store.reload()
     membership = members.membership
     note = f"{membership.change_path}.installed"
-    if membership.version == 1 or note in {file.path for file in store.list("__quorum")}:
+    if membership.version == 1 or note in {file.path for file in store.list(QUORUM_CHANGES)}:
         return members
     before = _list_before(members)
     stores = [store.open_member(voter.root) for voter in before.voters]
@@ -217,6 +224,16 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
             "with spark-log quorum describe, then try again"
         ) from None
     return changed
+
+
+def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) -> None:
+    """Take the ids from roots that are no members any more, if they answer soon."""
+    for voter in removed:
+        take = Call(voter.root, partial(voter.take_id, store.open_member(voter.root)))
+        replies = members.fan_out.ask([take], is_done=lambda _: False, suffices=lambda _: True)
+        for reply in replies:
+            if reply is not None and reply.error is not None:
+                IN_PROCESS.add("taking of a removed member's id", voter.root, reply.error)
 
 
 def _install(members: Members, changed: Membership) -> None:

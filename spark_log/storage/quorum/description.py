@@ -37,8 +37,7 @@ def describe_voters(store: QuorumStore) -> tuple[VoterDescription, ...]:
     members = store.reload()
     newest, voters = members.membership.version, members.membership.voters
     calls = [
-        Call(voter.root, partial(Standing.of, each))
-        for voter, each in zip(voters, members.stores, strict=True)
+        Call(voter.root, partial(Standing.of, store.open_member(voter.root))) for voter in voters
     ]
     replies = members.fan_out.ask(
         calls, is_done=lambda _: False, suffices=lambda got: any(each is not None for each in got)

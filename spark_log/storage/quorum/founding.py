@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
-from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter, give_id
+from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter
 from spark_log.storage.quorum.proposal import write_once
-from spark_log.storage.store import Store
+from spark_log.storage.root_directories import is_of_file_system
+from spark_log.storage.store import Store, has_files
 
 _FOUNDING: Final = f"{DIRECTORY}/founding.json"
 
@@ -56,7 +57,7 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
             f"{first.url} belongs to the quorum {membership.url}; give these roots", path=first.url
         )
     for voter in membership.voters:
-        give_id(stores[voter.root], voter.directory_id)
+        voter.give_id(stores[voter.root])
         membership.install(stores[voter.root])
     return membership
 
@@ -64,11 +65,14 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
 def check_is_empty(root: str, store: Store) -> None:
     """Check that a root has no files that would be taken for files of the quorum.
 
+    Directories without files are left over where all files of a member were removed.
+
     Raises:
         InvalidRootError: it has.
     """
-    has_files = next(iter(store.list("")), None) or next(iter(store.list_directories("")), None)
-    if has_files:
+    names = [each for each in store.list_directories("") if not is_of_file_system(each)]
+    has_file = next(iter(store.list("")), None) is not None
+    if has_file or any(has_files(store, each) for each in names):
         raise InvalidRootError(
             f"{root} has files already, and is no member of a quorum; give it alone, give empty "
             f"roots, or make the quorum from this root: spark-log quorum add OTHER --root {root}",

@@ -22,7 +22,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.storage.quorum.fan_out import Call, FanOut, Replies, Reply
-from spark_log.storage.quorum.membership import Membership, Standing
+from spark_log.storage.quorum.membership import Membership, Standing, lost_id_error
 from spark_log.storage.store import Store
 from spark_log.suppressed import IN_PROCESS
 
@@ -232,13 +232,7 @@ class Members:
         return self.membership.voters[number].directory_id in standing.directory_ids
 
     def _has_no_standing(self, number: int, standing: Standing) -> StorageError:
-        url = self.stores[number].url
-        found = "has another id" if standing.directory_ids else "has lost its id"
-        return StorageUnavailableError(
-            f"the root {found}: it was wiped or replaced, or is not mounted, and does not count "
-            f"until spark-log quorum remove and add have renewed it",
-            path=url,
-        )
+        return lost_id_error(self.stores[number].url, is_replaced=bool(standing.directory_ids))
 
 
 def _is_answer(reply: Reply | None) -> bool:

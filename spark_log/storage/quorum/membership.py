@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from spark_log.errors import CorruptRecordError
+from spark_log.errors import CorruptRecordError, NotFoundError, StorageUnavailableError
+from spark_log.storage.root_directories import QUORUM_CHANGES
 from spark_log.storage.store import Store
 from spark_log.untrusted_json import parse_json
 
@@ -40,6 +42,45 @@ class Voter:
 
     root: str
     directory_id: str
+
+    @property
+    def id_path(self) -> str:
+        """Path of the file that shows that the root has this id."""
+        return f"{VOTERS}/id.{self.directory_id}"
+
+    def guarded(self, store: Store) -> Store:
+        """Return a store of the root that does nothing where the root has lost the id.
+
+        Otherwise clients that do not know yet that a member was wiped or removed would write into
+        it what nobody counts. On an object store nothing is checked.
+
+        Args:
+            store: the store of the root.
+        """
+        check = partial(_check_has_id, path=self.id_path)
+        return store.guarded(self.id_path, check, remakes_removed=True)
+
+    def give_id(self, store: Store) -> None:
+        """Give the root the id with which it becomes a member; harmless if it has it.
+
+        Args:
+            store: the store of the root.
+
+        Raises:
+            StorageError: the root may not have it.
+        """
+        store.put(self.id_path, b"")
+
+    def take_id(self, store: Store) -> None:
+        """Take the id from a root that is no member any more; harmless if it does not have it.
+
+        Args:
+            store: the store of the root.
+
+        Raises:
+            StorageError: the root may have it.
+        """
+        store.delete(self.id_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +109,7 @@ class Membership:
     @property
     def change_path(self) -> str:
         """The file by which the members of the version before decided on this version."""
-        return f"__quorum/{self.version:010}.json"
+        return f"{QUORUM_CHANGES}/{self.version:010}.json"
 
     def to_json(self) -> bytes:
         """Return the content of the list's files."""
@@ -123,13 +164,26 @@ class Standing:
         return cls(max(versions, default=0), ids)
 
 
-def give_id(store: Store, directory_id: str) -> None:
-    """Give a root the id with which it becomes a member; harmless if it has it.
+def lost_id_error(root: str, *, is_replaced: bool = False) -> StorageUnavailableError:
+    """Return the error for a member that is not what it was.
 
-    Raises:
-        StorageError: the root may not have it.
+    Args:
+        root: its URL.
+        is_replaced: whether it has another id.
     """
-    store.put(f"{VOTERS}/id.{directory_id}", b"")
+    found = "has another id" if is_replaced else "has lost its id"
+    return StorageUnavailableError(
+        f"the root {found}: it was wiped or replaced, or is not mounted, and does not count "
+        f"until spark-log quorum remove and add have renewed it",
+        path=root,
+    )
+
+
+def _check_has_id(store: Store, path: str) -> None:
+    try:
+        store.head(path)
+    except NotFoundError:
+        raise lost_id_error(store.url) from None
 
 
 def read_membership(store: Store, version: int) -> Membership:

@@ -152,7 +152,7 @@ class QuorumStore(Store):
                 check_is_empty(root, store)
             raise NotFoundError(f"{self.url}: no quorum was created on these roots", path=self.url)
         membership = max(lists, key=lambda each: each.version)
-        found = [self.open_member(voter.root) for voter in membership.voters]
+        found = [voter.guarded(self.open_member(voter.root)) for voter in membership.voters]
         return Members(membership, found, self._fan_out)
 
     def with_members(self, call: Callable[[Members], _Answer]) -> _Answer:
@@ -196,6 +196,10 @@ class QuorumStore(Store):
         return any(self._each(Store.release_reserve).values())
 
     # --- writing ---------------------------------------------------------------------------------
+
+    def make_directory(self, directory: str) -> None:
+        """Create a directory that was removed, on all members that answer."""
+        self._each(lambda store: store.make_directory(directory))
 
     def stage(self, directory: str) -> StagedFile:
         """Return an empty staged file: an unlinked temporary file on this machine (``TMPDIR``)."""

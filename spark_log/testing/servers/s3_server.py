@@ -225,11 +225,15 @@ def _wait_until_stopped(group: int) -> bool:
         RetryError: a thread continues to run.
     """
     states = []
-    for path in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
+        threads: list[Path] = []
         with suppress(OSError):  # it has exited
-            state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
-            if int(process_group) == group:
-                states.append(state)
+            threads += process.glob("task/[0-9]*/stat")
+        for path in threads:
+            with suppress(OSError):
+                state, _, process_group = path.read_text().rpartition(")")[2].split()[:3]
+                if int(process_group) == group:
+                    states.append(state)
     return not set(states) - {"T", "Z"}
 
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from spark_log.clock import Clock
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
-from spark_log.log.witness import WITNESSES
-from spark_log.storage import FileInfo, StagedFile, Store
+from spark_log.storage import WITNESSES, FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.log.true_log import DIRECTORY

@@ -104,11 +104,11 @@ class TestMemory:
         fetcher._begin()  # noqa: SLF001
         wait_until(lambda: fetcher._loop._is_sleeping)  # noqa: SLF001
         (cursor,) = fetcher._cursors.values()  # noqa: SLF001
-        assert 25_000 <= cursor.completed_bytes < 25_000 + 11_000
+        assert 25_000 <= cursor.held_bytes < 25_000 + 22_000
         seen = 0
         while seen < 200:
             taken = fetcher.collect_fetch(7, PATIENCE_MS)
-            assert cursor.completed_bytes < 25_000 + 11_000
+            assert cursor.held_bytes < 25_000 + 22_000
             seen += sum(rows.count for rows in taken.rows)
 
     def test_nor_of_all_together(self, root, open_fetcher):
@@ -122,10 +122,25 @@ class TestMemory:
         while seen < 300:
             taken = fetcher.collect_fetch(10, PATIENCE_MS)
             seen += sum(rows.count for rows in taken.rows)
-            most = max(most, fetcher._buffer.waiting_bytes)  # noqa: SLF001
+            most = max(most, fetcher._buffer.held_bytes)  # noqa: SLF001
         # A turn that has begun may fetch max.partition.fetch.bytes.
         assert most < 30_000 + 1_048_576
+        assert fetcher._buffer.held_bytes == 0  # noqa: SLF001
         assert fetcher._buffer.waiting_bytes == 0  # noqa: SLF001
+
+    def test_small_segments_count_with_the_memory_that_they_take(self, root, open_fetcher):
+        """A segment of one record takes 10 KB, for a value of one byte."""
+        for _ in range(60):
+            append(root, [b"x"])
+        fetcher = open_fetcher(max_partition_fetch_bytes=100_000)
+        fetcher.add(T0, log_of(root), 0)
+        fetcher._begin()  # noqa: SLF001
+        wait_until(lambda: fetcher._loop._is_sleeping)  # noqa: SLF001
+        (cursor,) = fetcher._cursors.values()  # noqa: SLF001
+        assert len(cursor.completed) == 10
+        seen = 0
+        while seen < 60:
+            seen += sum(rows.count for rows in fetcher.collect_fetch(7, PATIENCE_MS).rows)
 
     def test_a_batch_larger_than_the_memory_is_fetched_all_the_same(self, root, open_fetcher):
         append(root, [b"x" * 100_000])

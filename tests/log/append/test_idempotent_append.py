@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_log.clock import ManualClock
 from spark_log.errors import (
     AlreadyExistsError,
     InvalidProducerEpochError,
@@ -10,12 +11,14 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log.append import producer_state
 from spark_log.log.append.producer_state import ProducerState
 from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import Snapshot
+from spark_log.storage.memory import MemoryStore
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -506,3 +509,44 @@ class TestProducerState:
     def test_is_kept_in_the_directory_of_the_partition(self, inner, log):
         append(log, 0)
         assert all(file.path.startswith(DIRECTORY) for file in inner.list(DIRECTORY))
+
+
+class TestManyProducers:
+    """An appender that runs for months meets ever new producers: each has a random id."""
+
+    def test_those_that_have_expired_are_forgotten(self, monkeypatch):
+        monkeypatch.setattr(producer_state, "_MIN_GROWTH", 4)
+        clock = ManualClock()
+        log = open_log(
+            MemoryStore(f"expiring-{id(clock)}", clock),
+            clock=clock,
+            merge_tail_segments=0,
+            snapshot_interval_segments=4,
+            producer_id_expiration_ms=10_000,
+        )
+        for number in range(100):
+            log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
+            clock.advance_ms(1_000)
+        producers = log.replica.appender._state._producers  # noqa: SLF001
+        assert len(list(producers.entries())) < 50
+        again = log.append(numbered(99, 1), producer=ProducerAppend(99, 0, 0))
+        assert (again.base_offset, again.is_duplicate) == (99, True)
+        assert len(values(log)) == 100
+
+    def test_those_that_have_not_expired_are_kept(self, store, monkeypatch):
+        monkeypatch.setattr(producer_state, "_MIN_GROWTH", 4)
+        log = open_log(store, snapshot_interval_segments=4)
+        for number in range(40):
+            log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
+        for number in range(40):
+            again = log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
+            assert (again.base_offset, again.is_duplicate) == (number, True)
+
+    def test_aborted_transactions_are_not_kept_for_appends(self, store):
+        log = open_log(store)
+        for epoch in range(20):
+            append = ProducerAppend(7, epoch, 0, is_transactional=True)
+            log.append(numbered(epoch, 1), producer=append)
+            log.append_markers([EndTransactionMarker(7, epoch + 1, is_committed=False)])
+        producers = log.replica.appender._state._producers  # noqa: SLF001
+        assert producers.transactions.aborted_count == 0

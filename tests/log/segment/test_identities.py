@@ -109,10 +109,11 @@ class TestPlain:
         copy(store, SegmentName(0), SegmentName(20))
         identities = SegmentIdentities()
         segments = (log.files.open(SegmentName(at)) for at in (0, 10, 20))
-        identities.load(
+        summaries = (
             SegmentSummary(SegmentName(at), at + 10, 10, 1, None, 0, segment.append_id)
             for at, segment in zip((0, 10, 20), segments, strict=True)
         )
+        identities.load(30, summaries)
         append_id = log.files.open(SegmentName(20)).append_id
         with pytest.raises(CorruptRecordError, match="the same append as"):
             identities.check("the copy", SegmentName(20), append_id)

@@ -9,11 +9,11 @@ from spark_log.log import Witness
 from spark_log.metadata import Cluster, register_broker
 from spark_log.metadata.records import PartitionChangeRecord
 from spark_log.metadata.topics import (
-    STRAY_REPLICAS,
     next_directory_number,
     remove_stray_replicas,
     stray_replicas,
 )
+from spark_log.storage import STRAY_REPLICAS, open_store
 from tests.log.support import ShiftedClock
 
 DAY_US = 86_400_000_000
@@ -38,8 +38,9 @@ def days_later(cluster, monkeypatch):
 
 def write(cluster, broker_id, name):
     directory = f"{cluster.topic('a').directory}/{name}"
-    cluster.broker_store(broker_id).put(f"{directory}/x", b"xyz")
-    Witness(directory).create(cluster.broker_store(broker_id))
+    store = open_store(cluster.broker_store(broker_id).url)  # as another process has it
+    store.put(f"{directory}/x", b"xyz")
+    Witness(directory).create(store)
     return directory
 
 

@@ -1,11 +1,14 @@
 """The members of a quorum: what a put costs, who counts, and how the members change."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from spark_log.errors import (
     AlreadyExistsError,
+    AuthorizationError,
     InvalidConfigurationError,
     InvalidRootError,
     NotFoundError,
@@ -13,6 +16,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.storage import open_quorum
+from spark_log.storage.local import LocalStore
 from spark_log.storage.quorum import add_voter, describe_voters, remove_voter
 from spark_log.storage.quorum.fan_out import FanOut
 
@@ -48,8 +52,6 @@ def files(root, directory="topic"):
 
 
 def open_one(root):
-    from spark_log.storage.local import LocalStore
-
     return LocalStore(root)
 
 
@@ -122,6 +124,23 @@ class TestMembers:
         with pytest.raises(InvalidRootError, match="has files already"):
             open_quorum(roots).create_root()
 
+    def test_may_be_disks_with_a_directory_of_their_file_system(self, roots, tmp_path, monkeypatch):
+        for root in (*roots, tmp_path / "d"):
+            (tmp_path / root / "lost+found").mkdir(parents=True)
+        list_directories = LocalStore.list_directories
+
+        def as_a_user(store, directory):
+            if "lost+found" in directory:
+                raise AuthorizationError("permission denied", path=directory)
+            return list_directories(store, directory)
+
+        monkeypatch.setattr(LocalStore, "list_directories", as_a_user)
+        store = open_quorum(roots)
+        store.create_root()
+        store.put_if_absent("topic/0", b"first")
+        add_voter(store, str(tmp_path / "d"))
+        assert files(tmp_path / "d") == ["0"]
+
     def test_that_were_wiped_do_not_count_until_they_are_replaced(self, store, roots, tmp_path):
         store.put_if_absent("topic/0", b"first")
         shutil.rmtree(roots[0])
@@ -163,3 +182,60 @@ class TestMembers:
             remove_voter(single, roots[1])
         with pytest.raises(InvalidConfigurationError, match="is no member"):
             remove_voter(single, roots[2])
+
+
+class TestAWipedMember:
+    """Under writers that do not know of it yet."""
+
+    @pytest.mark.parametrize("is_emptied", [False, True], ids=["removed", "emptied"])
+    def test_gets_nothing_and_can_be_replaced_in_its_place(self, store, roots, is_emptied):
+        writers = [open_quorum(roots) for _ in range(3)]
+        for number, writer in enumerate(writers):
+            writer.put_if_absent(f"topic/{number}", b"first")
+        shutil.rmtree(roots[0])
+        if is_emptied:
+            Path(roots[0]).mkdir()
+        for number, writer in enumerate(writers, len(writers)):
+            writer.put_if_absent(f"topic/{number}", b"second")
+            writer.put("other/pointer", b"%d" % number)
+        assert Path(roots[0]).exists() == is_emptied
+        assert not is_emptied or not os.listdir(roots[0])
+        remove_voter(store, roots[0])
+        add_voter(store, roots[0])
+        for number, writer in enumerate(writers, 2 * len(writers)):
+            writer.put_if_absent(f"topic/{number}", b"third")
+        assert [each.state for each in describe_voters(store)] == ["current"] * 3
+        assert files(roots[0]) == sorted(str(number) for number in range(3 * len(writers)))
+
+    def test_with_directories_left_is_added(self, store, roots, tmp_path):
+        (tmp_path / "d" / "topic" / ".quorum").mkdir(parents=True)
+        add_voter(store, str(tmp_path / "d"))
+        assert len(describe_voters(store)) == 4
+
+    def test_that_was_moved_away_counts_again_when_it_is_back(self, store, roots, tmp_path):
+        store.put_if_absent("topic/0", b"first")
+        Path(roots[0]).rename(tmp_path / "away")
+        store.put_if_absent("topic/1", b"second")
+        assert not Path(roots[0]).exists()
+        (tmp_path / "away").rename(roots[0])
+        shutil.rmtree(roots[1])
+        store.put_if_absent("topic/2", b"third")
+        assert [file.name for file in store.list("topic")] == ["0", "1", "2"]
+
+
+class TestARemovedMember:
+    def test_gets_nothing_from_who_has_an_old_list(self, store, roots):
+        old = open_quorum(roots)
+        old.put_if_absent("topic/0", b"first")
+        remove_voter(store, roots[0])
+        before = sorted(Path(roots[0]).rglob("*"))
+        old.put_if_absent("topic/1", b"second")
+        old.put("other/pointer", b"")
+        assert sorted(Path(roots[0]).rglob("*")) == before
+
+    def test_need_not_answer(self, store, roots, monkeypatch):
+        def fails(self, path):
+            raise StorageUnavailableError(f"{path}: no answer")
+
+        monkeypatch.setattr(LocalStore, "delete", fails)
+        assert roots[0] not in remove_voter(store, roots[0]).url.split(",")

@@ -9,6 +9,7 @@ from typing import ClassVar
 from spark_log.errors import OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
+from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.merger import merge
 from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.testing.simulation.compaction.compacted_log import (
@@ -61,7 +62,7 @@ class _Actor:
 
 
 class Compactor(_Actor):
-    """Compacts repeatedly, even with little to do, and sometimes before it may."""
+    """Compacts or removes old tombstones, again and again, and sometimes before it may."""
 
     def __init__(self, world: CompactedWorld, rest_ms: float) -> None:
         super().__init__(world)
@@ -74,15 +75,17 @@ class Compactor(_Actor):
         while not world.is_ending:
             world.rest(self._rest_ms)
             with suppress(StorageError, OffsetOutOfRangeError):
-                done = compact(
+                rewrite = random.choice((compact, compact, remove_expired_tombstones))
+                done = rewrite(
                     log,
                     now_us=world.storage_time_us(),
                     memory_bytes=random.choice((1, 1000, 2**20)),
                     on_progress=self._step,
                 )
                 world.scheduler.note(
-                    f"compacted {done.start_offset} to {done.end_offset}: {done.records_read} to "
-                    f"{done.records_written}, {done.tombstones_removed} tombstones removed"
+                    f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
+                    f"{done.records_read} to {done.records_written}, "
+                    f"{done.tombstones_removed} tombstones removed"
                 )
 
     def _step(self, done_bytes: int) -> None:

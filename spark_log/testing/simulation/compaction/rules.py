@@ -115,7 +115,7 @@ COMPACTION_RULES: dict[str, PatchVariant] = {
         ((BatchFilter, "_is_clean", _always_clean),)
     ),
     "the last batch of a producer stays": PatchVariant(
-        ((compactor, "_last_batches_of_producers", _nobody),)
+        ((compactor, "last_batches_of_producers", _nobody),)
     ),
     "an append is known by the end of it that is left": PatchVariant(
         ((ProducerState, "find", _finds_whole_appends_only),)

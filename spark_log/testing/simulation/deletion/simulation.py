@@ -17,14 +17,13 @@ from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean import cleaner
-from spark_log.log.witness import WITNESSES
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata import cluster_cleaner, metadata_log
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.topics import deletion as topic_deletion
 from spark_log.metadata.topics.deletion import DeletedTopic
-from spark_log.storage import Store
+from spark_log.storage import DELETION_MARKERS, WITNESSES, Store
 from spark_log.testing.simulation.deletion.world import (
     TOPIC_SETTINGS,
     UNKNOWN,
@@ -263,7 +262,7 @@ def _check_end(root: Root) -> None:
     topics = {topic.directory: topic for topic in cluster.image().topics()}
     if topics.keys() != root.topics.known:
         raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
-    internal = {"", metadata_log.METADATA_DIRECTORY, topic_deletion.DELETION_MARKERS, WITNESSES}
+    internal = {"", metadata_log.METADATA_DIRECTORY, DELETION_MARKERS, WITNESSES}
     for path in root.disk.paths_below(""):
         directory = path.rpartition("/")[0].partition("/")[0]
         if directory not in internal | topics.keys() | {UNKNOWN}:
@@ -316,7 +315,7 @@ def _removes_all_unknown(cluster: cluster_module.Cluster, *, dry_run: bool) -> l
         if directory not in {
             *known,
             metadata_log.METADATA_DIRECTORY,
-            topic_deletion.DELETION_MARKERS,
+            DELETION_MARKERS,
         }:
             cluster.store.delete_directory(directory)
     return []

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from spark_log.admin import Admin
 from spark_log.clock import Clock
-from spark_log.log.witness import WITNESSES
 from spark_log.metadata import Cluster, metadata_log
 from spark_log.metadata.metadata_log import MetadataLog
+from spark_log.storage import WITNESSES
 from spark_log.testing.simulation.log.profile import DELETE_DELAY_MS, Profile
 from spark_log.testing.simulation.log.true_log import ViolationError
 from spark_log.testing.simulation.scheduler import Scheduler

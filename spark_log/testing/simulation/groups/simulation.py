@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import cast
 
-from spark_log.coordinator.group.group_log import GROUPS_DIRECTORY
+from spark_log.storage import GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY
 from spark_log.testing.simulation.groups.members import SimulatedMember, TopicChanger
 from spark_log.testing.simulation.groups.profile import SESSION_TIMEOUT_MS, draw_group_profile
 from spark_log.testing.simulation.groups.rules import GROUP_SOUND, GroupVariant
@@ -44,7 +44,7 @@ def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> Simulation
     clock = WrongClock(scheduler, seed, profile.wrong_clocks)
     storage_clock = SimulatedClock(scheduler)
     disk = SimulatedDisk(storage_clock)
-    for directory in (GROUPS_DIRECTORY, "__transaction_state"):
+    for directory in (GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY):
         disk.delete_directory(directory)
     truth = TrueGroup(disk, storage_clock)
     store = SimulatedStore(disk, scheduler, cast(TrueLog, truth), profile.faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_log.storage import WITNESSES
 from spark_log.storage.quorum.membership import DIRECTORY
 from spark_log.testing.simulation.log.true_log import ViolationError
 
@@ -22,7 +23,7 @@ class TrueNames:
 
     def on_put(self, root: str, path: str, content: bytes) -> None:
         """Check a file that appeared on a member."""
-        is_replaced = path.startswith("__witnesses/") or path.endswith(".installed")
+        is_replaced = path.startswith(f"{WITNESSES}/") or path.endswith(".installed")
         if is_replaced or f"/{DIRECTORY}/" in f"/{path}":
             return
         first = self.contents.setdefault(path, content)

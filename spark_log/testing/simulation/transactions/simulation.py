@@ -7,6 +7,7 @@ from typing import cast
 
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
+from spark_log.storage import TRANSACTIONS_DIRECTORY
 from spark_log.testing.simulation.log.maintenance import Cleaner, Merger, Retention, Vandal
 from spark_log.testing.simulation.log.simulation import (
     SimulationResult,
@@ -59,7 +60,7 @@ def simulate_transactions(
     topic = image.find_by_id(TOPIC_ID)
     assert topic is not None
     disk = SimulatedDisk(storage_clock)
-    for directory in (topic.directory, "__transaction_state"):
+    for directory in (topic.directory, TRANSACTIONS_DIRECTORY):
         disk.delete_directory(directory)
     ids = [f"producer {number}" for number in range(profile.producers)] + [JOB]
     directories = {

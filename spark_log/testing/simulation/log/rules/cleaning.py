@@ -92,9 +92,9 @@ class _MergesPartsOfWider(Merger):
 class _RemembersForEver(TailMerger):
     """Takes the log end that it once knew for the current one, however old it is."""
 
-    def _remembered_view(self) -> LogView | None:
+    def _is_remembered(self) -> bool:
         self._observed_ms = self._clock.monotonic_ms()
-        return super()._remembered_view()
+        return super()._is_remembered()
 
 
 class _FreesItsOwnAtOnce(TailMerger):

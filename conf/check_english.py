@@ -1,0 +1,118 @@
+"""Checks the English of docstrings (CONTRIBUTING.md, *English*): ``python conf/check_english.py``.
+
+A docstring is read alone, by people who read English as a second language. What this finds is a
+sentence that only its author can complete: an argument that is "of the log", a class that is "What
+a look at the log showed". It does not find every riddle.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+_FOLDERS: Final = ("spark_log", "jobs", "benchmarks")
+
+_SECTIONS: Final = ("Args", "Attributes", "Returns", "Yields", "Raises")
+_ENTRY: Final = re.compile(r"(?P<name>\*{0,2}[\w, *]+?)(?: \([^)]*\))?: (?P<text>.*)")
+
+_NO_SUBJECT: Final = re.compile(r"(of|that|by which|to be|as of|from|whose|which|in which)\b")
+"""Beginnings of a description that say a relation, and not what the thing is."""
+
+_NO_VERB: Final = re.compile(r"(What|Whose|Who|How|Which|Where)\b(?!.*\?$)")
+"""Beginnings of a docstring that is a clause, and not a sentence or a noun."""
+
+_BANNED: Final = {
+    r"\blikewise\b": "say it in this line",
+    r"\b(go|goes|going|went) on\b": "continue, retry",
+    r"\blooks? again\b": "list again, read again",
+    r"\b(is|are|was|were) there(?=[.,;:)]|$)": "exists",
+    r"\b[Tt]ake notice\b": "name the event",
+    r"(?<=: )as of (?=`)": "See",
+    r"\bso (much|many|few|long) (has|have|that lies)\b": "minimum, number of",
+    r"\b[Ww]ho(ever)? (calls|finds|has|holds|knows|looks|puts|reads|sees|waits|writes)\b": (
+        "name who it is"
+    ),
+}
+"""Words that STYLE bans in docstrings, with what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place whose English is to be changed.
+
+    Attributes:
+        path: the file.
+        line: the line number, from 1 on.
+        text: the text that was found.
+        advice: what to write.
+    """
+
+    path: Path
+    line: int
+    text: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.text!r}: {self.advice}"
+
+
+def findings(path: Path) -> Iterator[Finding]:
+    """Yield what is to be changed in the docstrings of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        for text, line in _docstrings(node):
+            yield from _findings_in(path, text, line)
+
+
+def _docstrings(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the docstring of a node, and those behind its assignments, with their first lines."""
+    body = getattr(node, "body", None)
+    for statement in body if isinstance(body, list) else ():
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            value = statement.value
+            if isinstance(value.value, str):
+                yield value.value, value.lineno
+
+
+def _findings_in(path: Path, text: str, first_line: int) -> Iterator[Finding]:
+    found = _NO_VERB.match(text)
+    if found:
+        yield Finding(path, first_line, text.splitlines()[0], "begin with a noun or a verb")
+    section = ""
+    for line, raw in enumerate(text.splitlines(), first_line):
+        stripped = raw.strip()
+        if stripped.rstrip(":") in _SECTIONS and stripped.endswith(":"):
+            section = stripped[:-1]
+        elif section in ("Args", "Attributes"):
+            entry = _ENTRY.fullmatch(stripped)
+            if entry and _NO_SUBJECT.match(entry["text"]):
+                yield Finding(path, line, stripped, "say what it is: 'path: the directory …'")
+        for pattern, advice in _BANNED.items():
+            word = re.search(pattern, raw)
+            if word:
+                yield Finding(path, line, stripped, f"{word[0].strip()!r}: {advice}")
+
+
+def main() -> int:
+    """Print all findings; return the exit status."""
+    root = Path(__file__).parent.parent
+    found = [
+        each
+        for folder in _FOLDERS
+        for path in sorted(Path(root, folder).rglob("*.py"))
+        if not path.is_symlink()
+        for each in findings(path)
+    ]
+    for each in found:
+        place = replace(each, path=each.path.relative_to(root))
+        sys.stdout.write(f"{place}\n")
+    sys.stdout.write(f"English: {len(found)} places to be changed\n")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

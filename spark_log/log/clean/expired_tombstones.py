@@ -1,0 +1,122 @@
+"""Removes tombstones from a compacted log to which little or nothing is appended.
+
+A compaction removes the tombstones whose delete horizons have passed. But a log that gets no new
+records is never dirty, and so is not compacted again (KAFKA-8522). So a pass removes them, and the
+transaction markers whose time has passed, without reading keys.
+
+Only segments are rewritten whose *last* delete horizon has passed. So each segment is rewritten at
+most once between two compactions, and each tombstone is removed at most ``delete.retention.ms``
+after its own horizon. Snapshots tell the horizons, so a log without such segments costs no request.
+
+A pass leaves clean what is clean (`generations`). It relies on all clean segments being the output
+of one compaction, which shows in their ids: else a tombstone might be removed whose key has an
+older record in a segment that was copied from another replica. Where the ids differ, or an earlier
+version wrote none, the log is compacted as a whole. A crash leaves the segments that were written,
+and those that were not replaced yet; the next pass replaces them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from spark_log.log.clean.batch_filter import BatchFilter
+from spark_log.log.clean.compacted_segment import CompactedSegment, OnProgress
+from spark_log.log.clean.compactor import (
+    DEDUPE_BUFFER_BYTES,
+    Compaction,
+    compact,
+    last_batches_of_producers,
+)
+from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
+from spark_log.log.partition_log import PartitionLog
+from spark_log.log.segment import MAX_SEGMENT_BYTES, OpenedSegments, open_in_order
+from spark_log.storage import storage_time_us
+
+
+def remove_expired_tombstones(
+    log: PartitionLog,
+    *,
+    now_us: int,
+    memory_bytes: int = DEDUPE_BUFFER_BYTES,
+    on_progress: OnProgress = lambda done_bytes: None,
+    limit_offset: float = math.inf,
+    opened: OpenedSegments | None = None,
+) -> Compaction:
+    """Remove the tombstones and markers of the clean segments whose delete horizons have passed.
+
+    Does nothing within ``file.delete.delay.ms`` after the previous compaction or pass. May be
+    killed at any point, and may run at once with anything that `compact` may.
+
+    Args:
+        log: the partition's log, opened with the topic's config.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
+        memory_bytes: memory for keys, if the log has to be compacted as a whole.
+        on_progress: called with numbers of bytes as they are read and written; may block.
+        limit_offset: nothing behind it is rewritten.
+        opened: segments that are open; None if there are none.
+
+    Raises:
+        CorruptRecordError: a segment is damaged or missing; no records were lost.
+        NotFoundError: a segment was freed while it was read; try again.
+        StorageError: the storage does not answer; finished segments stay; try again.
+    """
+    found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
+    first_dirty = found.first_dirty_offset
+    done = Compaction(view.log_start_offset, first_dirty, first_dirty)
+    if not found.expired or is_recently_compacted(log, view, found, now_us):
+        return done
+    clean = [each for each in view.live.segments if each.start_offset < first_dirty]
+    readers = list(open_in_order(log.files, clean, view.observed_ms, opened))
+    ids = {reader.compaction_id for _, reader in readers}
+    if len(ids) > 1 or "" in ids:
+        if first_dirty > limit_offset:
+            return done
+        return compact(
+            log,
+            now_us=now_us,
+            memory_bytes=memory_bytes,
+            on_progress=on_progress,
+            limit_offset=limit_offset,
+            opened=opened,
+            even_if_clean=True,
+        )
+    generation = take_generation(log.files, view, keeps_clean=True)
+    if generation is None:
+        return replace(done, is_complete=False)
+    (compaction_id,) = ids
+    last_offsets, marked_epochs = last_batches_of_producers(
+        log, view, limit_offset, OpenedSegments(readers)
+    )
+    batch_filter = BatchFilter(
+        None,
+        first_dirty_offset=first_dirty,
+        last_offsets=last_offsets,
+        marked_epochs=marked_epochs,
+        now_us=now_us,
+        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
+        delete_retention_ms=log.config.delete_retention_ms,
+    )
+    expired = {each.name for each in found.expired}
+    for segment, reader in readers:
+        if segment.name not in expired:
+            continue
+        rewrite = CompactedSegment(log, view, generation, compaction_id)
+        # Not compressed anew: the size without compression is not known, and may be too large.
+        group = [(segment.start_offset, reader)]
+        rewrite.write(group, MAX_SEGMENT_BYTES, batch_filter, on_progress)
+        reader.forget()
+        done = replace(
+            done,
+            records_written=done.records_written + rewrite.records_written,
+            bytes_written=done.bytes_written + rewrite.bytes_written,
+            segments_written=done.segments_written + 1,
+            tombstones_removed=batch_filter.tombstones_removed,
+        )
+    return replace(
+        done,
+        records_read=sum(each.record_count for each in found.expired),
+        bytes_read=found.expired_bytes,
+        segments_read=len(found.expired),
+    )

@@ -1,0 +1,76 @@
+"""The names of the directories in a storage root: one table for all that writes or looks there.
+
+Besides a topic's directory, ``<topic>.<topic id>``, a root has the directories in
+`ROOT_DIRECTORIES`, each while a feature needs it. Doctor and verify call every other
+directory foreign, so a new feature adds its directory here. Names that begin with a dot are in no
+listing: stores use them (``.quorum``, ``.reserve``, ``*.tmp``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+METADATA_LOG: Final = "__cluster_metadata-0"
+"""The metadata log."""
+
+OFFSETS_TABLE: Final = "__consumer_offsets"
+"""The Delta table of committed offsets."""
+
+GROUPS_DIRECTORY: Final = "__consumer_groups"
+"""The logs of consumer groups, and their members' heartbeats."""
+
+TRANSACTIONS_DIRECTORY: Final = "__transaction_state"
+"""The logs of transactional ids, and the producer ids that belong to them."""
+
+DELETION_MARKERS: Final = "__deleted_topics"
+"""A marker for each deleted topic whose files a cleaner has yet to remove."""
+
+STRAY_REPLICAS: Final = "__stray_replicas"
+"""A marker for each directory of a former replica, relative to its broker's root."""
+
+WITNESSES: Final = "__witnesses"
+"""A witness for each log that has had records, and the checkpoint of the metadata log."""
+
+QUORUM_CHANGES: Final = "__quorum"
+"""Changes of the members of a quorum, from its second list of members on."""
+
+SCRATCH_PREFIX: Final = "__doctor."
+"""The scratch folder of a run of the doctor begins with this, in each root that it probes."""
+
+ROOT_DIRECTORIES: Final = frozenset(
+    {
+        METADATA_LOG,
+        OFFSETS_TABLE,
+        GROUPS_DIRECTORY,
+        TRANSACTIONS_DIRECTORY,
+        DELETION_MARKERS,
+        STRAY_REPLICAS,
+        WITNESSES,
+        QUORUM_CHANGES,
+    }
+)
+"""Directories that spark-log keeps; those of topics and of a doctor that runs are not in it."""
+
+_OF_FILE_SYSTEMS: Final = frozenset({"lost+found"})
+"""Directories that a file system makes in the root of a disk, which often nobody may list."""
+
+_TOPIC: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
+
+
+def is_topic_directory(name: str) -> bool:
+    """Return whether a directory in a root is named like that of a topic."""
+    return _TOPIC.fullmatch(name) is not None
+
+
+def is_own_directory(name: str) -> bool:
+    """Return whether a directory in a root shows that the root was created.
+
+    Of the directories of a root only ``__quorum`` is older: members may change before that.
+    """
+    return is_topic_directory(name) or name in ROOT_DIRECTORIES - {QUORUM_CHANGES}
+
+
+def is_of_file_system(name: str) -> bool:
+    """Return whether a directory in a root is the file system's own."""
+    return name in _OF_FILE_SYSTEMS
