@@ -9,11 +9,13 @@ from spark_log.admin import Admin
 from spark_log.datasource.options import parse_write_options
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.errors import (
+    AuthorizationError,
     InvalidConfigurationError,
     InvalidOptionError,
     NotEnoughReplicasError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.log import PartitionDirectory
 from spark_log.metadata import Cluster
 from spark_log.types import NewTopic
 from tests.datasource.sink_support import attempt, numbers, rows
@@ -60,6 +62,24 @@ def test_an_attempt_that_is_repeated_after_the_loss_of_the_leader_writes_once(cl
         leave(cluster, leader)
         cluster = Cluster(cluster.root)
         assert state(cluster).leader != leader
+    assert numbers(cluster.root) == [[1, 2, 3]]
+
+
+def test_a_replica_that_cannot_be_read_after_the_append_fails_no_task(cluster, monkeypatch):
+    """The writer looks whether the segment in the log is its own, or that of an earlier attempt."""
+    open_segment = PartitionDirectory.open
+    denied: list[object] = []
+
+    def deny_first(files, name, *what):
+        if not denied:
+            denied.append(name)
+            raise AuthorizationError("denied")
+        return open_segment(files, name, *what)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionDirectory, "open", deny_first)
+        attempt(cluster.root, [rows([1, 2, 3])])
+    assert denied
     assert numbers(cluster.root) == [[1, 2, 3]]
 
 

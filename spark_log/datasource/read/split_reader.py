@@ -20,9 +20,9 @@ from spark_log.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
     SparkLogError,
-    StorageError,
 )
 from spark_log.log import (
+    REPLICA_ERRORS,
     LogBatch,
     LogView,
     PartitionLog,
@@ -37,8 +37,6 @@ from spark_log.storage import Deadline, OutageWait, is_unavailable
 _MIN_ROWS: Final = 8_192
 """Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
 """
-
-_REPLICA_ERRORS: Final = (StorageError, CorruptRecordError)
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +159,7 @@ def _read_replicas(
                 yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
-        except _REPLICA_ERRORS as error:
+        except REPLICA_ERRORS as error:
             if not split.replicas:
                 raise
             failure = failure or error

@@ -14,10 +14,8 @@ from spark_log.datasource.write.columns import to_records
 from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import (
-    CorruptRecordError,
     InvalidRecordError,
     LeaderNotAvailableError,
-    NotFoundError,
     NotRepeatableError,
     OutOfOrderSequenceError,
     SparkLogError,
@@ -25,6 +23,7 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     ALL,
+    REPLICA_ERRORS,
     LogAppendInfo,
     PartitionLog,
     ProducerAppend,
@@ -277,8 +276,8 @@ class PartitionWriter:
         try:
             appended = self._log.files.open(SegmentName(placed.base_offset))
             return appended.append_id == segment.append_id
-        except (NotFoundError, CorruptRecordError):
-            return False  # the segment was rewritten: compare the records instead
+        except REPLICA_ERRORS:
+            return False  # it was rewritten, or its replica fails: compare the records instead
 
     def _drop_first(self, segment: StagedSegment, count: int) -> StagedSegment:
         """Return a segment with the records after the first ``count``."""
