@@ -46,7 +46,7 @@ def register_broker(
     Args:
         cluster: the cluster. Its ``broker_options`` for this id open the root.
         broker_id: the broker's id, from 1 on.
-        root: its path or URL, without credentials. It is created if it does not exist.
+        root: the root's path or URL, without credentials. It is created if it does not exist.
         rack: the rack that the root is in; None without one.
 
     Raises:
@@ -90,11 +90,11 @@ def register_broker(
 
 
 def check_new_voter(cluster: Cluster, root: str) -> None:
-    """Check that a root that is to be a member of the quorum shares no files with other roots.
+    """Check that a new member of the quorum shares no files with other roots.
 
     Args:
         cluster: the cluster, whose root is the quorum, or will be a member of it.
-        root: URL of the new member; of a root that is one already nothing is checked.
+        root: the URL of the new member. Nothing is checked if it is a member already.
 
     Raises:
         InvalidRootError: the root is inside of a member or of a broker's root, or has one inside.
@@ -115,15 +115,15 @@ def _check_links(image: MetadataImage, broker_id: int, root: str, cluster_root: 
 
 
 def _roots_of(store: Store) -> str:
-    """Return the URL of a root; of a quorum those of all members, whichever it was opened with."""
+    """Return the URL of a root; for a quorum, the URLs of all its members, separated by commas."""
     return store.members().membership.url if isinstance(store, QuorumStore) else store.url
 
 
 def _take_root(store: Store, new: MetaProperties) -> str:
-    """Give a root its ``meta.properties``, or find that it has them; return the incarnation id.
+    """Create ``meta.properties`` in a root, unless it has the file; return the incarnation id.
 
     Raises:
-        InvalidRootError: the root is not that of this broker, or has data.
+        InvalidRootError: the root belongs to another broker or cluster, or has data.
     """
     try:
         found = read_meta_properties(store)
@@ -143,7 +143,7 @@ def _take_root(store: Store, new: MetaProperties) -> str:
 def _check_has_no_data(store: Store) -> None:
     """Refuse a root with files that were written before this registration.
 
-    Directories without files are left over where all files of a root were removed.
+    Directories without files are ignored: they remain when a user removes all files of a root.
     """
     for name in store.list_directories(""):
         if is_own_directory(name) and has_files(store, name):

@@ -19,7 +19,7 @@ from spark_log.metadata.records import RegisterBrokerRecord
 from spark_log.storage import StorageOptions, Store, open_store
 
 _LONG_MS: Final = 1_000
-"""A root that fails faster is tried again at each call."""
+"""Minimum duration of a failed attempt after which a root is not tried again for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _FailedOpen:
 
     Attributes:
         error: what was raised.
-        until_ms: monotonic time before which it is not tried again.
+        until_ms: the monotonic time before which the root is not tried again.
     """
 
     error: StorageError
@@ -58,11 +58,11 @@ class BrokerStores:
             root: the store of the cluster's root, which is that of broker 0.
             cluster_id: the id of the cluster.
             metadata: the metadata log, which has the registrations.
-            options: broker id → its storage options; never printed or logged.
+            options: the storage options of each broker, by id; never printed or logged.
             request_timeout_ms: time limit of one request to an object store.
             root_options: storage options of the cluster's root. A broker without options of its
                 own has them too, if its URL has the same scheme.
-            clock: its monotonic time tells how long an attempt took.
+            clock: the clock whose monotonic time measures the duration of an attempt.
 
         Raises:
             InvalidConfigurationError: ``options`` are not a mapping from ids to mappings.
@@ -77,7 +77,7 @@ class BrokerStores:
         }
         self._request_timeout_ms = request_timeout_ms
         self._opened: dict[int, Store] = {}
-        """By the epoch of the registration: a broker that is registered again is opened again."""
+        """Stores by broker epoch, so that the root of a re-registered broker is opened again."""
         self._failed: dict[int, _FailedOpen] = {}
         self._clock = clock
 
@@ -97,9 +97,9 @@ class BrokerStores:
     def get(self, broker_id: int) -> Store:
         """Return the store of a broker.
 
-        The first call for a registration reads ``meta.properties``; later ones send no request. A
-        registration that another process made is seen after the metadata were read, at the latest
-        when an id is not known.
+        The first call for a registration reads ``meta.properties``; later calls send no request. A
+        registration by another process takes effect when this process next reads the metadata,
+        which this method does if the id is unknown.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -157,7 +157,7 @@ class BrokerStores:
             return self._metadata.image().broker(broker_id)
 
     def _expected(self, broker: RegisterBrokerRecord) -> MetaProperties:
-        """Return what the root of a registration has to say of itself."""
+        """Return the expected ``meta.properties`` of a registered broker's root."""
         is_root = broker.broker_id == ROOT_BROKER_ID
         return MetaProperties(
             self._cluster_id, None if is_root else broker.broker_id, broker.incarnation_id
@@ -174,10 +174,10 @@ def storage_options_of(
     """Return the storage options of a broker's root.
 
     Args:
-        broker_id: of the broker.
-        root: its URL.
-        broker_options: broker id → its storage options.
-        cluster_root: URL of the cluster's root.
+        broker_id: the broker's id.
+        root: the URL of the broker's root.
+        broker_options: the storage options of each broker, by id.
+        cluster_root: the URL of the cluster's root.
         cluster_options: storage options of the cluster's root. A broker without options of its own
             has them too, if its URL has the same scheme.
     """

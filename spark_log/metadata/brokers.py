@@ -38,15 +38,15 @@ def register_broker_records(
 ) -> list[MetadataRecord]:
     """Return the records that register a broker; it is not fenced.
 
-    A fenced broker can be registered again with a root that is empty, after its data was lost. Then
-    its replicas have nothing that was acknowledged, and are not eligible to lead (KIP-966).
+    A fenced broker whose data was lost can be registered again with an empty root. Then its
+    replicas lack acknowledged records, and are not eligible to lead (KIP-966).
 
     Args:
         image: the present metadata.
         broker_id: the broker's id, from 1 on.
-        root: its path or URL, as `Store.url` has it.
-        cluster_root: the root of the metadata log, as `Store.url` has it.
-        incarnation_id: a new random id, which the broker's root has too.
+        root: the path or URL of the broker's root, in the form of `Store.url`.
+        cluster_root: the root of the metadata log, in the form of `Store.url`.
+        incarnation_id: the new random id in ``meta.properties`` of the broker's root.
         rack: the rack that the root is in; None without one.
 
     Raises:
@@ -99,7 +99,7 @@ def check_is_outside_of_other_roots(
     """Check that a broker's new root shares no files with another broker's root.
 
     Raises:
-        InvalidRootError: the root is inside of a broker's root, is one, or has one inside.
+        InvalidRootError: the root equals another broker's root, is inside of it, or contains it.
     """
     others = [(each.strip(), ROOT_BROKER_ID) for each in cluster_root.split(",")]  # a quorum's
     others += [
@@ -137,7 +137,7 @@ def check_has_no_credentials(root: str) -> None:
 def fence_broker_records(
     image: MetadataImage, broker_id: int, *, fenced: bool, failed: bool = False
 ) -> list[MetadataRecord]:
-    """Return the records that fence or unfence a broker; none if it is so already.
+    """Return the records that fence or unfence a broker; none if it has that state already.
 
     A fenced broker leads no partition and is in sync with none, unless no other replica can lead.
 
@@ -145,8 +145,8 @@ def fence_broker_records(
         image: the present metadata.
         broker_id: the broker.
         fenced: whether it shall be fenced.
-        failed: whether a controller fences it, because its root does not answer. A broker that a
-            user fenced stays so.
+        failed: whether a controller fences the broker because its root does not answer. A broker
+            that a user fenced stays fenced by the user.
 
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
@@ -197,9 +197,9 @@ def alter_broker_records(
 def unregister_broker_records(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
     """Return the record that unregisters a broker, or begins to.
 
-    A broker that holds replicas stays registered and gets no new ones. When its partitions were
-    moved, the next call unregisters it. Kafka's controller unregisters at once, and the replicas
-    are offline.
+    A broker that holds replicas stays registered and gets no new ones. After its partitions were
+    moved, the next call unregisters it. Kafka's controller unregisters the broker at once, and its
+    replicas are offline.
 
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
@@ -248,7 +248,7 @@ def _lost_replicas(image: MetadataImage, broker_id: int) -> Iterator[MetadataRec
             yield PartitionChangeRecord(
                 topic_id=topic.topic_id,
                 partition_id=number,
-                # What a process puts late, or because it knows the old root, is not in this log.
+                # A process that is late, or knows the old root, writes to the old directory.
                 directories=tuple(
                     partition.directory_of(each) + (each == broker_id)
                     for each in partition.replicas

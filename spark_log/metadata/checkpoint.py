@@ -1,15 +1,16 @@
 """The checkpoint of the metadata log: its state at the log's end, so that no process replays it.
 
-On storage: ``__witnesses/__cluster_metadata-0``, which whoever changes the metadata replaces after
-the change. It is derived. A missing, damaged or outdated one costs time and changes no answer: the
-log keeps all of its records, and is replayed from the checkpoint's offset, or from its beginning.
-It is also the log's witness (`spark_log.log.Witness`): if the log ends before its offset, files
-were removed. A crash between a change and its checkpoint leaves the one before.
+On storage: ``__witnesses/__cluster_metadata-0``. Each process that changes the metadata replaces
+this file after the change. The file is derived data. A missing, damaged or outdated checkpoint
+costs time and changes no answer: the log keeps all of its records, and is replayed from the
+checkpoint's offset, or from its beginning. The file is also the log's witness
+(`spark_log.log.Witness`): if the log ends before the checkpoint's offset, files were removed. A
+crash between a change and its checkpoint leaves the previous checkpoint.
 
-The file is a line of JSON behind its checksum, as eight hexadecimal digits and a colon, and then
-two parts that are compressed with zstd: the records of the state at an earlier offset, and the
-records of the log from there on. Each part has a record per line. Versions that knew no checkpoints
-put the log's end offset alone, in digits.
+The file begins with a checksum of the rest, eight hexadecimal digits and a colon. A line of JSON
+follows, and then two parts that are compressed with zstd: the records of the state at an earlier
+offset, and the records of the log from that offset on. Each part has one record per line. Versions
+without checkpoints put only the log's end offset into the file, in digits.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from spark_log.untrusted_json import parse_json
 
 _MIN_CHANGES_BYTES: Final = 65_536
 _CHANGES_SHARE: Final = 4
-"""The state is written anew when the records behind it have grown to this part of it, and to at
-least `_MIN_CHANGES_BYTES`. So a change of a large cluster does not encode all of its metadata."""
+"""The state is encoded anew when the records after it exceed 1 / `_CHANGES_SHARE` of its size, and
+`_MIN_CHANGES_BYTES`. A small change of a large cluster does not encode all of the metadata."""
 
 _VERSION: Final = 1
 
@@ -41,12 +42,12 @@ class MetadataCheckpoint:
     """The state after a prefix of the metadata log, as records.
 
     Attributes:
-        cluster_id: of the root; empty if the writer did not know it.
-        offset: of the log, after the last record of the prefix.
-        last_segment: base offset of the segment that ends at `offset`.
-        state: records that make the state at an earlier offset, compressed.
-        state_bytes: how many bytes they are.
-        changes: values of the log's records from there to `offset`.
+        cluster_id: the id of the root's cluster; empty if the writer did not know it.
+        offset: the log offset after the last record of the prefix.
+        last_segment: the base offset of the segment that ends at `offset`.
+        state: the records that make the state at an earlier offset, compressed.
+        state_bytes: the uncompressed size of these records.
+        changes: the values of the log's records from that earlier offset to `offset`.
     """
 
     cluster_id: str
@@ -63,8 +64,8 @@ class MetadataCheckpoint:
         """Return the checkpoint of an image.
 
         Returns:
-            None if the image does not hold all that the log says: a newer version of spark-log has
-            written some of it, and it must not get lost.
+            None if the image lacks a part of the log's content, which a newer version of spark-log
+            wrote: the checkpoint would lose that part.
         """
         if not image.is_complete:
             return None
@@ -74,7 +75,7 @@ class MetadataCheckpoint:
     def after(
         self, values: Sequence[bytes], last_segment: int, offset: int
     ) -> MetadataCheckpoint | None:
-        """Return the checkpoint after further records; None if its state should be written anew."""
+        """Return the checkpoint after further records; None if its state should be encoded anew."""
         changes = (*self.changes, *values)
         most = max(_MIN_CHANGES_BYTES, self.state_bytes // _CHANGES_SHARE)
         if sum(map(len, changes)) > most or any(b"\n" in value for value in values):
@@ -88,7 +89,7 @@ class MetadataCheckpoint:
             CorruptRecordError: a newer version of spark-log wrote one of the records.
         """
         image = MetadataImage()
-        # Its checksum held, so it is what a writer put.
+        # The checksum was right, so a writer put these bytes.
         for value in (*_decompressed(self.state).split(b"\n"), *self.changes):
             if value:
                 image.replay(from_json(value))
@@ -142,7 +143,7 @@ def read_checkpoint(store: Store, path: str) -> MetadataCheckpoint | int:
     """Return the checkpoint of the metadata log.
 
     Returns:
-        The offset that the log has reached at least, if there is no valid checkpoint: that of an
+        The checkpoint. Without a valid one, a lower bound of the log end offset: the offset in an
         older version's file, 1 if the file is damaged, 0 without a file.
 
     Raises:

@@ -59,7 +59,8 @@ from spark_log.types import random_id
 _log = logging.getLogger(__name__)
 
 _open_clusters: WeakSet[Cluster] = WeakSet()
-"""All that something in this process has open, of roots that can be missing for a while."""
+"""The clusters that this process has open, if their roots are on a file system that can be
+unmounted. No new root is created in the place of such a root."""
 
 
 def open_cluster(
@@ -78,14 +79,14 @@ def open_cluster(
 
     Args:
         root: a path or URL.
-        storage_options: for the file system; never printed or logged.
-        timeout_ms: how long to wait.
+        storage_options: the options of the file system; never printed or logged.
+        timeout_ms: the maximum time to wait.
         setting: the config key of the time limit, for messages.
         clock: gives records their timestamps, and measures ages.
         create: create the root if it does not exist.
         request_timeout_ms: time limit of one request to an object store.
         broker_options: storage options of the other brokers; never printed or logged.
-        client_rack: as `Cluster` takes it.
+        client_rack: the rack whose in-sync replicas are read first; empty for none.
 
     Raises:
         KafkaTimeoutError: the time is over.
@@ -141,15 +142,15 @@ class Cluster:
 
         Args:
             root: a path or URL.
-            storage_options: for the file system; never printed or logged.
+            storage_options: the options of the file system; never printed or logged.
             clock: gives records their timestamps, and measures ages.
             create: create the root if it does not exist.
             request_timeout_ms: time limit of one request to an object store; None for the default
                 of ``request.timeout.ms``.
             broker_options: broker id → storage options of its root, which `broker_store` opens;
-                never printed or logged. A broker without them has those of the cluster's root, if
-                its URL has the same scheme.
-            client_rack: rack whose in-sync replicas are read first; empty for none.
+                never printed or logged. A broker without options uses those of the cluster's root,
+                if its URL has the same scheme.
+            client_rack: the rack whose in-sync replicas are read first; empty for none.
 
         Raises:
             RootNotFoundError: the root does not exist, and ``create`` is false.
@@ -198,7 +199,7 @@ class Cluster:
 
     @property
     def metadata(self) -> MetadataLog:
-        """The metadata log, to change metadata."""
+        """The metadata log, through which metadata are changed."""
         return self._metadata
 
     @property
@@ -207,9 +208,9 @@ class Cluster:
         return self._producer_ids
 
     def release(self) -> None:
-        """Forget that this process has the root open: the client that opened it is closed.
+        """Record that this process no longer has the root open: its client is closed.
 
-        As long as the root is open, this process creates no new one in its place.
+        While a root is open and missing, this process creates no new root in its place.
         """
         _open_clusters.discard(self)
 
@@ -233,10 +234,10 @@ class Cluster:
         Raises:
             StorageUnavailableError: the root cannot be found, for example because it is not
                 mounted.
-            InvalidRootError: another root lies there now.
+            InvalidRootError: the path or URL has another root now.
             LogTruncatedError: the root exists, but files of its metadata log were removed.
         """
-        self.store.check_root()  # the look for a new record does not read a file
+        self.store.check_root()  # looking for a new record does not read a file
         return self._metadata.image()
 
     def topic(self, name: str) -> TopicImage:
@@ -248,7 +249,7 @@ class Cluster:
         return self.image().topic(name)
 
     def broker_store(self, broker_id: int) -> Store:
-        """Return the store of a broker; for broker 0 it is the root's.
+        """Return the store of a broker's root; broker 0 is the cluster's root.
 
         The first call for a registration of a broker opens and checks its root. Later calls send no
         request, and return the same store.
@@ -256,15 +257,15 @@ class Cluster:
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
             StorageUnavailableError: its root cannot be reached.
-            InvalidRootError: its root is that of another cluster, broker or registration: another
-                storage is mounted there, or it was emptied.
+            InvalidRootError: its root belongs to another cluster, broker or registration: another
+                storage is mounted at the path, or the root was emptied.
         """
         return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
 
     def check_broker(self, broker_id: int) -> None:
-        """Check that the root of a broker is there now, and is that of its registration.
+        """Check that a broker's root exists now, and belongs to the broker's registration.
 
-        `broker_store` checks a root once. A path may lose its file system later, and then looks
+        `broker_store` checks a root once. When a file system is unmounted later, its path looks
         like an empty root.
 
         Raises:
@@ -275,7 +276,7 @@ class Cluster:
         self._broker_stores.check(broker_id)
 
     def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
-        """Return the store at a root that a broker may get, with the broker's storage options.
+        """Return the store of a root before it is registered, with the broker's storage options.
 
         No request is sent.
 
@@ -292,10 +293,10 @@ class Cluster:
         """Return the log of a partition, with all of its replicas.
 
         Args:
-            topic: that the partition is of.
-            partition: its number.
-            beside: runs the merges of the log's end on another thread; None: the append that makes
-                a merge due waits for it.
+            topic: the partition's topic.
+            partition: the partition's number.
+            beside: runs the merges of the log's end on another thread; if None, the append that
+                makes a merge due waits for it.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -333,13 +334,13 @@ class Cluster:
     def replica_log(
         self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
     ) -> PartitionLog:
-        """Return the log of one replica, for what each replica does for itself, such as merges.
+        """Return the log of one replica, for work that each replica does by itself, such as merges.
 
         Args:
-            topic: that the partition is of.
-            partition: its number.
-            broker_id: of the replica.
-            number: of the replica's directory; None for the one that ``topic`` has.
+            topic: the partition's topic.
+            partition: the partition's number.
+            broker_id: the id of the replica's broker.
+            number: the number of the replica's directory; None for the number in ``topic``.
 
         Raises:
             ValueError: the broker has no replica of the partition.
@@ -392,11 +393,11 @@ class Cluster:
 
     @contextmanager
     def detecting_deletion(self, topic: TopicImage) -> Iterator[None]:
-        """Tell deletion of a topic from damage, for code in the block that reads the topic's logs.
+        """Distinguish a topic's deletion from damage, in a block that reads the topic's logs.
 
-        When a topic is deleted its files disappear one by one, so that its logs look damaged or
-        shorter. A topic is removed from the metadata before its first file is. So if the block
-        raises such an error, the metadata are read again.
+        When a topic is deleted, its files disappear one by one, so that its logs look damaged or
+        shorter. The topic is removed from the metadata before its first file. If the block
+        raises such an error, this reads the metadata again.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -437,7 +438,8 @@ class Cluster:
         """Create the root, and return the cluster's id.
 
         Raises:
-            StorageUnavailableError: it was a root a moment ago.
+            StorageUnavailableError: this process has a root open at this path, which is missing
+                now.
             StorageError: it cannot be created.
         """
         gc.collect()  # a client that nobody refers to has not been released
@@ -455,7 +457,7 @@ class Cluster:
         return cluster_id
 
     def _own_directory(self) -> str:
-        """Return the name of a directory that only a root has; empty if there is none."""
+        """Return the name of a directory that only a root has; empty if there is no such one."""
         names = self.store.list_directories("")
         return next((name for name in names if is_own_directory(name)), "")
 
@@ -497,9 +499,10 @@ def _open_root(
 ) -> tuple[Store, MetadataCheckpoint | None]:
     """Return the store of a root, or the quorum that it is a member of, and its checkpoint.
 
-    On an object store the checkpoint is read at once with the list of the members of a quorum. It
-    tells the cluster's id, too, so that ``meta.properties`` need not be read. On a local file
-    system it is None: there the file is what tells a root from an empty mount point.
+    On an object store the checkpoint is read at the same time as the list of a quorum's members.
+    The checkpoint has the cluster's id, too, so that ``meta.properties`` need not be read. On a
+    local file system the checkpoint is None: only ``meta.properties`` distinguishes a root from an
+    empty mount point.
     """
     store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
     if store.is_mapped:
@@ -515,9 +518,9 @@ def _open_root(
 
 
 def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
-    """Return the checkpoint of a root; None if there is none, or it cannot be read."""
+    """Return the checkpoint of a root; None if it has none, or it cannot be read."""
     try:
         found = read_checkpoint(store, METADATA_WITNESS.path)
-    except SparkLogError:  # whoever reads the metadata tries again
+    except SparkLogError:  # the metadata log reads it again
         return None
     return None if isinstance(found, int) else found

@@ -1,11 +1,11 @@
 """Cleans the partitions of a root, and removes the files of its deleted topics.
 
-Each partition is cleaned by the configs that its topic has at that moment, as in Kafka's cleaner
-(on an object store: had at some time within the last five seconds).
-Each of its replicas is cleaned by itself, up to the high watermark: a record behind it may yet be
-lost, so it replaces no other one, and the other replicas still copy its segment.
+Each partition is cleaned by the present configs of its topic, as in Kafka's cleaner. On an object
+store they may be five seconds old.
+Each replica is cleaned by itself, up to the high watermark. A record after the high watermark may
+yet be lost, so it replaces no other record, and other replicas still copy its segment.
 
-Only topics are cleaned here. Internal logs need no cleaner: the metadata log is small, a group's
+This module cleans topics only. Internal logs need no cleaner: the metadata log is small, a group's
 log moves its own start, and the offsets table has its own maintenance.
 """
 
@@ -51,11 +51,11 @@ from spark_log.types import TopicPartition
 _FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)
 
 _MAX_AT_ONCE: Final = 16
-"""Partitions of an object store that are looked at at once."""
+"""Maximum number of partitions that are listed at the same time on an object store."""
 
 
 def check_clock(cluster: Cluster) -> None:
-    """Check by its clock and the storage's that this process may delete files of a root.
+    """Check that this process may delete files of a root: its clock agrees with the storage's.
 
     Raises:
         ClockSkewError: the clocks are more than ``max.clock.skew.ms`` apart.
@@ -71,9 +71,10 @@ class CleanedPartition(NamedTuple):
 
     Attributes:
         partition: the topic and partition.
-        report: what was done; None if it failed.
-        error: why it failed; None if it did not.
-        broker_id: of the replica; None if it failed before the replicas were known.
+        report: the report of the cleaning; None if it failed.
+        error: the reason of a failure; None after a success.
+        broker_id: the id of the replica's broker; None if cleaning failed before the replicas were
+            known.
     """
 
     partition: TopicPartition
@@ -94,18 +95,19 @@ def clean_replicas(
     storage_clock: StorageClock | None = None,
     rewriting: AbstractContextManager[object] | None = None,
 ) -> Iterator[CleanedPartition]:
-    """Clean the replicas of a partition one after the other; a failure of one stops no other.
+    """Clean the replicas of a partition in turn; the failure of one does not stop the others.
 
     Args:
         cluster: the opened root.
-        topic: that the partition is of.
-        partition: its number.
+        topic: the partition's topic.
+        partition: the partition's number.
         dry_run: report what would be done, and do nothing.
         max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
         on_progress: called with the number of bytes just processed; it may sleep to throttle.
         dedupe_buffer_bytes: memory for the offset map of compaction.
-        storage_clock: tells the storages' time, for several partitions; None asks for it.
-        rewriting: entered to merge or compact: a lock, where several partitions are cleaned.
+        storage_clock: the storages' clock, shared by several partitions; None asks the storage.
+        rewriting: entered while merging or compacting: a lock if several partitions are cleaned
+            at the same time.
 
     Raises:
         UnknownTopicOrPartitionError: the topic was deleted.
@@ -140,7 +142,7 @@ def clean_replicas(
         if len(known.replicas) > 1 or known.leader_epoch > 0:
             yield CleanedPartition(tp, None, error, None)
             return
-        # Only delete spent files: a cleaner does this in spite of damage, and reports the damage.
+        # A cleaner deletes spent files even of a damaged log, and reports the damage.
         start_offset = high_watermark = 0
         state = state_of(known)
     else:
@@ -163,10 +165,10 @@ def clean_replicas(
 
 
 class ClusterCleaner:
-    """Cleans partitions; a failure of one does not stop the others.
+    """Cleans partitions; the failure of one does not stop the others.
 
-    On an object store several partitions are looked at at once. One of them at a time is merged or
-    compacted, so that memory and throttling are as for one.
+    On an object store several partitions are listed at the same time. Only one of them at a time is
+    merged or compacted, so that memory and throttling do not depend on their number.
     """
 
     def __init__(
@@ -183,8 +185,8 @@ class ClusterCleaner:
 
         Args:
             cluster: the opened root.
-            topics: names of topics; None for all, and for the files of deleted topics.
-            partitions: only partitions with these numbers; None for all.
+            topics: the names of topics; None for all, including the files of deleted topics.
+            partitions: the numbers of the partitions to clean; None for all.
             dry_run: report what would be done, and do nothing.
             on_progress: called with the number of bytes just processed; it may sleep to throttle.
             dedupe_buffer_bytes: memory for the offset map of compaction.
@@ -219,7 +221,7 @@ class ClusterCleaner:
         return len(self._topics)
 
     def clean(self) -> Iterator[CleanedPartition]:
-        """Clean the partitions; skip those of topics that were deleted meanwhile.
+        """Clean the partitions; skip partitions whose topic was deleted meanwhile.
 
         Yields:
             The result for each replica, in the order of the partitions.
@@ -296,7 +298,7 @@ class ClusterCleaner:
                 self._cluster.keep_reserve()
 
     def stray_replicas(self) -> Iterator[StrayReplica]:
-        """Remove directories that are replicas no more, if this cleaner is for all topics.
+        """Remove the directories of former replicas, if this cleaner is for all topics.
 
         Raises:
             ClockSkewError: this process's clock is too far from a storage's.

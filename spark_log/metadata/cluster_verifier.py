@@ -1,6 +1,6 @@
 """Verifies the logs of a root, and finds directories that belong to no topic.
 
-Each replica of a partition is verified by itself. Then the others are compared with the leader's.
+Each replica of a partition is verified by itself. Then the replicas are compared with the leader's.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """A log to be verified: that of a replica, or the metadata log.
+    """A log to verify: the log of a replica, or the metadata log.
 
     Attributes:
-        broker_id: the broker that has it.
+        broker_id: the id of the broker that has the log.
         log: the log; None if the broker cannot be reached.
-        directory: of the log.
-        error: why the broker cannot be reached.
+        directory: the log's directory, relative to the broker's root.
+        error: the reason why the broker cannot be reached.
     """
 
     broker_id: int
@@ -59,10 +59,10 @@ class ClusterVerifier:
     """Verifies partitions one after the other.
 
     Attributes:
-        partitions: number of partitions verified so far.
-        segments: number of their segments.
-        records: number of their records.
-        size_bytes: size of their files.
+        partitions: the number of partitions verified so far.
+        segments: the number of segments verified so far.
+        records: the number of records verified so far.
+        size_bytes: the size of the files verified so far.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class ClusterVerifier:
 
         Args:
             cluster: the opened root.
-            topics: names of topics; None for all, for the metadata log, and for directories that
-                belong to no topic.
-            partitions: only partitions with these numbers; None for all.
+            topics: the names of topics; None for all, including the metadata log and directories
+                that belong to no topic.
+            partitions: the numbers of the partitions to verify; None for all.
             repair: repair derived files, and remove leftovers.
 
         Raises:
@@ -93,7 +93,7 @@ class ClusterVerifier:
         self.partitions = self.segments = self.records = self.size_bytes = 0
 
     def total_bytes(self) -> int:
-        """Return the size of the files to verify; lists each partition."""
+        """Return the size of the files to verify, by listing each partition."""
         return sum(
             file.size_bytes
             for _, _, replicas in self._partitions
@@ -155,7 +155,7 @@ class ClusterVerifier:
     def _compare(
         self, topic: TopicImage, partition: int, replicas: Sequence[_Replica]
     ) -> Iterator[Finding]:
-        """Yield where the replicas that can be read differ from the first of them, the leader's."""
+        """Yield the differences of the readable replicas from the first of them, the leader's."""
         before = topic.partitions[partition]
         first, *others = [each for each in replicas if each.log is not None] or [replicas[0]]
         for each in others:
@@ -172,12 +172,12 @@ class ClusterVerifier:
     def _difference(
         self, leading: _Replica, replica: _Replica, state: PartitionRecord
     ) -> Finding | None:
-        """Return where a replica begins to differ from the leader's; None if it does not."""
+        """Return the first difference of a replica from the leader's; None if they are equal."""
         assert leading.log is not None
         assert replica.log is not None
         is_in_sync = replica.broker_id in state.isr
         try:
-            # In this order: the leader gets each record first.
+            # The leader gets each record first, so its end is read last.
             end_offset = replica.log.log_end_offset()
             leading_end = leading.log.log_end_offset()
             found = first_difference(leading.log, replica.log, min(end_offset, leading_end))
@@ -254,7 +254,7 @@ class ClusterVerifier:
         return _Replica(broker_id, log, directory)
 
     def _orphaned_directories(self, broker_id: int) -> Iterator[Finding]:
-        """Yield directories of a broker that are no replica's; none if it cannot be reached."""
+        """Yield the directories of a broker that no replica uses; none if it cannot be reached."""
         try:
             found = list(orphaned_directories(self._cluster, broker_id))
         except (BrokerIdNotRegisteredError, StorageError):

@@ -1,11 +1,11 @@
 """Describes and alters the configs in the metadata log.
 
 These are configs of topics, configs of the cluster, as Kafka's default for all brokers (KIP-133,
-KIP-226, KIP-339), and quotas of client ids, with a default for all of them (KIP-13, KIP-257,
+KIP-226, KIP-339), and quotas of client ids, with a default for all client ids (KIP-13, KIP-257,
 KIP-546).
 
-Pure functions of the overrides and of the config tables in `spark_log.config`; `Admin` reads and
-commits.
+The functions are pure: they depend on the overrides and on the config tables in `spark_log.config`.
+`Admin` reads and commits.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class ConfigKind:
     """A kind of resource that has configs.
 
     Attributes:
-        resource_type: its name in a `ConfigRecord`.
-        model: the table of its keys.
-        source: the source that `describe_configs` gives for its overrides.
-        inherited_source: the source that it gives for values that `inherited` returns.
+        resource_type: the name of the kind in a `ConfigRecord`.
+        model: the table of the kind's keys.
+        source: the source of an override, in the answer of `Admin.describe_configs`.
+        inherited_source: the source of a value from `inherited`, in the same answer.
     """
 
     resource_type: str
@@ -67,7 +67,7 @@ class ConfigKind:
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
-            InvalidConfigurationError: the name is that of a single broker.
+            InvalidConfigurationError: the name is the id of a single broker.
         """
         if self.resource_type == TOPIC_RESOURCE:
             return image.topic(name).overrides
@@ -81,7 +81,7 @@ class ConfigKind:
         return image.cluster_overrides
 
     def inherited(self, image: MetadataImage, name: str) -> Mapping[str, str]:
-        """Return the values that replace the defaults where a resource has no override."""
+        """Return the values that replace the defaults of keys without an override."""
         if self.resource_type == TOPIC_RESOURCE:
             return image.inherited()
         if self.resource_type == CLIENT_RESOURCE and name != DEFAULT_CLIENT:
@@ -91,7 +91,7 @@ class ConfigKind:
     def names(self, image: MetadataImage) -> list[str]:
         """Return the names of the resources of this kind, sorted.
 
-        Of client ids those that have a quota; of the cluster the empty name.
+        Client ids are included if they have a quota. The name of the cluster is empty.
         """
         if self.resource_type == TOPIC_RESOURCE:
             return [topic.name for topic in image.topics()]
@@ -146,10 +146,10 @@ def config_entries(
 
     Args:
         overrides: the overrides of the resource.
-        keys: keys to return; None for all of them.
+        keys: the keys to return; None for all of them.
         kind: the kind of the resource.
         name: the name of the resource.
-        inherited: what `ConfigKind.inherited` returns for the resource.
+        inherited: the result of `ConfigKind.inherited` for the resource.
 
     Raises:
         InvalidConfigurationError: a key is not known.
@@ -180,15 +180,15 @@ def alterations(
 
     Args:
         resource_name: the name of the resource.
-        overrides: its present overrides.
+        overrides: the present overrides of the resource.
         changes: key → new value, or key → ``(AlterConfigOp, value)``. The value to append or
             subtract may be several values separated by commas. A key of Kafka's that has no effect
             here is left out, with a warning.
         kind: the kind of the resource.
 
     Raises:
-        InvalidConfigurationError: a key is not known, a value is not allowed, or a key that is to
-            be appended to or subtracted from is not a list.
+        InvalidConfigurationError: a key is not known, a value is not allowed, or an append or
+            subtract names a key that is not a list.
     """
     model = kind.model
     altered = dict(overrides)

@@ -52,23 +52,23 @@ _ROOT_BROKER = RegisterBrokerRecord(
 )
 
 _INHERITED = frozenset(ReplicationConfig.keys())
-"""Configs of the cluster that topics have, too, unless they override them."""
+"""Configs of the cluster that topics inherit unless they override them."""
 
 _NAMES_SHOWN = 5
-"""Number of topics that an error names if no topic name is similar to the unknown one."""
+"""Number of topics that an error names if no existing name is similar to the unknown name."""
 
 
 class MetadataImage:
-    """The metadata after a prefix of the metadata log; changed by `replay` alone.
+    """The metadata after a prefix of the metadata log. Only `replay` changes it.
 
     Attributes:
         next_producer_id: the first producer id that has not been allocated.
         next_broker_epoch: the epoch of the next registration of a broker.
         controller: the newest controller; None if there was none yet.
-        cluster_overrides: config overrides of the whole cluster.
-        client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; only those that have any.
+        cluster_overrides: the config overrides of the whole cluster.
+        client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; without empty entries.
         is_complete: whether this version understands all of the records. Otherwise `records` would
-            lose what a newer version of spark-log has written.
+            lose data that a newer version of spark-log has written.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class MetadataImage:
     def _broker_records(self) -> Iterator[MetadataRecord]:
         epochs = [broker.broker_epoch for broker in self._brokers.values()]
         last_epoch = self.next_broker_epoch - 1
-        if last_epoch > max(epochs):  # that of a registration which has ended
+        if last_epoch > max(epochs):  # the epoch of a registration that has ended
             gone = max(self._brokers) + 1
             yield RegisterBrokerRecord(
                 broker_id=gone, incarnation_id="", broker_epoch=last_epoch, root=""
@@ -142,11 +142,11 @@ class MetadataImage:
         return parse_overrides(ClusterConfig, self.cluster_overrides)
 
     def inherited(self) -> dict[str, str]:
-        """Return the overrides of the cluster that hold for topics without their own."""
+        """Return the cluster's overrides that apply to topics without an override of their own."""
         return {key: value for key, value in self.cluster_overrides.items() if key in _INHERITED}
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
-        """Return the quotas of a client id: of each kind its own, else the default, else none.
+        """Return the quotas of a client id: for each kind its own, else the default, else none.
 
         A value that this version cannot parse is ignored and counted: a client must not fail
         because of a quota.
@@ -162,7 +162,7 @@ class MetadataImage:
     def brokers(self) -> Iterator[RegisterBrokerRecord]:
         """Yield the registrations of brokers with their present state, sorted by id.
 
-        Broker 0, the root that has the metadata log, is always among them.
+        Broker 0, the root that has the metadata log, is always included.
         """
         for broker_id in sorted(self._brokers):
             yield self._brokers[broker_id]
@@ -171,7 +171,8 @@ class MetadataImage:
         """Return the registration of a broker, with its present state.
 
         Raises:
-            BrokerIdNotRegisteredError: there is none; the message names the registered ids.
+            BrokerIdNotRegisteredError: the broker is not registered; the message names the
+                registered ids.
         """
         found = self._brokers.get(broker_id)
         if found is None:
@@ -192,7 +193,7 @@ class MetadataImage:
         return None if topic_id is None else self._topics[topic_id]
 
     def find_by_id(self, topic_id: str) -> TopicImage | None:
-        """Return the topic with this id, or None if there is none or it was deleted."""
+        """Return the topic with this id, or None if it never existed or was deleted."""
         return self._topics.get(topic_id)
 
     def topic(self, name: str) -> TopicImage:
@@ -224,7 +225,8 @@ class MetadataImage:
         """Apply one record.
 
         Raises:
-            CorruptRecordError: it refers to a topic, partition or broker that does not exist.
+            CorruptRecordError: the record refers to a topic, partition or broker that does not
+                exist.
         """
         if record.model_extra:
             self.is_complete = False

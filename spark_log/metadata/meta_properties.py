@@ -1,7 +1,7 @@
-"""``meta.properties``: the file that says of which cluster, and of which broker, a storage root is.
+"""``meta.properties``: the file with the cluster and the broker that a storage root belongs to.
 
-On storage: lines ``key=value`` in the root, created once by put-if-absent and never changed:
-``version=1`` and ``cluster.id``; in the root of another broker than 0 also ``broker.id`` and
+On storage: lines ``key=value`` in the root, created once by put-if-absent and never changed. They
+are ``version=1`` and ``cluster.id``. The root of a broker other than 0 also has ``broker.id`` and
 ``incarnation.id``, the id of the broker's registration.
 """
 
@@ -26,7 +26,7 @@ FORMAT_VERSION: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What ``meta.properties`` says.
+    """The content of ``meta.properties``.
 
     Attributes:
         cluster_id: the id of the cluster.
@@ -39,14 +39,14 @@ class MetaProperties:
     incarnation_id: str = ""
 
     def __str__(self) -> str:
-        """Return whose root it is, for messages."""
+        """Return a description of the root for messages: its broker and its cluster."""
         if self.broker_id is None:
             return f"the root of the cluster {self.cluster_id}"
         return f"the root of broker {self.broker_id} of the cluster {self.cluster_id}"
 
 
 def read_meta_properties(store: Store) -> MetaProperties:
-    """Return what the file of a root says.
+    """Return the content of a root's ``meta.properties``.
 
     Raises:
         NotFoundError: the root has no such file, or does not exist.
@@ -81,11 +81,11 @@ def read_meta_properties(store: Store) -> MetaProperties:
 
 
 def check_is_root(store: Store, expected: MetaProperties) -> None:
-    """Check that a root is there, and is that of a cluster or of a broker's registration.
+    """Check that a root exists, and belongs to the expected cluster and registration.
 
     Args:
         store: the store of the root.
-        expected: what its file has to say.
+        expected: the content that ``meta.properties`` must have.
 
     Raises:
         StorageUnavailableError: the root has no such file, does not exist, or does not answer.
@@ -124,29 +124,29 @@ def check_is_root(store: Store, expected: MetaProperties) -> None:
 
 
 def guarded_root(store: Store, expected: MetaProperties) -> Store:
-    """Return a store that does nothing where a root is missing, or is another one.
+    """Return a store that refuses calls while its root is missing, or is another root.
 
-    Its calls raise the errors of `check_is_root`. On an object store nothing is checked.
+    The calls raise the errors of `check_is_root`. On an object store nothing is checked.
 
     Args:
         store: the store of the root.
-        expected: what ``meta.properties`` says.
+        expected: the content that ``meta.properties`` must have.
     """
     return store.guarded(META_PROPERTIES, partial(check_is_root, expected=expected))
 
 
 def unreadable_root(store: Store, error: StorageError) -> StorageError:
-    """Return the error for a root of which nothing can be read, or not now.
+    """Return the error for a root that cannot be read, now or ever.
 
     Args:
-        store: of the root.
-        error: of a read.
+        store: the store of the root.
+        error: the error that a read of the root raised.
     """
     if _may_pass(error):
         return StorageUnavailableError(
             f"the root {store.url} cannot be reached: {error}", path=store.url
         )
-    if isinstance(error, InvalidRootError):  # of the members of a quorum
+    if isinstance(error, InvalidRootError):  # raised for the members of a quorum
         return error
     # An object store has no directories that a file could replace.
     hint = "; a root is a directory" if store.is_mapped else ""
@@ -154,10 +154,10 @@ def unreadable_root(store: Store, error: StorageError) -> StorageError:
 
 
 def create_meta_properties(store: Store, properties: MetaProperties) -> MetaProperties:
-    """Make a root, if it has no ``meta.properties``; return what the file then says.
+    """Create a root and its ``meta.properties``, unless it has the file; return the file's content.
 
-    If another process is first, that is what the other one wrote. A crash leaves an empty root
-    or a complete file.
+    If another process is first, this is the content that the other process wrote. A crash leaves an
+    empty root or a complete file.
 
     Raises:
         InvalidRootError: the root cannot be created, or an incompatible version created it.

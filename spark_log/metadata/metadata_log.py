@@ -1,8 +1,8 @@
 """The metadata log: a partition log of JSON records with conditional appends (docs/protocol.md).
 
 A change is decided on a state, and appended at exactly the log end offset of that state. If another
-change was first, nothing is appended, and the change is decided again on the new state. So any
-number of writers are safe without a lock or a leader.
+change was first, nothing is appended, and the change is decided again on the new state. Any number
+of writers are safe without a lock or a leader.
 
 On storage: the log in ``__cluster_metadata-0``, and its state after the last change in
 ``__witnesses/__cluster_metadata-0`` (`spark_log.metadata.checkpoint`). A process begins with that
@@ -37,24 +37,24 @@ METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
 METADATA_WITNESS = Witness(METADATA_DIRECTORY)
-"""Its file contains the checkpoint."""
+"""The witness of the metadata log. Its file contains the checkpoint."""
 
 METADATA_LEASE_MS: Final = 5_000
-"""For this long after it has read the metadata, a writer acknowledges appends without reading them
-again. So on object stores the deletion of a topic, and the joining of a replica, take at least as
+"""Time for which a writer that has read the metadata acknowledges appends without reading them
+again. On object stores the deletion of a topic, and the joining of a replica, take at least as
 long."""
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
 
 
 class _Replayed(NamedTuple):
-    """The state after the records before an offset; replaced as a whole, for threads that look.
+    """The state after the records before an offset; replaced as a whole, for concurrent readers.
 
     Attributes:
         image: the state.
-        offset: of the log.
-        last_segment: base offset of the segment that ends there.
-        checkpoint: of the state; None if it is to be made of the image.
+        offset: the log offset after the last record of the state.
+        last_segment: the base offset of the segment that ends at `offset`.
+        checkpoint: the checkpoint of the state; None if it must be made from the image.
     """
 
     image: MetadataImage
@@ -81,8 +81,8 @@ class MetadataLog:
             store: the store of the root.
             clock: gives records their timestamps.
             suppressed: counts failures that do not stop a caller.
-            cluster_id: of the root, for its checkpoints.
-            checkpoint: that was read already; None reads it when it is needed.
+            cluster_id: the id of the root's cluster, for checkpoints.
+            checkpoint: the checkpoint, if it was read already; None reads it when it is needed.
         """
         self._clock = clock
         self._log = PartitionLog(
@@ -100,14 +100,15 @@ class MetadataLog:
         self._checkpoint = checkpoint
         self._is_checked = False
         self._known = _Replayed(MetadataImage())
-        # The state of the latest look or change, and monotonic time before its request.
+        # The state of the latest read or change, and the monotonic time before its request.
         self._looked = self._known.image, -math.inf
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
         """Return the state after replaying the log to its present end; the image never changes.
 
-        Without a new record this is one lookup of a file name. Several threads make theirs at once.
+        Without a new record this is one lookup of a file name. Threads do not wait for each other's
+        lookups.
 
         Raises:
             CorruptRecordError: the log is damaged.
@@ -126,7 +127,8 @@ class MetadataLog:
         """Return a state that was the newest one at some time within the last ``max_age_ms``.
 
         Returns:
-            None if no look and no change of this process began since then. Sends no request.
+            None if this process has neither read nor changed the metadata since then. Sends no
+            request.
         """
         image, looked_ms = self._looked
         return image if self._clock.monotonic_ms() - looked_ms < max_age_ms else None
@@ -142,7 +144,7 @@ class MetadataLog:
             return self._log.observe()
 
     def checkpoint_offset(self) -> int:
-        """Return the offset of the checkpoint that lies on storage; 0 without a valid one.
+        """Return the offset of the checkpoint on storage; 0 without a valid checkpoint.
 
         Raises:
             StorageError: the storage does not answer.
@@ -151,23 +153,23 @@ class MetadataLog:
         return 0 if isinstance(found, int) else found.offset
 
     def known_image(self) -> MetadataImage:
-        """Return the state as `image` or `commit` last found it, without a request.
+        """Return the state that the last `image` or `commit` found, without a request.
 
-        Before the first of them it is empty. The image never changes.
+        Before the first such call the state is empty. The image never changes.
         """
         return self._known.image
 
     def commit(self, decide: Decide) -> None:
-        """Append the records that ``decide`` returns, at the end of the log that it was decided on.
+        """Append the records that ``decide`` returns, at the log end offset of its state.
 
         If no other process has changed the metadata since this one read or changed them, this costs
         the append and the put of the witness.
 
         Args:
-            decide: called with the state as it is known, and again with the present one if that is
-                newer, or if it returned no records or raised: only an append shows that a state was
-                the newest. It must have no effects; it raises to refuse the change. If it returns
-                no records for the present state, nothing is appended.
+            decide: called with the known state. It is called again with the present state if that
+                is newer, or if the first call returned no records or raised: only an append shows
+                that a state was the newest. It must have no effects; it raises to refuse the
+                change. If it returns no records for the present state, nothing is appended.
 
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
@@ -187,7 +189,7 @@ class MetadataLog:
                 self._store.put(METADATA_WITNESS.path, self._checkpoint_bytes())
 
     def _checkpoint_bytes(self) -> bytes:
-        """Return the checkpoint of the known state; the offset alone if there can be none."""
+        """Return the checkpoint of the known state; its offset if no checkpoint is possible."""
         image, offset, last_segment, checkpoint = self._known
         if checkpoint is None:
             checkpoint = MetadataCheckpoint.of_image(image, offset, last_segment, self._cluster_id)
@@ -231,7 +233,7 @@ class MetadataLog:
         self._looked = self._known.image, looked_ms
 
     def _load_checkpoint(self) -> int:
-        """Begin with the state of the checkpoint, if there is one; return its offset."""
+        """Begin with the state of the checkpoint, if one exists; return its offset."""
         found: MetadataCheckpoint | int | None = self._checkpoint
         self._checkpoint = None
         if found is None:
@@ -243,7 +245,7 @@ class MetadataLog:
         return found.offset
 
     def _check_is_whole(self, reached: int) -> None:
-        """Check once that the log does not end before an offset that it has reached.
+        """Check once that the log does not end before an offset that it is known to have reached.
 
         Raises:
             LogTruncatedError: some or all of its files were removed.
@@ -257,7 +259,7 @@ class MetadataLog:
             raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        """Replay the records behind the known state; at the log's end one lookup of a name."""
+        """Replay the records after the known state; at the log's end this looks up one name."""
         image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.read_on(offset):
             if batch is not None:

@@ -1,4 +1,4 @@
-"""Directories of a broker that are no replica's: of deleted topics, former replicas, others."""
+"""Directories of a broker that no replica uses: of deleted topics, former replicas, others."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from spark_log.storage import (
 
 
 class OrphanKind(StrEnum):
-    """Whose a directory was."""
+    """The former owner of an orphaned directory."""
 
     TOPIC = "topic"
-    """It is named like a topic's, and the metadata have no such topic."""
+    """It has the name of a topic's directory, and the metadata have no such topic."""
 
     PARTITION = "partition"
     """It is in a topic's directory, and the topic has no such partition."""
 
     REPLICA = "replica"
-    """It was that of a replica that was moved, or came back in another directory. Or it is that of
-    a replica that is about to come back."""
+    """It belonged to a replica that was moved, or that rejoined in another directory. Or it belongs
+    to a replica that is about to rejoin."""
 
     SCRATCH = "scratch"
-    """A doctor writes in it while it runs; one that was killed has left it."""
+    """A running doctor writes in it, or a killed doctor left it."""
 
     FOREIGN = "foreign"
     """It does not belong to spark-log."""
@@ -40,12 +40,12 @@ class OrphanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrphanedDirectory:
-    """A directory that is no replica's.
+    """A directory that no replica uses.
 
     Attributes:
-        path: relative to the broker's root.
-        kind: whose it was.
-        topic: name of the topic that it lies in; None if it lies in none.
+        path: the directory's path, relative to the broker's root.
+        kind: the kind of the directory's former owner.
+        topic: the name of the topic whose directory contains it; None outside of topics.
     """
 
     path: str
@@ -66,13 +66,13 @@ def orphaned_directories(
         [Callable[[str], set[str]], Iterable[str]], Iterable[tuple[str, set[str]]]
     ] = _list_all,
 ) -> Iterator[OrphanedDirectory]:
-    """Yield the directories of a broker that are no replica's, sorted.
+    """Yield the directories of a broker that no replica uses, sorted.
 
     Args:
         cluster: the opened root.
-        broker_id: of the broker.
-        list_all: calls a function for each name, and returns names and results in any order: to
-            list several directories at once.
+        broker_id: the id of the broker.
+        list_all: calls a function for each name, and returns pairs of name and result in any
+            order. It may list several directories at the same time.
 
     Raises:
         BrokerIdNotRegisteredError: the broker is not registered.
@@ -80,7 +80,7 @@ def orphaned_directories(
     """
     store = cluster.broker_store(broker_id)
     names = _directories(store)
-    # Only of topics: nobody may list ``lost+found``.
+    # List only topics' directories: listing ``lost+found`` is forbidden.
     replicas = dict(
         list_all(lambda name: set(store.list_directories(name)), filter(is_topic_directory, names))
     )
@@ -102,7 +102,7 @@ def orphaned_directories(
 
 
 def _directories(store: Store) -> set[str]:
-    """Return the directories in a root but those that spark-log or the file system keeps."""
+    """Return the directories in a root, except those of spark-log itself and of the file system."""
     return {
         name
         for name in store.list_directories("")
@@ -111,7 +111,7 @@ def _directories(store: Store) -> set[str]:
 
 
 def _orphaned_replica(topic: TopicImage, name: str, broker_id: int) -> Iterator[OrphanedDirectory]:
-    """Yield a directory in that of a topic if it is not that of a replica."""
+    """Yield a directory inside a topic's directory, if no replica uses it."""
     path = f"{topic.directory}/{name}"
     found = parse_replica_directory(name)
     state = None if found is None else topic.partitions.get(found[0])

@@ -1,4 +1,4 @@
-"""The states of one partition, as the metadata log tells of them."""
+"""The states of one partition, read from the metadata log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class MetadataPartitionStates:
     """The states of one partition (`spark_log.log.PartitionStates`). Thread-safe."""
 
     def __init__(self, metadata: MetadataLog, topic: TopicImage, partition: int) -> None:
-        """Access no storage yet.
+        """Return the states of a partition; no storage is accessed yet.
 
         Args:
             metadata: the cluster's metadata log.
-            topic: as it was read.
-            partition: number of a partition of it.
+            topic: the partition's topic, as the caller last read it.
+            partition: the partition's number.
         """
         self._metadata = metadata
         self._topic = topic
@@ -58,7 +58,7 @@ class MetadataPartitionStates:
         Sends no request if this process has read the metadata since then, for any partition.
 
         Args:
-            max_age_ms: None for the writers' lease, `METADATA_LEASE_MS`.
+            max_age_ms: the maximum age; None for the writers' lease, `METADATA_LEASE_MS`.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -69,14 +69,14 @@ class MetadataPartitionStates:
         return self.current() if is_recent else self.refresh()
 
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
-        """Take brokers out of the in-sync and joining replicas, unless the state is not the newest.
+        """Remove brokers from the in-sync and joining replicas, if the leader epoch is the newest.
 
-        The last replica that may lead stays, whatever it is: a single writer that cannot reach it
-        must not stop all others.
+        The last replica that may lead stays, even if it failed: a single writer that cannot reach
+        it must not stop all others.
 
         Args:
-            state: that the caller knows.
-            brokers: that failed.
+            state: the state that the caller knows.
+            brokers: the brokers that failed.
 
         Returns:
             The newest state.

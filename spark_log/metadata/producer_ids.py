@@ -1,9 +1,9 @@
 """Producer ids: allocated in blocks (Kafka's ``ProducerIdControlManager``), or random.
 
 One record in the metadata log allocates a block, so that no id is allocated twice. Ids of a block
-that its process does not use are lost, which is harmless. Transactional ids need such ids: each has
-a file of its own. The id of any other idempotent producer is random, which costs no request, and no
-record of the metadata for each process that ever sends.
+that its process does not use are lost, which is harmless. Transactional ids need allocated producer
+ids: each has a file of its own. The id of any other idempotent producer is random. A random id
+costs no request, and adds no record to the metadata log for each process that sends.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ BLOCK_SIZE = 1000
 """Number of ids in a block (``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``)."""
 
 FIRST_DERIVED_ID: Final = 2**62
-"""Ids that are random, or derived from a Spark write, start here. `ProducerIds` allocates smaller
-ones."""
+"""The lowest id that is random or derived from a Spark write. `ProducerIds` allocates smaller
+ids."""
 
 
 def random_producer_id() -> int:
     """Return a random producer id, from `FIRST_DERIVED_ID` to 2**63 - 1.
 
-    Two producers may have the same one: with a million producers that append to one partition
+    Two producers may get the same id: with a million producers that append to one partition
     within ``producer.id.expiration.ms``, the probability is 1 to 9 million (docs/adr/0008).
     """
     return FIRST_DERIVED_ID | int.from_bytes(os.urandom(8), "big") % FIRST_DERIVED_ID

@@ -1,4 +1,4 @@
-"""The quota of a client, which the client itself enforces by pauses."""
+"""The quota of a client. The client itself enforces it by pauses."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from typing import Final
 
 UNLIMITED: Final = 2**63 - 1
-"""The quota of a client that has none."""
+"""The value for a client without a quota."""
 
 BURST_S: Final = 11
-"""An idle client may use the quota of this many seconds at once: Kafka's ``quota.window.num`` (11)
+"""Number of seconds whose quota an idle client may use at once: Kafka's ``quota.window.num`` (11)
 times ``quota.window.size.seconds`` (1)."""
 
 
@@ -19,11 +19,11 @@ class ClientQuota:
     In any period of *s* seconds the client starts at most the quota of *s* + `BURST_S` seconds.
     This is Kafka's ``TokenBucket`` (KIP-599). A broker limits bytes per second by its ``Rate``
     instead, which forgets everything older than eleven seconds, excess included: a client that
-    sends the quota of 21 seconds at once then runs 1.9 times too fast. That matters here because
-    one batch may be megabytes; requests to a broker are small.
+    sends the quota of 21 seconds at once then runs 1.9 times too fast. Spark-log cannot use it:
+    one batch may be megabytes, while requests to a broker are small.
 
-    A changed quota starts afresh, without the bytes that were recorded before. So a lower quota
-    does not delay a client because of what was allowed before, and a higher one applies at once.
+    A changed quota starts afresh, without the bytes that were recorded before. A lower quota does
+    not delay a client for bytes that the old quota allowed, and a higher quota applies at once.
     """
 
     __slots__ = ("_bytes_per_second", "_counted_ms", "_left_bytes")
@@ -56,7 +56,7 @@ class ClientQuota:
         return now_ms < self.throttled_until_ms
 
     def change(self, bytes_per_second: int) -> None:
-        """Set the quota; without effect if it is the same."""
+        """Set the quota; an unchanged value has no effect."""
         if bytes_per_second != self._bytes_per_second:
             self._bytes_per_second = bytes_per_second
             self._left_bytes = self._burst_bytes

@@ -22,7 +22,8 @@ class MetadataRecord(VersionedRecord):
 class TopicRecord(MetadataRecord):
     """A topic was created.
 
-    Name and id make the name of a directory: one that leads elsewhere is refused, whoever wrote it.
+    The name and the id form the name of a directory. A record whose directory would lie elsewhere
+    is refused, whichever process wrote it.
     """
 
     name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]
@@ -32,28 +33,29 @@ class TopicRecord(MetadataRecord):
 class PartitionRecord(MetadataRecord):
     """A partition was created. In the metadata image: the partition's present state.
 
-    The tuples from `joining` on are stored only if they are not empty, as Kafka's tagged fields.
+    The fields from `joining` on are stored only if they are not empty, as Kafka's tagged fields.
 
     Attributes:
-        replicas: brokers (storage roots) that hold the partition, the preferred leader first.
-        isr: in-sync replicas in the order in which they are written, the leader first. Each one
+        replicas: the brokers (storage roots) that hold the partition, the preferred leader first.
+        isr: the in-sync replicas in the order in which they are written, the leader first. Each one
             holds a prefix of the one before it.
         leader: the first of `isr`, or `NO_LEADER`.
-        leader_epoch: one more at every change of `isr`, `leader` or `joining`. The log has a
-            barrier for each epoch above 0.
-        partition_epoch: one more at every `PartitionChangeRecord`.
-        joining: replicas that are written after all of `isr` and are not in sync yet. Not in Kafka.
-        directories: for each of `replicas` the number ``k`` of its directory,
-            ``<topic>-<n>.<k>``, or ``<topic>-<n>`` for 0; empty if all are 0. Kafka has the id of a
-            log directory of the broker.
-        adding_replicas: those of `replicas` that a reassignment adds.
-        removing_replicas: those of `replicas` that a reassignment removes.
-        eligible_leader_replicas: replicas outside `isr` that hold everything that was acknowledged
-            by ``min.insync.replicas`` (KIP-966).
-        last_known_elr: the last leader, while there is none (KIP-966).
-        hidden_from_epoch: while there are eligible replicas, the leader epoch since which too few
-            have been in sync. Readers see no record of it or of a later one: an eligible replica
-            may lack it. 0 if they see all. It follows from the changes.
+        leader_epoch: the number of changes of `isr`, `leader` or `joining`. The log has a barrier
+            for each epoch above 0.
+        partition_epoch: the number of `PartitionChangeRecord` that were applied.
+        joining: the replicas that are written after all of `isr` and are not in sync yet. Not in
+            Kafka.
+        directories: the number ``k`` of each replica's directory, in the order of `replicas`. The
+            directory is ``<topic>-<n>.<k>``, or ``<topic>-<n>`` for 0. Empty if all are 0. Kafka
+            has the id of a log directory of the broker instead.
+        adding_replicas: the part of `replicas` that a reassignment adds.
+        removing_replicas: the part of `replicas` that a reassignment removes.
+        eligible_leader_replicas: the replicas outside `isr` that hold every record acknowledged by
+            ``min.insync.replicas`` (KIP-966).
+        last_known_elr: the last leader, while the partition has none (KIP-966).
+        hidden_from_epoch: the first leader epoch with too few in-sync replicas, while there are
+            eligible replicas; otherwise 0. Readers see no record of this epoch or of a later one:
+            an eligible replica may lack it. The value is computed from the changes.
     """
 
     version: ClassVar[int] = 1
@@ -75,7 +77,7 @@ class PartitionRecord(MetadataRecord):
 
     @property
     def stored_version(self) -> int:
-        """0 if the root of the metadata log alone holds it: older versions write there only."""
+        """0 if only the metadata log's root holds the partition: older versions can read that."""
         return int(self.replicas != (0,) or self.directories != ())
 
     @property
@@ -172,14 +174,14 @@ class ProducerIdsRecord(MetadataRecord):
 class RegisterBrokerRecord(MetadataRecord):
     """A broker, which is a storage root, was registered.
 
-    Credentials are never in it: clients get them as storage options.
+    The record never contains credentials: clients get them as storage options.
 
     Attributes:
         broker_id: the broker's id.
-        incarnation_id: the id of this registration. The root has it too, so that another root, or
-            one that was emptied, is noticed.
-        broker_epoch: the number of this registration: above that of every earlier one, of any
-            broker.
+        incarnation_id: the id of this registration. The root has the same id, so that another root,
+            or an emptied one, is noticed.
+        broker_epoch: the number of this registration. It is above that of every earlier
+            registration of any broker.
         root: the root's path or URL, in the place of KRaft's ``endPoints``; empty for broker 0, the
             root that has this metadata log.
         rack: the rack that the root is in; None without one.
@@ -240,12 +242,12 @@ class UnregisterBrokerRecord(MetadataRecord):
 
 
 class RegisterControllerRecord(MetadataRecord):
-    """A controller began to work. Those with a lower epoch stop.
+    """A controller began to work. Controllers with a lower epoch stop.
 
     Attributes:
-        controller_epoch: above that of every earlier controller.
-        incarnation_id: random id of the controller, by which it recognises its own record.
-        host: name of the machine that it runs on, for people.
+        controller_epoch: the number of this controller. It is above that of every earlier one.
+        incarnation_id: a random id, by which the controller recognises its own record.
+        host: the name of the controller's machine, for people.
     """
 
     controller_epoch: int
@@ -268,6 +270,7 @@ def from_json(value: bytes) -> MetadataRecord:
     """Return the record with this value.
 
     Raises:
-        CorruptRecordError: it is not a metadata record, or a newer version of spark-log wrote it.
+        CorruptRecordError: the value is not a metadata record, or a newer version of spark-log
+            wrote it.
     """
     return record_from_json(value, _BY_NAME, "metadata record")

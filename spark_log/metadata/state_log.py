@@ -1,9 +1,9 @@
-"""A log whose newest record holds a whole state: that of a group, or of a transactional id.
+"""A log whose newest record holds a whole state: of a group, or of a transactional id.
 
 On storage: a partition log in a directory of its own (docs/protocol.md). Each record holds the
 whole state after one change, so that only the newest segment is needed. From time to time a writer
-moves the log start there, and deletes the segments that `spent_segments` returns. A crash at any
-point leaves a log with the same content.
+moves the log start to the newest record, and deletes the segments that `spent_segments` returns. A
+crash at any point leaves a log with the same content.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
 
 _TRIMS_PER_DELAY = 8
-"""How often one process trims a log within ``file.delete.delay.ms``. Files are deleted after that
-time, so a busy log has many; listing them after each 64 records took half of a transaction."""
+"""Maximum number of times that one process trims a log within ``file.delete.delay.ms``. Files are
+deleted after that time, so a busy log has many; listing them after each 64 records took half of the
+time of a transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class StateRecord(VersionedRecord):
     """A whole state after a change.
 
     Attributes:
-        change_id: random; a process that lost the answer to an append finds its record by it.
+        change_id: a random id. A process that lost the answer to an append finds its record by it.
     """
 
     stores_defaults: ClassVar[bool] = False
@@ -74,7 +75,7 @@ _Record = TypeVar("_Record", bound=StateRecord)
 
 
 class StateLog(ABC, Generic[_State, _Record]):
-    """Reads and changes one state. For one thread at a time.
+    """Reads and changes one state. Not thread-safe.
 
     Attributes:
         state: the state after the last replay.
@@ -83,14 +84,14 @@ class StateLog(ABC, Generic[_State, _Record]):
 
     log_class: ClassVar[type[PartitionLog]] = PartitionLog
     trim_every: ClassVar[int] = 64
-    """Number of records after which the log start is moved, but at most `_TRIMS_PER_DELAY` times
-    within ``file.delete.delay.ms``: it lists the log. A listing returns the files of this many
-    records, and those of little more than the last ``file.delete.delay.ms``."""
+    """Number of records after which the log is trimmed, but at most `_TRIMS_PER_DELAY` times within
+    ``file.delete.delay.ms``: a trim lists the log. The listing returns the files of this many
+    records, and the files of little more than the last ``file.delete.delay.ms``."""
     replays_first: ClassVar[bool] = True
-    """Whether a change begins with a look for new records. Without it a change is first tried on
-    the state as it is known: if that is the newest one, the change costs the append alone."""
+    """Whether a change first reads new records. If not, the change is first tried on the known
+    state: if that is the newest one, the change costs only the append."""
     if_truncated: ClassVar[str] = ""
-    """What else a user may do if files of the log were removed; is put behind the error's text."""
+    """Advice for the case that files of the log were removed, appended to the error's text."""
 
     def __init__(
         self,
@@ -107,12 +108,12 @@ class StateLog(ABC, Generic[_State, _Record]):
 
         Args:
             store: the store of the root.
-            directory: of the log, relative to the root.
-            state: before the first record.
+            directory: the log's directory, relative to the root.
+            state: the state before the first record.
             clock: gives records their timestamps.
-            key: of the records.
-            topic_id: of the log's segments; no topic has it.
-            config: topic config of the log.
+            key: the key of every record.
+            topic_id: the topic id in the log's segments; no topic has it.
+            config: the topic config of the log; None for `INTERNAL_LOG_CONFIG`.
         """
         self.directory = directory
         self.state = state
@@ -138,7 +139,8 @@ class StateLog(ABC, Generic[_State, _Record]):
         """Return the record with this stored value.
 
         Raises:
-            CorruptRecordError: it is no such record, or a newer version of spark-log wrote it.
+            CorruptRecordError: the value is no such record, or a newer version of spark-log wrote
+                it.
         """
 
     @abstractmethod
@@ -146,26 +148,26 @@ class StateLog(ABC, Generic[_State, _Record]):
         """Return the state after a record that follows `state`.
 
         Raises:
-            CorruptRecordError: the record cannot follow.
+            CorruptRecordError: the record cannot follow the state.
         """
 
     def _give_way(self, races: int) -> None:
-        """Pause before a change is decided again, after a number of lost races; by default none."""
+        """Pause after a lost race, before the change is decided again; by default, do not pause."""
 
     def replay(self) -> int:
         """Update `state` to the present end of the log.
 
-        Without a new record this costs one lookup of a file name. Of several new records only the
-        last one is parsed: it holds the whole state.
+        Without a new record this costs one lookup of a file name. If there are several new records,
+        only the last one is parsed: it holds the whole state.
 
         Returns:
-            Number of records read: at most one the first time, then every new record, except those
-            before a log start that was moved meanwhile.
+            The number of records read: at most one the first time, then every new record, except
+            those before a log start that was moved meanwhile.
 
         Raises:
             CorruptRecordError: the log is damaged.
-            LogTruncatedError: files of it were removed.
-            StorageError: it cannot be read.
+            LogTruncatedError: files of the log were removed.
+            StorageError: the log cannot be read.
         """
         return len(self._read_new_records())
 
@@ -205,14 +207,14 @@ class StateLog(ABC, Generic[_State, _Record]):
     def commit(
         self, decide: Callable[[_State], _Record | None], *, is_recent: bool = False
     ) -> _State:
-        """Append the record that ``decide`` returns, at the end of the log that it was decided on.
+        """Append the record that ``decide`` returns, at the log end offset of its state.
 
         Args:
-            decide: called with the present state, and again after each append that came first. It
-                must have no effects; it raises to refuse the change. If it returns None, nothing is
-                appended.
-            is_recent: whether `state` was read just now: then the change is first tried on it, also
-                if `replays_first`.
+            decide: called with the present state, and again after each append of another process
+                that was first. It must have no effects; it raises to refuse the change. If it
+                returns None, nothing is appended.
+            is_recent: whether `state` was read just now. Then the change is first tried on it, even
+                if `replays_first` is true.
 
         Returns:
             The state after the change, and possibly after later changes.
@@ -263,7 +265,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         """Replay, and return whether one of these changes is in the log.
 
         Raises:
-            StorageError: that cannot be told: its place in the log was deleted meanwhile, or the
+            StorageError: the answer cannot be found: the records were deleted meanwhile, or the
                 storage does not answer.
         """
         gaps = self._gaps
@@ -283,7 +285,7 @@ class StateLog(ABC, Generic[_State, _Record]):
                 binary_array([self._key.encode("utf-8", "surrogatepass")]),
                 binary_array([record.to_json()]),
                 pa.nulls(1, HEADERS_TYPE),
-                # wall clock: shown to users; nothing is decided by it
+                # wall clock: shown to users; no decision depends on it
                 timestamp_array(np.array([self._clock.time_us()])),
             ],
             schema=RECORD_SCHEMA,
@@ -315,12 +317,12 @@ class StateLog(ABC, Generic[_State, _Record]):
     def trim(self) -> None:
         """Move the log start to the newest record, and delete files that were obsolete long enough.
 
-        Ages are measured by the storage's time: the newest file, a change or the start marker, was
-        created just before.
+        Ages are measured by the storage's time. It is read from the newest file, a change or the
+        start marker, which was created just before.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
-            StorageError: some of it was not done, which is harmless.
+            StorageError: the start was not moved, or files were not deleted; both are harmless.
         """
         move_log_start(self._log, self._newest_offset())
         store = self._log.files.store
@@ -341,7 +343,7 @@ class StateLog(ABC, Generic[_State, _Record]):
                 store.delete(f"{self.directory}/{name}")
 
     def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
-        """Return the storage's time, by the newest file in a listing.
+        """Return the storage's time, from the newest file in a listing.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's.
@@ -349,7 +351,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         now_us = newest_modified_us(files)
         try:
             check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        except ClockSkewError:  # or this process stood still after its append
+        except ClockSkewError:  # possibly this process was paused after its append
             now_us = storage_time_us(self._log.files.store, self.directory)
             check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
         return now_us

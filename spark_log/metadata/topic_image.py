@@ -11,7 +11,7 @@ from spark_log.config import ConfigModel, TopicConfig
 from spark_log.metadata.records import PartitionRecord
 
 _MAX_NAME_BYTES = 255
-"""File names have at most so many bytes. A long topic name is cut; the id keeps it unique."""
+"""Maximum length of a file name. A long topic name is cut; the topic id keeps it unique."""
 
 _MAX_TOPIC_CHARACTERS = _MAX_NAME_BYTES - 23
 _MAX_PARTITION_CHARACTERS = _MAX_NAME_BYTES - 7
@@ -24,9 +24,9 @@ class TopicImage:
     """A topic: its partitions and config overrides.
 
     Attributes:
-        partitions: number → present state.
-        overrides: configs that were set for this topic.
-        inherited: configs that were set for the cluster, and that topics have, too.
+        partitions: partition number → present state.
+        overrides: the configs that were set for this topic.
+        inherited: the configs that were set for the cluster and that topics inherit.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TopicImage:
 
     @property
     def directory(self) -> str:
-        """Its directory, relative to a root. A topic that is created again gets another one."""
+        """The topic's directory, relative to a root. A re-created topic gets another directory."""
         return f"{self.name[:_MAX_TOPIC_CHARACTERS]}.{self.topic_id}"
 
     def partition_directory(self, partition: int) -> str:
@@ -53,7 +53,7 @@ class TopicImage:
         """Return the present directory of a broker's replica, relative to the broker's root.
 
         It is `partition_directory`, or ``<topic>-<partition>.<k>`` after the replica diverged and
-        came back for the ``k``-th time.
+        was copied anew for the ``k``-th time.
 
         Raises:
             KeyError: the partition does not exist.
@@ -63,24 +63,24 @@ class TopicImage:
         return self.numbered_directory(partition, number)
 
     def numbered_directory(self, partition: int, number: int) -> str:
-        """Return the directory with a number, relative to a root, of a partition's replica."""
+        """Return the directory with this number of a partition's replica, relative to a root."""
         if not number:
             return self.partition_directory(partition)
         suffix = f"-{partition}.{number}"
         return f"{self.directory}/{self.name[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
 
     def config(self) -> TopicConfig:
-        """Return its configs: overrides, else the cluster's, else defaults.
+        """Return the topic's configs: its overrides, else the cluster's, else the defaults.
 
         Keys of a newer version are ignored.
         """
         return parse_overrides(TopicConfig, {**self.inherited, **self.overrides})
 
     def min_insync_replicas(self, partition: int) -> int:
-        """Return how many in-sync replicas an append with ``acks=all`` to a partition needs.
+        """Return the number of in-sync replicas that an append with ``acks=all`` needs.
 
         It is ``min.insync.replicas``, or the number of replicas if that is lower, as in Kafka.
-        Replicas that a reassignment adds do not count until it is complete: writers shall not wait
+        Replicas that a reassignment adds do not count until it is complete: writers must not wait
         for them.
 
         Raises:
@@ -90,7 +90,7 @@ class TopicImage:
 
 
 def effective_min_insync(config: TopicConfig, partition: PartitionRecord) -> int:
-    """Return what `TopicImage.min_insync_replicas` is with these configs, in this state."""
+    """Return `TopicImage.min_insync_replicas` for these configs and this partition state."""
     count = len(partition.replicas) - len(partition.adding_replicas)
     return min(config.min_insync_replicas, count)
 
@@ -103,6 +103,6 @@ def parse_overrides(model: type[_Config], overrides: Mapping[str, str]) -> _Conf
 
 @lru_cache(maxsize=1024)
 def _parse_pairs(model: type[_Config], pairs: frozenset[tuple[str, str]]) -> _Config:
-    """Parse overrides once for all topics, and partitions, that have the same ones."""
+    """Parse overrides once for all topics and partitions with the same overrides."""
     known = model.keys()
     return model.parse({key: value for key, value in pairs if key in known})

@@ -1,7 +1,7 @@
 """Records as versioned JSON: ``{"type": "TopicRecord", "version": 0, "data": {"name": …}}``.
 
-The metadata log, the logs of groups and those of transactional ids consist of such records. Names
-of fields are in camel case, as in Kafka.
+The metadata log, the logs of groups and the logs of transactional ids consist of such records.
+Field names are in camel case, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.untrusted_json import parse_json
 
 Partitions = dict[str, tuple[int, ...]]
-"""Partitions as they are stored: name or id of the topic → numbers."""
+"""Partitions as they are stored: name or id of the topic → partition numbers."""
 
 _Record = TypeVar("_Record", bound="VersionedRecord")
 
@@ -34,8 +34,9 @@ class VersionedRecord(RecordFields):
     """Base of the records. The name of the class is the type of the record.
 
     Attributes:
-        version: a version of spark-log that knows only lower ones cannot read the record.
-        stores_defaults: whether fields that have their default are stored.
+        version: the newest format version of the record type. A spark-log that knows only lower
+            versions cannot read such a record.
+        stores_defaults: whether fields with their default value are stored.
     """
 
     version: ClassVar[int] = 0
@@ -48,7 +49,7 @@ class VersionedRecord(RecordFields):
 
     @property
     def omitted(self) -> set[str]:
-        """Names of fields that are not stored this time, because they have their default."""
+        """Names of the fields that this record does not store, because they have their default."""
         return set()
 
     def to_json(self) -> bytes:
@@ -67,12 +68,12 @@ def record_from_json(value: bytes, kinds: Mapping[str, type[_Record]], what: str
     """Return the record with this value.
 
     Args:
-        value: on storage.
+        value: the record's value on storage.
         kinds: the classes of the records, by name.
-        what: what a record is, such as ``metadata record``, for errors.
+        what: the name of such a record for errors, for example ``metadata record``.
 
     Raises:
-        CorruptRecordError: it is no such record, or a newer version of spark-log wrote it.
+        CorruptRecordError: the value is no such record, or a newer version of spark-log wrote it.
     """
     try:
         document = parse_json(value)
@@ -88,7 +89,7 @@ def record_from_json(value: bytes, kinds: Mapping[str, type[_Record]], what: str
 
 
 def to_partitions(partitions: Iterable[tuple[str, int]]) -> Partitions:
-    """Return pairs of a topic and a number in the form in which they are stored."""
+    """Return the stored form of pairs of a topic and a partition number."""
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         numbers.setdefault(topic, []).append(number)

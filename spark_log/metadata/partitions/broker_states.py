@@ -1,7 +1,7 @@
-"""What becomes of partitions when brokers are fenced or unfenced, or their configs change.
+"""Changes of partitions that follow when brokers are fenced or unfenced, or configs change.
 
-The functions are for `MetadataLog.commit`, which appends their records together with those of the
-cause: `fence_broker_records`, or the records of configs.
+The functions are for `MetadataLog.commit`. It appends their records together with the records of
+the cause: those of `fence_broker_records`, or the records of configs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from spark_log.metadata.partitions.partition_change_builder import (
 from spark_log.metadata.records import ConfigRecord, MetadataRecord
 
 _DECIDING = frozenset(("min.insync.replicas", "unclean.leader.election.enable"))
-"""Configs that decide about leaders."""
+"""Configs that elections depend on."""
 
 
 def on_broker_fenced(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
     """Return the changes of the partitions that a broker leads, is in sync with or joins.
 
-    It leaves each of them, and another replica leads: one that is in sync or eligible, else any
+    The broker leaves each of them, and another replica leads: an in-sync or eligible one, else any
     that may lead if ``unclean.leader.election.enable`` is true.
 
     Args:
@@ -43,7 +43,7 @@ def on_broker_fenced(image: MetadataImage, broker_id: int) -> list[MetadataRecor
 
 
 def on_broker_unfenced(image: MetadataImage, broker_id: int) -> list[MetadataRecord]:
-    """Return the changes of the partitions that have no leader and get one now.
+    """Return the changes of the partitions without a leader that get one now.
 
     Args:
         image: the metadata before the broker is unfenced.
@@ -61,7 +61,7 @@ def on_configs_altered(
 ) -> list[MetadataRecord]:
     """Return the changes of partitions that follow from a change of configs.
 
-    - A lower ``min.insync.replicas`` may be reached. Then records are acknowledged from now on that
+    - A lower ``min.insync.replicas`` may be reached. Then new records are acknowledged that
       eligible replicas do not have, so these are not eligible any more.
     - With ``unclean.leader.election.enable`` a partition without a leader may get one.
 

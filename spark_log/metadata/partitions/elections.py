@@ -3,8 +3,8 @@
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
 return no records if there is nothing to change. A broker that is fenced never becomes a leader.
 
-Leadership moves along the in-sync replicas only: those before the new leader leave, and come back
-at the end by joining. So each election takes in-sync replicas away for a while.
+Leadership moves only along the order of the in-sync replicas: the replicas before the new leader
+leave, and later join again at the end. Each election reduces the in-sync replicas for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def elect_leader(
 ) -> list[MetadataRecord]:
     """Return the record of an election that a user asks for.
 
-    A partition without a leader gets one without a loss, if there is any, by both types.
+    With both types, a partition without a leader gets a leader that lacks no acknowledged record,
+    if one exists.
 
     - ``PREFERRED``: the first of the replicas leads. It has to be in sync, and with those behind it
       at least ``min.insync.replicas`` have to be left.
@@ -43,8 +44,8 @@ def elect_leader(
         ElectionNotNeededError: the preferred replica leads; for ``UNCLEAN``: the partition has a
             leader.
         PreferredLeaderNotAvailableError: the preferred replica cannot lead.
-        EligibleLeadersNotAvailableError: no replica can lead, or none without a loss and the topic
-            does not allow one.
+        EligibleLeadersNotAvailableError: no replica can lead, or each of them lacks acknowledged
+            records and the topic does not allow an unclean election.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition)
     if builder is None:
@@ -62,13 +63,13 @@ def elect_online_leader(
     *,
     leader_epoch: int,
 ) -> list[MetadataRecord]:
-    """Return the record that gives a partition without a leader one, without a loss.
+    """Return the record that elects a leader, without a loss, for a partition that has none.
 
     Args:
         image: the present metadata.
         topic_id: the id of the topic.
         partition: the number of the partition.
-        brokers: those that were found to work; others are not elected.
+        brokers: the ids of the brokers that were found to work; others are not elected.
         leader_epoch: the leader epoch in which the partition was found without a leader.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
@@ -78,11 +79,11 @@ def elect_online_leader(
 
 
 def rebalance_leader(image: MetadataImage, topic_id: str, partition: int) -> list[MetadataRecord]:
-    """Return the record that moves the leadership one replica on towards the preferred one.
+    """Return the record that moves the leadership by one replica, towards the preferred leader.
 
     Only the leader leaves, and only if all replicas are in sync, none is being reassigned, and
-    ``min.insync.replicas`` are left. When it has come back, the next call moves the leadership on.
-    In the end the replicas are in sync in their own order.
+    ``min.insync.replicas`` remain. After the leader has rejoined, the next call moves the
+    leadership by one more replica. At the end the in-sync replicas have the order of the replicas.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition)
     if builder is None:
@@ -100,9 +101,9 @@ def rebalance_leader(image: MetadataImage, topic_id: str, partition: int) -> lis
 
 
 def imbalanced_partitions(image: MetadataImage) -> Iterator[tuple[str, int]]:
-    """Yield the partitions whose leadership shall move back: topic id and partition.
+    """Yield the partitions whose leadership should return to the preferred leader, by topic id.
 
-    They are those of each preferred leader that does not lead more of its partitions than
+    A preferred leader is included if others lead more of its partitions than
     ``leader.imbalance.per.broker.percentage`` allows (Kafka's
     ``autoTriggerPreferredReplicaLeaderElection``).
     """

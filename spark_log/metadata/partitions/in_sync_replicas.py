@@ -1,8 +1,8 @@
-"""Replicas leave the in-sync replicas of a partition, and come back by joining.
+"""Changes of the in-sync replicas of a partition: replicas leave them, and return by joining.
 
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
 return no records if there is nothing to change, or if the decision was made on an earlier leader
-epoch. The caller then looks at the present state and decides again.
+epoch. The caller then reads the present state and decides again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def leave_isr(
     *,
     leader_epoch: int,
 ) -> list[MetadataRecord]:
-    """Return the record that takes brokers out of the in-sync and of the joining replicas.
+    """Return the record that removes brokers from the in-sync and the joining replicas.
 
-    The leader is the first in-sync replica that is left and not fenced; those before it leave, too.
-    If none is left that can lead, all stay in sync and the partition has no leader. Below
-    ``min.insync.replicas`` those who leave are eligible to lead (KIP-966), but only elections make
-    use of it: a writer that cannot reach any replica shall not move the leadership around.
+    The leader is the first remaining in-sync replica that is not fenced; replicas before it leave,
+    too. If no remaining replica can lead, all stay in sync and the partition has no leader. Below
+    ``min.insync.replicas`` the leaving replicas are eligible to lead (KIP-966), but this function
+    elects none of them: a writer that cannot reach any replica must not move the leadership around.
 
     Args:
         image: the present metadata.
         topic_id: the id of the topic.
         partition: the number of the partition.
-        brokers: those that failed or lag. Others than replicas are ignored.
+        brokers: the ids of the brokers that failed or lag. Ids that hold no replica are ignored.
         leader_epoch: the leader epoch in which this was noticed.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
@@ -59,11 +59,11 @@ def begin_joining(
     leader_epoch: int,
     directory: int,
 ) -> list[MetadataRecord]:
-    """Return the record that puts a replica that is not in sync at the end of those that join.
+    """Return the record that appends a replica that is not in sync to the joining replicas.
 
-    A partition without a leader is not changed: nobody would append the barrier. Nor is one whose
-    replica is on a fenced broker, as in Kafka (``INELIGIBLE_REPLICA``). A replica that joins cannot
-    change its directory: it leaves first.
+    A partition without a leader is not changed: nobody would append the barrier. A replica on a
+    fenced broker cannot join, as in Kafka (``INELIGIBLE_REPLICA``). A replica that joins cannot
+    change its directory: it has to leave first.
 
     Args:
         image: the present metadata.
@@ -95,16 +95,16 @@ def begin_joining(
 def complete_joining(
     image: MetadataImage, topic_id: str, partition: int, broker_id: int, *, leader_epoch: int
 ) -> list[MetadataRecord]:
-    """Return the record that puts a joining replica at the end of the in-sync replicas.
+    """Return the record that moves a joining replica to the end of the in-sync replicas.
 
-    A partition without a leader is not changed: no barrier can stand in its leader epoch.
+    A partition without a leader is not changed: its leader epoch can have no barrier.
 
     Args:
         image: the present metadata.
         topic_id: the id of the topic.
         partition: the number of the partition.
         broker_id: the broker with the replica.
-        leader_epoch: the leader epoch whose barrier stands on all in-sync replicas and on this one.
+        leader_epoch: the leader epoch whose barrier is on all in-sync replicas and on this one.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition, leader_epoch=leader_epoch)
     if builder is None:

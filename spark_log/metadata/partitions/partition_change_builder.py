@@ -1,4 +1,4 @@
-"""`PartitionChangeBuilder`: the record of a change of a partition, with its leader and its ELR."""
+"""`PartitionChangeBuilder`: builds the record of a partition's change, with its leader and ELR."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Error = TypeVar("_Error", bound=ReplicationError)
 
 
 class Election(IntEnum):
-    """Which replicas an election may choose from; each one includes those before it."""
+    """The replicas that an election may choose from; each value includes those of lower values."""
 
     ISR = 0
     """In-sync replicas."""
@@ -44,7 +44,7 @@ class PartitionChangeBuilder:
         topic: the name of the partition's topic.
         config: the topic's configs.
         partition: the partition's present state.
-        can_lead: brokers that may lead.
+        can_lead: the ids of the brokers that may lead.
     """
 
     topic: str
@@ -67,7 +67,8 @@ class PartitionChangeBuilder:
             image: the present metadata.
             topic_id: the id of the topic.
             partition: the number of the partition.
-            leader_epoch: None is returned if the leader epoch is another one.
+            leader_epoch: the expected leader epoch, or None for any. The result is None if the
+                partition has another leader epoch.
         """
         topic = image.find_by_id(topic_id)
         found = None if topic is None else topic.partitions.get(partition)
@@ -77,7 +78,7 @@ class PartitionChangeBuilder:
 
     @property
     def min_insync(self) -> int:
-        """How many in-sync replicas an append with ``acks=all`` needs."""
+        """Number of in-sync replicas that an append with ``acks=all`` needs."""
         return effective_min_insync(self.config, self.partition)
 
     @property
@@ -87,7 +88,7 @@ class PartitionChangeBuilder:
 
     @property
     def election(self) -> Election:
-        """The election that nobody has to ask for."""
+        """The election that happens without a user's request."""
         return Election.UNCLEAN if self.allows_unclean else Election.ONLINE
 
     def error(self, kind: type[_Error], why: str) -> _Error:
@@ -97,17 +98,17 @@ class PartitionChangeBuilder:
         return kind(f"{name}: {why}", topic=self.topic, partition=number)
 
     def why_no_leader(self) -> str:
-        """Say why no replica can lead without a loss."""
+        """Return the reason why no replica can lead without a loss."""
         before = self.partition
         eligible = sorted({*before.isr, *before.eligible_leader_replicas})
         return f"only {eligible} can lead without a loss, and all are fenced; unfence one"
 
     def among(self, brokers: Iterable[int]) -> PartitionChangeBuilder:
-        """Return the builder that lets only these brokers lead, if they may."""
+        """Return a builder that lets only those of these brokers lead that already may."""
         return replace(self, can_lead=self.can_lead.intersection(brokers))
 
     def without(self, brokers: Iterable[int]) -> PartitionChangeBuilder:
-        """Return the builder that lets none of these brokers lead."""
+        """Return a builder that lets none of these brokers lead."""
         return replace(self, can_lead=self.can_lead.difference(brokers))
 
     def build(
@@ -115,18 +116,18 @@ class PartitionChangeBuilder:
     ) -> list[MetadataRecord]:
         """Return the record of a change; none if nothing changes.
 
-        The leader, who joins, and who is eligible follow from the target:
+        The leader, the joining replicas and the eligible replicas follow from the target:
 
-        - Each in-sync replica holds a prefix of the one before it. So the leader is the first one
-          that may lead, and those before it leave, too: they may hold records that it lacks.
+        - Each in-sync replica holds a prefix of the one before it. The leader is the first replica
+          that may lead. Those before it leave, too: they may hold records that the leader lacks.
         - If no replica can lead, all stay in sync. Nobody appends then, so each of them still holds
           everything that was acknowledged.
-        - While fewer than ``min.insync.replicas`` are in sync, nothing is acknowledged. So those
-          who leave then, or have left since, are eligible.
+        - While fewer than ``min.insync.replicas`` are in sync, nothing is acknowledged. Replicas
+          that leave then, or have left since, are eligible.
 
         Args:
-            target: the state that is wanted, with `isr` in order. Its epochs do not count.
-            election: how the leader is chosen.
+            target: the new state, with `isr` in order. Its epochs are ignored.
+            election: the replicas that the leader is chosen from.
         """
         before = self.partition
         isr, is_clean = self._elect(target, election)
@@ -135,7 +136,7 @@ class PartitionChangeBuilder:
             changes = {"isr": stays, "leader": NO_LEADER}
         elif isr[0] in before.isr:
             changes = {"isr": isr, "leader": isr[0]}
-        else:  # what others have copied may differ from the log of this leader
+        else:  # the joining replicas' copies may differ from the log of this leader
             changes = {"isr": isr, "leader": isr[0], "joining": ()}
         after = target.model_copy(update=changes)
         changes = {
@@ -163,7 +164,7 @@ class PartitionChangeBuilder:
         return (tuple(others[:1]), False) if election is Election.UNCLEAN else ((), True)
 
     def _eligible(self, after: PartitionRecord) -> tuple[int, ...]:
-        """Return the replicas outside the in-sync ones that hold everything acknowledged."""
+        """Return the replicas outside the ISR that hold every acknowledged record."""
         if len(after.isr) >= effective_min_insync(self.config, after):
             return ()
         before = self.partition

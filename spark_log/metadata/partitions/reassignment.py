@@ -1,7 +1,7 @@
 """Reassignment: a partition moves to other brokers, or gets more or fewer replicas (KIP-455).
 
-Replicas are added, catch up by joining, and only then the others are removed. So a reassignment can
-stop anywhere, and be cancelled at any point.
+The new replicas are added and catch up by joining. Only then are the old ones removed. A
+reassignment can stop at any point, and can be cancelled at any point.
 
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
 return no records if there is nothing to change.
@@ -25,21 +25,21 @@ from spark_log.types import PartitionReassignment, TopicPartition
 def reassign_partition(
     image: MetadataImage, topic_id: str, partition: int, target: Sequence[int]
 ) -> list[MetadataRecord]:
-    """Return the record that begins to move a partition, or completes it if all is there already.
+    """Return the record that begins a reassignment, or completes it if the target is in sync.
 
     A partition that is being reassigned gets the new target. Its original replicas stay known, so
-    that cancelling restores them. (In Kafka the replicas that the first reassignment added count as
-    original then.)
+    that cancelling restores them. (In Kafka the replicas that the first reassignment added then
+    count as original.)
 
     Args:
         image: the present metadata.
         topic_id: the id of the topic.
         partition: the number of the partition.
-        target: the brokers that shall hold the partition, the preferred leader first.
+        target: the brokers that will hold the partition, the preferred leader first.
 
     Raises:
-        InvalidReplicaAssignmentError: there is no broker in the target, one is there twice, is not
-            registered or is being unregistered, or all are fenced.
+        InvalidReplicaAssignmentError: the target is empty; one of its brokers is named twice, is
+            not registered or is being unregistered; or all are fenced.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition)
     if builder is None:
@@ -62,9 +62,9 @@ def advance_reassignment(
 ) -> list[MetadataRecord]:
     """Return the record that completes a reassignment; none while a target replica is not in sync.
 
-    The replicas are the target then. The others leave; if the leader is among them, the first of
-    the target that is in sync leads, in the order of the in-sync replicas. The reassignment waits
-    if all of them are fenced.
+    Afterwards the partition has only the target replicas. If the leader is not one of them, the
+    first target replica in the order of the in-sync replicas leads. The reassignment waits if all
+    target replicas are fenced.
     """
     builder = PartitionChangeBuilder.find(image, topic_id, partition)
     if builder is None or not is_reassigning(builder.partition):
@@ -76,10 +76,10 @@ def advance_reassignment(
 def cancel_reassignment(
     image: MetadataImage, topic_id: str, partition: int
 ) -> list[MetadataRecord]:
-    """Return the record that gives a partition its original replicas back.
+    """Return the record that restores the original replicas of a partition.
 
     Raises:
-        NoReassignmentInProgressError: it is not being reassigned.
+        NoReassignmentInProgressError: the partition is not being reassigned.
         InvalidReplicaAssignmentError: none of the original replicas can lead without a loss, and
             ``unclean.leader.election.enable`` is false, or all are fenced.
     """
@@ -122,13 +122,13 @@ def is_reassigning(partition: PartitionRecord) -> bool:
 
 
 def original_replicas(partition: PartitionRecord) -> tuple[int, ...]:
-    """Return the replicas from before the reassignment; all of them if there is none."""
+    """Return the replicas from before the reassignment; all replicas without a reassignment."""
     adding = partition.adding_replicas
     return tuple(broker for broker in partition.replicas if broker not in adding)
 
 
 def target_replicas(partition: PartitionRecord) -> tuple[int, ...]:
-    """Return the replicas that a reassignment leads to; all of them if there is none."""
+    """Return the replicas that a reassignment leads to; all replicas without a reassignment."""
     removing = partition.removing_replicas
     return tuple(broker for broker in partition.replicas if broker not in removing)
 
@@ -151,7 +151,7 @@ def _with_replicas(
     adding: Sequence[int] = (),
     removing: Sequence[int] = (),
 ) -> PartitionRecord:
-    """Return the state with these replicas. Others are neither in sync nor join."""
+    """Return the state with only these replicas; others leave the ISR and the joining replicas."""
     numbers: Mapping[int, int] = {
         broker: partition.directory_of(broker) for broker in partition.replicas
     }

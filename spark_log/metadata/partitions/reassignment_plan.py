@@ -1,4 +1,4 @@
-"""Plans of reassignments: the JSON files of ``kafka-reassign-partitions``, proposals, their state.
+"""Plans of reassignments: the JSON files of ``kafka-reassign-partitions``, proposals, progress.
 
 Files are read and written in Kafka's version 1::
 
@@ -66,10 +66,10 @@ _File = TypeVar("_File", bound=_Document)
 
 
 def parse_topics_to_move(text: str) -> list[str]:
-    """Return the topics of a ``--topics-to-move-json-file``, in its order.
+    """Return the topics of a ``--topics-to-move-json-file``, in the order of the file.
 
     Raises:
-        InvalidReplicaAssignmentError: it is not such JSON, is empty, or has a topic twice.
+        InvalidReplicaAssignmentError: the text is not such JSON, is empty, or has a topic twice.
     """
     topics = [each.topic for each in _parsed(_Topics, text).topics]
     if not topics:
@@ -80,11 +80,11 @@ def parse_topics_to_move(text: str) -> list[str]:
 
 
 def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return what a ``--reassignment-json-file`` assigns, in its order.
+    """Return the assignment in a ``--reassignment-json-file``, in the order of the file.
 
     Raises:
-        InvalidReplicaAssignmentError: it is not such JSON, is empty, has a partition twice, no
-            replica for one, a broker twice, or a log directory other than ``any``.
+        InvalidReplicaAssignmentError: the text is not such JSON, is empty, has a partition twice, a
+            partition without a replica, a broker twice, or a log directory other than ``any``.
     """
     found = _parsed(_Partitions, text).partitions
     if not found:
@@ -139,11 +139,11 @@ def propose_assignment(
 
     Args:
         image: the present metadata.
-        topics: names of the topics.
+        topics: the names of the topics.
         brokers: the brokers to use.
         random: makes the random choices of `place_replicas`.
         is_rack_aware: whether replicas of a partition are spread over racks.
-        replication_factor: replicas of each partition; None: as many as the topic has.
+        replication_factor: the number of replicas of each partition; None for the topic's.
 
     Raises:
         UnknownTopicOrPartitionError: there is no such topic.
@@ -177,11 +177,11 @@ def propose_assignment(
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignmentState:
-    """How far a planned reassignment of a partition is (Kafka's class of this name).
+    """The progress of a planned reassignment of a partition (Kafka's class of this name).
 
     Attributes:
-        current_replicas: present replicas; empty if the partition does not exist.
-        target_replicas: those of the plan.
+        current_replicas: the present replicas; empty if the partition does not exist.
+        target_replicas: the replicas in the plan.
         done: whether no reassignment of the partition is in progress.
     """
 
@@ -198,7 +198,7 @@ class PartitionReassignmentState:
 def verify_reassignment(
     image: MetadataImage, assignment: Assignment
 ) -> dict[TopicPartition, PartitionReassignmentState]:
-    """Return how far each partition of a plan is, sorted, as ``--verify`` does."""
+    """Return the progress of each partition of a plan, sorted, as ``--verify`` does."""
     states = {}
     for tp, target in sorted(assignment.items()):
         topic = image.find(tp.topic)
@@ -262,5 +262,5 @@ def _replication_factor(topic: TopicImage) -> int:
 
 
 def _duplicates(items: Sequence[_Item]) -> Iterator[_Item]:
-    """Yield each item that is there more than once."""
+    """Yield each item that occurs more than once."""
     return (item for item in dict.fromkeys(items) if items.count(item) > 1)

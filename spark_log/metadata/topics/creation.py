@@ -28,10 +28,10 @@ from spark_log.metadata.topics.replica_assignment import validate_replica_assign
 from spark_log.types import NewPartitions, NewTopic
 
 MAX_PARTITIONS: Final = 200_000
-"""Maximum number of partitions of a topic: a typing error must not create millions."""
+"""Maximum number of partitions of a topic, so that a typing error cannot create millions."""
 
 _DEFAULT: Final = -1
-"""Replication factor of Kafka's clients for the cluster's default."""
+"""The replication factor by which Kafka's clients request the cluster's default."""
 
 
 def validate_new_topic(topic: NewTopic) -> None:
@@ -74,8 +74,8 @@ def topic_records(topic: NewTopic, topic_id: str, image: MetadataImage) -> list[
     """Return the records that create a topic, its partitions and its configs.
 
     Args:
-        topic: the topic; `validate_new_topic` has accepted it.
-        topic_id: its new id. Equal ids and brokers give equal choices of brokers.
+        topic: the topic, which `validate_new_topic` has accepted.
+        topic_id: the topic's new id. Equal ids and brokers give equal choices of brokers.
         image: the present metadata, with the brokers.
 
     Raises:
@@ -109,12 +109,12 @@ def partition_records(
 
     Args:
         topic: the topic.
-        new: the total number of partitions, which may have an assignment of the new ones.
+        new: the total number of partitions, with or without an assignment of the new ones.
         image: the present metadata, with the brokers.
 
     Raises:
-        InvalidPartitionsError: the topic has as many partitions or more (as Kafka's
-            ``ReplicationControlManager`` refuses it), or the number is not allowed.
+        InvalidPartitionsError: the topic has this number of partitions or more (Kafka's
+            ``ReplicationControlManager`` refuses it, too), or the number is not allowed.
         InvalidReplicationFactorError: too few brokers are registered, or all are fenced.
         InvalidReplicaAssignmentError: the assignment is not possible.
     """
@@ -182,7 +182,7 @@ def _replicas_of_new_topic(
 def _new_partitions(
     image: MetadataImage, topic_id: str, first: int, replicas: Sequence[tuple[int, ...]]
 ) -> list[MetadataRecord]:
-    """Return the records of new partitions: all replicas are in sync, but those that are fenced."""
+    """Return the records of new partitions. All replicas that are not fenced are in sync."""
     fenced = {broker.broker_id for broker in image.brokers() if broker.fenced}
     records: list[MetadataRecord] = []
     for number, brokers in enumerate(replicas, start=first):

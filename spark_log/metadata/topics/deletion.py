@@ -1,12 +1,12 @@
-"""Removes the data of deleted topics on all brokers. Deletion starts this; a cleaner finishes it.
+"""Removes the data of deleted topics on all brokers. Deletion starts it; a cleaner finishes it.
 
 On storage: a marker ``__deleted_topics/<the topic's directory>`` in the cluster's root, an empty
 file, created *before* the record that deletes the topic is appended to the metadata log. A
 directory is removed, on any broker, only if it has a marker and its topic is not in the metadata.
-So no topic loses data by a crash, or by metadata that were restored from a backup. The marker stays
-for another day, by the storage's time, because a writer that does not know of the deletion may
-still append to the old directory, which nobody reads. It also stays while a registered broker
-cannot be reached.
+No topic loses data after a crash, or after the metadata were restored from a backup. The marker
+stays for another day, by the storage's time, because a writer that does not know of the deletion
+may still append to the old directory, which nobody reads. The marker also stays while a registered
+broker cannot be reached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_log.storage import (
 )
 
 _KEPT_US: Final = 86_400_000_000
-"""How long a marker is kept: longer than a writer works without refreshing the metadata."""
+"""Time for which a marker is kept: longer than a writer works without reading the metadata."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ class DeletedTopic:
 
     Attributes:
         directory: the topic's directory, relative to the broker's root.
-        files: number of files that are left.
-        size_bytes: their size.
-        broker_id: the broker that has them.
+        files: the number of files that are left.
+        size_bytes: the size of these files.
+        broker_id: the id of the broker that has the files.
     """
 
     directory: str
@@ -56,7 +56,7 @@ class DeletedTopic:
 
 
 def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
-    """Create the markers of topics. Without effect while the topics are in the metadata.
+    """Create the markers of topics. A marker has no effect while its topic is in the metadata.
 
     Raises:
         StorageError: not all markers were created.
@@ -68,7 +68,7 @@ def mark_deleted(store: Store, topics: Iterable[TopicImage]) -> None:
 def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
     """Remove the data of deleted topics; after a failure a cleaner removes the rest.
 
-    On an object store it first waits until no producer acknowledges appends to them.
+    On an object store this first waits until no producer acknowledges appends to the topics.
     """
     if not cluster.store.is_mapped:
         cluster.clock.sleep_ms(METADATA_LEASE_MS)
@@ -91,8 +91,8 @@ def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
 def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[DeletedTopic]:
     """Remove the files of deleted topics, and yield the topics that had files left.
 
-    Several processes may do this at the same time, and repeat it. A broker that cannot be reached
-    is told in a warning; the markers stay, and a later call removes its files.
+    Several processes may do this at the same time, and repeat it. If a broker cannot be reached, a
+    warning is logged, the markers stay, and a later call removes its files.
 
     Args:
         cluster: the opened root.
@@ -111,7 +111,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
     known = {topic.directory for topic in image.topics()}
     now_us = storage_time_us(store, DELETION_MARKERS)
     check_clock_skew(cluster.clock, now_us, image.cluster_config().max_clock_skew_ms)
-    # Others may put files here, too: a name without a topic's id would delete an internal log.
+    # Users may put files here, too: a name without a topic's id would delete an internal log.
     deleted = [
         marker for marker in markers if marker.name not in known and is_topic_directory(marker.name)
     ]
@@ -143,7 +143,7 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
 
 
 def _finish(store: Store, directory: str, dry_run: bool) -> DeletedTopic | None:
-    """Remove a deleted topic from a root; return what was left of it, or None."""
+    """Remove a deleted topic from a root; return the files that were left, or None."""
     files = list(_files_of(store, directory))
     if not dry_run:
         _remove(store, directory)

@@ -24,11 +24,11 @@ def validate_topic_name(name: str, existing: Mapping[str, str] = _NO_NAMES) -> N
 
     Args:
         name: the name.
-        existing: names of existing topics by their `collision_key`; two names may not differ only
+        existing: the names of existing topics by `collision_key`. Two names may not differ only
             in ``.`` and ``_``.
 
     Raises:
-        InvalidTopicError: the message names the rule.
+        InvalidTopicError: the name is not allowed; the message names the rule.
     """
     if reason := _why_illegal(name):
         raise InvalidTopicError(
@@ -48,7 +48,7 @@ def validate_topic_name(name: str, existing: Mapping[str, str] = _NO_NAMES) -> N
 
 
 def collision_key(name: str) -> str:
-    """Return what the names of two topics may not share."""
+    """Return the key that must differ between any two topic names."""
     return name.replace(".", "_")
 
 

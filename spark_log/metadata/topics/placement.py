@@ -1,6 +1,6 @@
 """Chooses the brokers (storage roots) that hold the replicas of new partitions.
 
-The rule is that of Kafka's ``StripedReplicaPlacer``. Its goals, the most important one first:
+The rule is that of Kafka's ``StripedReplicaPlacer``. Its goals are, the most important one first:
 replicas of a partition are spread over the racks, partitions are spread over the brokers, and
 fenced brokers are avoided.
 """
@@ -21,8 +21,8 @@ class UsableBroker:
 
     Attributes:
         broker_id: the broker's id.
-        rack: the rack it is in; None without one. Brokers without a rack count as one rack.
-        fenced: whether it may not lead a partition.
+        rack: the broker's rack; None without one. Brokers without a rack count as one rack.
+        fenced: whether the broker may not lead a partition.
     """
 
     broker_id: int
@@ -50,12 +50,12 @@ def place_replicas(
 
     Args:
         brokers: the registered brokers, in any order.
-        num_partitions: how many partitions are new.
-        replication_factor: replicas of each partition.
-        random: makes every random choice: equal arguments and equal states of it give equal
-            results.
-        existing: replicas of the topic's existing partitions, in the order of partitions. The new
-            ones continue after the last of them; without any the beginning is random.
+        num_partitions: the number of new partitions.
+        replication_factor: the number of replicas of each partition.
+        random: the source of all random choices. Equal arguments and an equal state of ``random``
+            give equal results.
+        existing: the replicas of the topic's existing partitions, in the order of partitions. The
+            new partitions continue after the last of them; without any, the beginning is random.
 
     Returns:
         The replicas of each new partition, the preferred leader first.
@@ -89,7 +89,7 @@ def _check(brokers: Sequence[UsableBroker], replication_factor: int) -> None:
 
 
 class _Placer:
-    """Places one partition after the other; remembers whose turn it is."""
+    """Places one partition after the other; remembers the next broker of each rack."""
 
     def __init__(
         self, brokers: Sequence[UsableBroker], existing: Sequence[Sequence[int]], random: Random
@@ -127,7 +127,7 @@ class _Placer:
 
 
 def _in_turn(racks: Sequence[_Rack]) -> Iterator[int]:
-    """Yield a leader, then one broker of each rack in turn, for ever; few are taken."""
+    """Yield a leader, then one broker of each rack in turn, without end."""
     brokers = [rack.brokers() for rack in racks]
     leading = next(number for number, rack in enumerate(racks) if rack.can_lead)
     yield next(brokers[leading])
@@ -139,7 +139,7 @@ def _in_turn(racks: Sequence[_Rack]) -> Iterator[int]:
 
 
 class _Rack:
-    """The brokers of a rack: those that are not fenced, then those that are."""
+    """The brokers of a rack: first those that are not fenced, then the fenced ones."""
 
     def __init__(self, unfenced: _Ring, fenced: _Ring) -> None:
         self._unfenced = unfenced
@@ -159,11 +159,11 @@ class _Rack:
 
 
 class _Ring:
-    """Brokers of which another one is the first each time.
+    """Brokers in a ring. Each turn begins with the next broker.
 
     Attributes:
-        brokers: their ids, in the order of the ring.
-        first: the index of the next first one, modulo their number.
+        brokers: the ids of the brokers, in the order of the ring.
+        first: the index of the broker that the next turn begins with, modulo their number.
     """
 
     def __init__(self, brokers: list[int], first: int) -> None:
@@ -171,7 +171,7 @@ class _Ring:
         self.first = first
 
     def turn(self) -> Iterator[int]:
-        """Yield each broker once. The ring moves on by one if at least one broker is taken."""
+        """Yield each broker once. The ring advances by one if at least one broker is taken."""
         first = self.first
         self.first += 1
         for index in range(first, first + len(self.brokers)):
@@ -179,7 +179,7 @@ class _Ring:
 
 
 def _ring(brokers: list[int], random: Random, after: int | None = None) -> _Ring:
-    """Return a ring that begins after a broker; anywhere if that is not in the ring."""
+    """Return a ring that begins after a broker; at random if the broker is not in the ring."""
     if after in brokers:
         return _Ring(brokers, brokers.index(after) + 1)
     return _Ring(brokers, random.randrange(len(brokers)) if brokers else 0)
@@ -188,6 +188,6 @@ def _ring(brokers: list[int], random: Random, after: int | None = None) -> _Ring
 def _last_in_rack(
     rack: str | None, rack_of: Mapping[int, str | None], existing: Sequence[Sequence[int]]
 ) -> int | None:
-    """Return the first broker of a rack in the last partition that has one there."""
+    """Return the first broker of a rack in the last partition with a replica in that rack."""
     placed = (broker for replicas in reversed(existing) for broker in replicas)
     return next((each for each in placed if each in rack_of and rack_of[each] == rack), None)

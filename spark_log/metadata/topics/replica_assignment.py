@@ -17,7 +17,7 @@ def validate_replica_assignment(
 ) -> list[tuple[int, ...]]:
     """Check an explicit assignment of replicas, as Kafka's ``ReplicationControlManager`` does.
 
-    Fenced brokers are allowed, as long as one broker of each partition is not fenced: this one can
+    Fenced brokers are allowed, as long as each partition has a broker that is not fenced and can
     lead it.
 
     Args:
@@ -25,8 +25,8 @@ def validate_replica_assignment(
         brokers: the registered brokers, in any order.
         first_partition: the number of the first partition of the assignment: 0 for a new topic, the
             number of existing partitions if some are added.
-        replication_factor: replicas that each partition must have, as the topic's existing ones;
-            None: as many as the first one in the assignment.
+        replication_factor: the number of replicas that each partition must have, that of the
+            topic's existing partitions; None for that of the first partition in the assignment.
 
     Returns:
         The replicas of each partition, in the order of partitions.

@@ -1,18 +1,18 @@
 """Removes directories of replicas that no partition has any more: stray replicas, as in Kafka.
 
-A reassignment leaves the replicas that it moved away, and a replica that diverged comes back in a
-new directory, which leaves the old one. Directories of topics that are not in the metadata stay:
-only the marker of a deletion removes those (`finish_deletions`).
+A reassignment leaves the directories of the old replicas behind. A replica that diverged is copied
+anew into a new directory, and leaves the old one behind. Directories of topics that are not in the
+metadata stay: only the marker of a deletion removes those (`finish_deletions`).
 
 On storage: a marker ``__stray_replicas/<the replica's directory>``, an empty file in the root of
 the replica's broker, dated by this root's clock. A cleaner creates it after it read metadata in
-which the directory is no replica's. When the marker is ``file.delete.delay.ms`` old, a cleaner
-reads the metadata again, and removes the directory if it is still no replica's.
+which no replica uses the directory. When the marker is ``file.delete.delay.ms`` old, a cleaner
+reads the metadata again, and removes the directory if still no replica uses it.
 
 The marker stays until the topic is deleted: the number of a directory with a marker is never used
-again, or a cleaner that was paused could delete files of a new replica. So whoever chooses a
-directory for a replica reads the markers after the metadata that have this replica
-(`next_directory_number`): either it sees the marker, or the cleaner sees the replica.
+again, or a cleaner that was paused could delete files of a new replica. A process that chooses a
+directory for a replica first reads metadata with this replica, and then the markers
+(`next_directory_number`): either the process sees the marker, or the cleaner sees the replica.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class StrayReplica:
     """A directory of a replica that its partition does not have any more.
 
     Attributes:
-        broker_id: the broker that has it.
-        directory: relative to the broker's root.
-        files: number of its files.
-        size_bytes: their size.
+        broker_id: the id of the broker that has the directory.
+        directory: the directory's path, relative to the broker's root.
+        files: the number of files in the directory.
+        size_bytes: the size of these files.
     """
 
     broker_id: int
@@ -54,14 +54,14 @@ class StrayReplica:
 
 
 def next_directory_number(store: Store, topic: TopicImage, partition: int) -> int:
-    """Return the lowest number that the directory of a replica may still get.
+    """Return the lowest number that a new directory of a partition's replica may have.
 
-    Call this after reading the metadata by which the partition has the replica.
+    Call this after reading metadata in which the partition has the replica.
 
     Args:
-        store: of the replica's broker.
-        topic: that the partition is of.
-        partition: its number.
+        store: the store of the replica's broker.
+        topic: the partition's topic.
+        partition: the partition's number.
 
     Raises:
         StorageError: the storage does not answer.
@@ -75,7 +75,7 @@ def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterato
     """Remove stray replicas of all brokers, and yield them.
 
     Several processes may do this at the same time, and repeat it. A broker that cannot be reached
-    is told in a warning, and passed over.
+    is skipped with a warning.
 
     Args:
         cluster: the opened root.
@@ -99,7 +99,7 @@ def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterato
 
 
 def _was_changed(topic: TopicImage) -> bool:
-    """Whether the replicas of a partition were ever changed."""
+    """Return whether the replicas of any partition were ever changed."""
     return any(state.partition_epoch > 0 for state in topic.partitions.values())
 
 
@@ -107,7 +107,7 @@ def _remove_of_topic(
     cluster: Cluster, store: Store, known: TopicImage, broker_id: int, dry_run: bool
 ) -> Iterator[StrayReplica]:
     names = set(store.list_directories(known.directory))
-    # Read the metadata after the listing: a new directory may be that of a new replica.
+    # Read the metadata after the listing: a new replica may use a new directory.
     strays = _strays(cluster, known, broker_id, names)
     if not strays:
         return
@@ -120,7 +120,7 @@ def _remove_of_topic(
     check_clock_skew(cluster.clock, now_us, skew_ms)
     old_us = now_us - known.config().file_delete_delay_ms * 1000 - store.time_resolution_us
     old = {file.name for file in store.list(markers) if file.modified_us <= old_us}
-    # Read the metadata after the markers: whoever uses a directory from now on reads its marker.
+    # Read the metadata after the markers: a process that chooses a directory later sees its marker.
     for name in _strays(cluster, known, broker_id, old & set(strays)):
         directory = f"{known.directory}/{name}"
         sizes = [file.size_bytes for file in store.list(directory)]
@@ -133,16 +133,16 @@ def _remove_of_topic(
 def _strays(
     cluster: Cluster, known: TopicImage, broker_id: int, names: Collection[str]
 ) -> list[str]:
-    """Return those of the names that are no directory of a replica, by the present metadata."""
+    """Return the names of directories that no replica uses, by the present metadata."""
     topic = cluster.image().find_by_id(known.topic_id)
     return [] if topic is None else [each for each in names if _is_stray(topic, each, broker_id)]
 
 
 def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
-    """Return whether no replica is, or will be, in a directory.
+    """Return whether no replica uses a directory, or will use it.
 
-    Numbers of a replica's directories only grow, and the copy that a replica joins with is made
-    before the metadata have its number.
+    The numbers of a replica's directories only grow. A replica that rejoins is copied into its new
+    directory before the metadata have the directory's number.
     """
     found = parse_replica_directory(name)
     partition = topic.partitions.get(found[0]) if found else None
