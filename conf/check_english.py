@@ -31,7 +31,7 @@ _BANNED: Final = {
     r"\b(go|goes|going|went) on\b": "continue, retry",
     r"\blooks? again\b": "list again, read again",
     r"\b(is|are|was|were) there(?=[.,;:)]|$)": "exists",
-    r"\b[Tt]ake notice\b": "name the event",
+    r"\b(take|Take) notice\b": "name the event",
     r"(?<=: )as of (?=`)": "See",
     r"\bso (much|many|few|long) (has|have|that lies)\b": "minimum, number of",
     r"\b[Ww]ho(ever)? (calls|finds|has|holds|knows|looks|puts|reads|sees|waits|writes)\b": (

@@ -131,11 +131,16 @@ class TestAppender:
 
     def test_keeps_no_more_the_longer_a_merge_is_late(self, memory_store, clock):
         waiting = []
+
+        def run_later(merge):
+            waiting.append(merge)
+            return True
+
         log = open_log(
             memory_store,
             clock=clock,
             merge_tail_segments=4,
-            beside=lambda merge: waiting.append(merge) or True,
+            beside=run_later,
         )
         for number in range(200):
             log.append(numbered(number, 1))
