@@ -165,7 +165,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
         _clean_generation(compaction, taken.get(compaction)),
         newest_modified_us(files),
         max(min_end, *snapshots, _min_end_by_marker(start, chain)),
-        None if chain or next_start or is_told else _last_before(position, plain, rewritten),
+        None if chain or next_start or is_told else _last_before(files, start),
     )
 
 
@@ -248,18 +248,16 @@ def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
     return start.log_start_offset + 1 if is_missing else 0
 
 
-def _last_before(
-    start: int, plain: dict[int, FileInfo], rewritten: list[tuple[SegmentName, FileInfo]]
-) -> LiveSegment | None:
-    """Return the last segment before a log's start; None without one."""
-    ends = [(_last_offset(name) + 1, name, file) for name, file in rewritten]
-    end, name, file = max(ends, default=(0, None, None), key=lambda each: each[0])
-    base = max((base for base in plain if base < start), default=-1)
-    if base >= end:
-        return LiveSegment(SegmentName(base), plain[base], base, None)
-    if name is None or file is None:
-        return None
-    return LiveSegment(name, file, name.base_offset, end)
+def _last_before(files: Sequence[FileInfo], start: StartMarker) -> LiveSegment | None:
+    """Return the last segment of the log that the files are without a start marker.
+
+    Returns:
+        None if they are no log then: names before the start were freed. A file there may be a put
+        that was delivered late, which tells nothing.
+    """
+    before = live_log(file for file in files if file.name != start.name)
+    is_log = before.segments and before.base_after_gap is None
+    return before.segments[-1] if is_log else None
 
 
 def _min_end_by_index(name: str) -> int:
