@@ -25,7 +25,7 @@ from spark_log.console.views.partition_looks import (
     look_at_partitions,
 )
 from spark_log.coordinator import OffsetsTable, PartitionKey
-from spark_log.log import first_unread_us
+from spark_log.log import Lag, first_unread_us
 
 _MAX_TIMES: Final = 4
 """Most partitions of a group that is shown whose first unread record is read."""
@@ -221,10 +221,9 @@ def _groups_behind(
         for key, offset in offsets.items():
             seen = looks[key].seen if key in looks else None
             if seen is not None:
-                first = max(offset, seen.log_start_offset)
-                if seen.log_end_offset > first:
-                    lag = seen.log_end_offset - first
-                    lags.setdefault(group_id, {})[key] = (lag, first)
+                lag = Lag.of(offset, seen.log_start_offset, seen.log_end_offset)
+                if lag.unread:
+                    lags.setdefault(group_id, {})[key] = (lag.unread, lag.first_offset)
     total = {group_id: sum(lag for lag, _ in each.values()) for group_id, each in lags.items()}
     farthest = sorted(total, key=lambda group_id: (-total[group_id], group_id))[:_SHOWN]
     positions = [
