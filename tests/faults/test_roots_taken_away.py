@@ -5,6 +5,8 @@ The writers are threads with a producer each, which append to three replicas wit
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,7 +126,12 @@ def test_nothing_is_made_in_its_place_and_it_can_be_registered_again(root, tmp_p
         admin.fence_broker(1)
         admin.register_broker(1, broker_root)  # while the writers write
         writers.wait_for_more()
+        command = [sys.executable, "-m", "spark_log", "replicate", "--root", str(root)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        writers.wait_for_more()
         acknowledged = writers.stop()
+    (topic,) = admin.describe_topics(["t"])
+    assert {len(partition.isr) for partition in topic.partitions} == {3}
     assert sorted(values(root)) == sorted(acknowledged)
     assert (broker_root / META_PROPERTIES).exists()
 
