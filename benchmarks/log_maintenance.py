@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def open_log(store: LocalStore, clock: ManualClock, **config: object) -> PartitionLog:
-    """Return a handle on the one log of a store."""
+    """Return a handle on the only log of a store."""
     settings = TopicConfig.parse({"flush.on.append": False, **_ANY_TIME, **config})
     return PartitionLog(
         store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock

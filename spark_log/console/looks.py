@@ -44,7 +44,7 @@ class Looks(Generic[Key, Seen]):
         """Observe some things again, and return the last observation of every known thing.
 
         Things without an observation come first, in the given order, then those with the oldest
-        observations. So several calls observe all things, and each call costs the same.
+        observations. Several calls observe all things, and each call costs the same.
 
         Args:
             keys: the keys of the things that exist.

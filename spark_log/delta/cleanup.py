@@ -89,7 +89,7 @@ class DeltaCleanup:
 
         A file that no version ever added belongs to a writer that lost a race or died. A live
         writer never adds a file that it wrote more than half an hour ago, and its commit fails if
-        others have made the same version meanwhile. So a file without a version is deleted only
+        others have made the same version meanwhile. A file without a version is deleted only
         after a version exists that is at least an hour younger than the file. (Exception: a writer
         is paused for longer just before its commit, and no other process commits meanwhile. Then
         its file is deleted as soon as it has been compacted, not a day later.)

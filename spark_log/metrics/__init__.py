@@ -1,6 +1,6 @@
 """Metrics in Prometheus' format, in a layer below the clients.
 
-- `definitions`: the one table of all metrics, from which docs/metrics.md is generated.
+- `definitions`: the table of all metrics, from which docs/metrics.md is generated.
 - `histogram`: distributions of durations.
 - `family`, `exposition`: the values of a metric, and their text form.
 - `registry`: families as a collector of the library prometheus_client (extra ``metrics``).

@@ -92,7 +92,7 @@ def kafka_errors(*expected: int) -> Iterator[None]:
         expected: the codes of errors that are ignored.
 
     Raises:
-        SparkLogError: the error that corresponds to the one of librdkafka.
+        SparkLogError: the error that corresponds to librdkafka's error.
     """
     try:
         yield

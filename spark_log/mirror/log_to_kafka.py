@@ -77,8 +77,8 @@ class LogToKafka(Mirror):
     Keys, values, headers and partitions stay the same. Timestamps are cut to milliseconds; those
     before the first millisecond of the epoch become the first millisecond.
 
-    Kafka reports the offset of each record by a callback, which costs as much as the record. So
-    only the offsets of a partition's first and last record are requested. If these show that
+    Kafka reports the offset of each record by a callback, which costs as much as the record.
+    Only the offsets of a partition's first and last record are requested. If these show that
     another producer wrote between them, or that Kafka refused a record, the transaction is aborted
     and repeated, and from then on the offset of every record is requested. Batches are no larger
     than the smallest ``max.message.bytes`` of the topics, which in Kafka limits a batch.

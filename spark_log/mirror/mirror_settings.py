@@ -121,8 +121,8 @@ class MirrorSettings:
         """Return the transactional id of the mirror that writes to one side.
 
         If topics keep their names, mirroring in both directions would return records to the topic
-        that they came from. So both directions have the same id, and the mirror that is started
-        last fences the other.
+        that they came from. Both directions have the same id, so that the mirror that is
+        started last fences the other.
 
         Args:
             target: the side that the mirror writes to.

@@ -7,8 +7,8 @@ the previous run, or the start, and the run's offset in the source. It is valid 
 other direction are mirrored to this place.
 
 Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
-records. So the map has a record if and only if the target has it, and a mirror continues at the end
-of the map after a crash. Runs of records that neither side has any more are pruned.
+records. The map has a record if and only if the target has it. After a crash a mirror continues at
+the end of the map. Runs of records that neither side has any more are pruned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`RootMirror`: copies topics of one root to another one, segment by segment.
 
 The target's topics have the names and the ids of the source's, and its segments are the source's
-files. So every record has the same offset, and nothing is decoded or encoded. If the source's files
+files. Every record has the same offset, and nothing is decoded or encoded. If the source's files
 are mapped, the checksum of each batch is checked before it is copied.
 
 A crash at any point leaves a prefix of the source's log, and the next copy continues after it. Two

@@ -94,8 +94,8 @@ def fence_tasks(
 ) -> None:
     """Fence all tasks that write to a side, including tasks that have not begun yet.
 
-    A task begins by fencing its own predecessor, and then reads the generation. So the id of the
-    generation is changed first, and its partitions are removed last: if this function is
+    A task begins by fencing its own predecessor, and then reads the generation. Therefore the id of
+    the generation is changed first, and its partitions are removed last: if this function is
     interrupted, the next mirror repeats it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Records in a segment file: schema, batch header, checksums. Also Kafka's hash of keys."""
+"""Records in a segment file: schema, batch header and checksums; and Kafka's hash of keys."""
 
 from spark_log.exports import attach_stub
 

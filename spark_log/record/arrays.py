@@ -1,9 +1,9 @@
 """Conversion between Arrow arrays and Python's or numpy's values, through Arrow's buffers.
 
 pyarrow's own functions (``pa.array``, ``pa.scalar``, ``to_numpy``, ``fill_null``) import pandas if
-it is installed. So does a function of `pyarrow.compute` that gets a number or a string instead of a
-scalar. The import would take a quarter of a second of a process's first append or poll, and half of
-the time of a short command.
+it is installed. A function of `pyarrow.compute` does the same if it gets a number or a string
+instead of a scalar. The import would take a quarter of a second of a process's first append or
+poll, and half of the time of a short command.
 """
 
 from __future__ import annotations

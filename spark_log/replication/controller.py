@@ -5,10 +5,10 @@ reader appends a missing barrier. The controller does the remaining work: it fen
 roots do not answer, elects leaders, lets replicas catch up, balances leaders, and advances
 reassignments.
 
-Each of its changes is decided on the newest metadata and appended to them conditionally. So any
-number of controllers are safe at the same time, and a round reads the metadata once to see which
-changes may be due. To save work only the newest controller works: it registers with an epoch in the
-metadata log, and a controller that sees a newer epoch stops.
+Each of its changes is decided on the newest metadata and appended to them conditionally. For
+this reason any number of controllers are safe at the same time. A round reads the metadata once to
+see which changes may be due. To save work only the newest controller works: it registers with an
+epoch in the metadata log, and a controller that sees a newer epoch stops.
 """
 
 from __future__ import annotations

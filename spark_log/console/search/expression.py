@@ -1,7 +1,7 @@
 """A SQL expression that is true or false for a record, evaluated by duckdb in a sandbox.
 
 duckdb evaluates a user's text only after its syntax tree was checked: it is one expression, made
-of the columns, constants, operators and functions that are listed here. So it has no subquery, no
+of the columns, constants, operators and functions that are listed here. It has no subquery, no
 table, and no function that reads a file or a setting, or makes a large value of a small one. In
 addition duckdb opens no file and no network, loads no extension, sees no Python variable, and its
 settings are locked. Each of the two protections is sufficient alone.

@@ -43,7 +43,7 @@ def health(
     states: Mapping[str, str],
     transactions: Sequence[OpenTransaction],
 ) -> tuple[Finding, ...]:
-    """Return the findings, the worst first; a single ``ok`` finding comes first without problems.
+    """Return the findings, the worst first; without a problem, an ``ok`` finding is the first.
 
     Args:
         console: the console of the root.

@@ -1,6 +1,6 @@
 """Finds transactions that have been open for long and block readers with ``read_committed``.
 
-A waiting reader or a cleaner ends a transaction that has passed its timeout. So a transaction that
+A waiting reader or a cleaner ends a transaction that has passed its timeout. A transaction that
 is open for much longer shows that no reader or cleaner runs, or that they fail.
 """
 
