@@ -46,8 +46,8 @@ class ReplicatedPartition(NamedTuple):
 
     Attributes:
         replica: the replica.
-        report: the result of a success; None after a failure.
-        error: the reason of a failure; None after a success.
+        report: the result of catching up; None if it raised an error.
+        error: the reason why the replica is not in sync; None if it is, or was moved away.
         completes_reassignment: whether the replica was the last one that a reassignment waited for,
             and the reassignment is completed now.
     """
