@@ -52,8 +52,7 @@ class StagedVersion:
         body: the bytes of the version.
         file: the staged file with these bytes. It is deleted only after the version was put and
             checked: on a local file system the deletion changes the version's file, which then
-                looks
-            as if it had appeared at that time.
+            looks as if it had appeared at that time.
         is_put: whether a put has succeeded, even if the version is void.
     """
 
