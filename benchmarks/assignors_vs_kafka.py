@@ -270,6 +270,7 @@ def is_valid(group: Group, assignment: _Assignment) -> bool:
 
 def is_order_of_claims(group: Group) -> bool:
     """Return whether a member of a newer generation claims a partition that two others claim, too.
+
     The two others are of the same generation.
     """
     claims: dict[TopicPartition, list[int]] = {}

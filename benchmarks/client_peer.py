@@ -59,6 +59,7 @@ class ClientPeer(Protocol):
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
         """Return a function that sends, and a function that closes the sender.
+
         The first one sends a value without lingering, and waits for the acknowledgement.
         """
 
