@@ -208,7 +208,7 @@ def compare(group: Group, kafkas: _Assignment | str) -> str:
         return f"Kafka raises {kafkas.split(':')[0]}"
     answer = ours(group)
     if group.assignor == "range":
-        # Without racks Kafka's lists have topics as its hash map has them.
+        # Without racks, Kafka's lists have topics in the order of its hash map.
         kafkas = {member: sorted(each) for member, each in kafkas.items()}
     if answer == kafkas:
         return "same"
@@ -232,7 +232,7 @@ def compare_freely(group: Group, answer: _Assignment, kafkas: _Assignment) -> st
 
 
 def excuse(group: Group, kafkas: _Assignment) -> str:
-    """Return why Kafka's sticky assignment cannot be compared with ours; empty if it can."""
+    """Return the reason why Kafka's sticky assignment cannot be compared with ours, or ""."""
     if not is_valid(group, kafkas):
         return "Kafka's is not valid"
     if is_order_of_claims(group):
@@ -269,8 +269,9 @@ def is_valid(group: Group, assignment: _Assignment) -> bool:
 
 
 def is_order_of_claims(group: Group) -> bool:
-    """Return whether two members of one generation claim a partition that one of a newer
-    generation claims, too.
+    """Return whether a member of a newer generation claims a partition that two others claim, too.
+
+    The two others are of the same generation.
     """
     claims: dict[TopicPartition, list[int]] = {}
     for each in group.subscriptions.values():

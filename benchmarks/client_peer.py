@@ -10,7 +10,7 @@ PARTITIONS = 4
 MAX_RECORDS = 10_000
 """Maximum number of records per poll."""
 FIRST_RECORD_TOPIC = "first"
-"""Topic that new processes send their first record to."""
+"""The topic that new processes send their first record to."""
 
 _VALUES = [f"{number:0{VALUE_BYTES}d}".encode() for number in range(1000)]
 
@@ -23,12 +23,12 @@ class ClientPeer(Protocol):
     """A client library, and the log behind it.
 
     Attributes:
-        name: shown in the report.
-        read_stamps: function that runs in a new process and reads stamped values of partition 0, as
-            ``read_stamps(address, topic, count, pipe)``; see `timing.ages_in_another_process`.
-        address: URL of the root, or bootstrap servers.
-        first_record: Python code that imports the library, sends one record to
-            `FIRST_RECORD_TOPIC`, and ends when that is acknowledged.
+        name: the name in the report.
+        read_stamps: the function that runs in a new process and reads stamped values of partition
+            0, as ``read_stamps(address, topic, count, pipe)`` (`timing.ages_in_another_process`).
+        address: the URL of the root, or the bootstrap servers.
+        first_record: the Python code that imports the library, sends one record to
+            `FIRST_RECORD_TOPIC`, and ends after the acknowledgement.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ClientPeer(Protocol):
     def create_topic(self, topic: str, partitions: int) -> None: ...
 
     def record_count(self, topic: str) -> int:
-        """Return how many records the topic holds."""
+        """Return the number of records in the topic."""
 
     def send_all(self, topic: str, count: int) -> float:
         """Send records one by one; return the seconds until all are acknowledged."""
@@ -54,12 +54,13 @@ class ClientPeer(Protocol):
         """Return functions that read a topic from its start, by their name in the report.
 
         Each takes the topic and its number of records, and returns the seconds until every value
-        was looked at.
+        was accessed.
         """
 
     def open_sender(self, topic: str) -> tuple[Send, Callable[[], object]]:
-        """Return two functions: one sends a value without lingering and waits for the
-        acknowledgement, the other one closes the sender.
+        """Return a function that sends, and a function that closes the sender.
+
+        The first one sends a value without lingering, and waits for the acknowledgement.
         """
 
 

@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace) -> Report:
         "records": options.records,
         "repeats": options.repeats,
         "latencies of": options.latencies,
-        # Beyond about 60 µs an ext4 is busy with files deleted lately: see `local_stores`.
+        # Beyond about 60 µs, ext4 is busy with recently deleted files: see `local_stores`.
         "creating a file, before latencies, µs": round(creation_us),
     }
     if not options.ours_only:
@@ -166,7 +166,7 @@ def end_to_end(peers: Sequence[ClientPeer], options: argparse.Namespace) -> list
 
 
 def first_record(peers: Sequence[ClientPeer], starts: int) -> list[Figure]:
-    """Return how long a new process takes to import the library and have a record acknowledged."""
+    """Return the time until a new process has imported the library and sent a record."""
     took_s: dict[str, list[float]] = {peer.name: [] for peer in peers}
     # Compiled modules are kept, as an installed package's are.
     environment = {
@@ -174,7 +174,7 @@ def first_record(peers: Sequence[ClientPeer], starts: int) -> list[Figure]:
     }
     for peer in peers:
         peer.create_topic(FIRST_RECORD_TOPIC, 1)
-    for number in range(-1, starts):  # the first one warms the caches
+    for number in range(-1, starts):  # the first process warms the caches
         for peer in peers:
             start = time.perf_counter()
             program = [sys.executable, "-c", peer.first_record]

@@ -1,4 +1,4 @@
-"""Command lines of benchmarks: the options that all of them have."""
+"""Command lines of benchmarks: the options of all benchmarks."""
 
 import argparse
 from pathlib import Path
@@ -8,8 +8,8 @@ def base_parser(module: str, description: str | None) -> argparse.ArgumentParser
     """Return a parser with ``--directory``.
 
     Args:
-        module: name of the benchmark's module in this package.
-        description: the module's docstring, shown by ``--help`` as it is.
+        module: the name of the benchmark's module in this package.
+        description: the module's docstring, which ``--help`` shows unchanged.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{module}",
@@ -25,7 +25,7 @@ def base_parser(module: str, description: str | None) -> argparse.ArgumentParser
 
 
 def positive(text: str) -> int:
-    """Return the integer of at least 1 that ``text`` is: a ``type`` of argparse."""
+    """Parse an integer of at least 1: a ``type`` of argparse."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
     return int(text)

@@ -37,13 +37,13 @@ from spark_log.metadata import Cluster
 
 _TOPIC, _PARTITIONS = "read", 4
 _ABORT_EVERY = 101
-"""Odd, so that each partition has aborted transactions."""
+"""Interval of aborted transactions. It is odd, so that each partition has aborted transactions."""
 
 _LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
 _console = Console(stderr=True)
 
 _Read = Callable[[IsolationLevel], tuple[int, float]]
-"""Reads the topic with an isolation level; returns how many records it got, and the seconds."""
+"""A function that reads the topic with an isolation level; returns record count and seconds."""
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure reads of the log as it was appended, and merged."""
+    """Measure reads of the log, first as it was appended, then merged."""
     figures: list[Figure] = []
     with ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory)
@@ -88,7 +88,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def _write(root: str, records: int, each: int) -> int:
-    """Write transactions; return how many records are committed."""
+    """Write transactions; return the number of committed records."""
     topic = NewTopic(_TOPIC, _PARTITIONS, topic_configs={"flush.on.append": False})
     Admin(root).create_topics([topic])
     table = pa.table({"value": pa.array([b"x" * VALUE_BYTES] * each, pa.binary())})
@@ -111,7 +111,7 @@ def _write(root: str, records: int, each: int) -> int:
 def _compare(
     what: str, reads: Mapping[str, _Read], committed: int, repeats: int
 ) -> Iterator[Figure]:
-    """Return the rates of both isolation levels by each way to read, and their ratio."""
+    """Yield the rates of both isolation levels for each way to read, and their ratio."""
     for name, read in reads.items():
         rates: dict[IsolationLevel, list[float]] = {level: [] for level in _LEVELS}
         for repeat in range(repeats + 1):

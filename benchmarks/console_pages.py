@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Make a root, start a console, and ask for each page."""
+    """Create a root, start a console, and request each page."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
         root = f"{directory}/root"
         names = [f"topic-{number:04}" for number in range(options.topics)]
@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def _pages(root: str, topic: str) -> dict[str, str]:
-    """Return the path of each page by its name."""
+    """Return the paths of the pages, by name."""
     ends = Cluster(root).partition_log(Cluster(root).topic("flights"), 0)
     middle = ends.log_end_offset() // 2
     return {
@@ -119,7 +119,7 @@ def _get(url: str) -> None:
 
 
 def _calls(root: str, pages: dict[str, str]) -> list[Figure]:
-    """Return the calls to the storage of each page, the second time that it is asked for."""
+    """Return the number of storage calls for each page, when it is requested the second time."""
     cluster, admin, times, figures = Cluster(root), Admin(root), RequestTimes(), []
     times.measure(cluster.store)
     times.measure(admin._cluster().store)

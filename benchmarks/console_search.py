@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _searched(cluster: Cluster, where: str) -> tuple[Progress, float]:
-    """Return what a search of everything reached, and when its first hit came."""
+    """Return the final progress of a search of all records, and the time of its first hit."""
     topic = cluster.topic("flights")
     logs = {number: cluster.partition_log(topic, number) for number in range(PARTITIONS)}
     began_ms, first_ms = SYSTEM_CLOCK.monotonic_ms(), float("nan")

@@ -118,7 +118,7 @@ def _logs(root: Path, topic: str) -> list[PartitionLog]:
 
 
 def _seen_ms(root: str, options: argparse.Namespace) -> list[float]:
-    """Append stamped batches at random intervals; return how old each was when it was polled."""
+    """Append stamped batches at random intervals; return the age of each when it was polled."""
     Admin(root).create_topics([NewTopic(_TOPIC, topic_configs={"flush.on.append": "false"})])
     (log,) = _logs(Path(root), _TOPIC)
     return ages_in_another_process(

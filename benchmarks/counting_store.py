@@ -10,17 +10,21 @@ from spark_log.storage.local import LocalStore
 
 
 class CountingStore(LocalStore):
-    """A local store that counts what the log asks of it.
+    """A local store that counts the log's requests.
 
     Attributes:
-        reads: requests for bytes of a file, or for its size.
-        listings: requests for the files of a directory.
-        appended_bytes: bytes of segments written by an append.
-        rewritten_bytes: bytes of segments written by a merge or a compaction.
+        reads: the number of requests for bytes of a file, or for its size.
+        listings: the number of requests for the files of a directory.
+        appended_bytes: the bytes of segments written by appends.
+        rewritten_bytes: the bytes of segments written by merges and compactions.
     """
 
     def __init__(self, root: str) -> None:
-        """Args: root: URL of the store; it must exist."""
+        """Return a store without requests.
+
+        Args:
+            root: the URL of the store, which must exist.
+        """
         super().__init__(root)
         self.reads = self.listings = self.appended_bytes = self.rewritten_bytes = 0
 
@@ -58,5 +62,5 @@ class CountingStore(LocalStore):
 
     @property
     def amplification(self) -> float:
-        """Bytes written for each byte appended."""
+        """Number of bytes written for each byte appended."""
         return (self.appended_bytes + self.rewritten_bytes) / self.appended_bytes

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Make a root, and scrape it."""
+    """Create a root, and scrape it."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
         root = f"{directory}/root"
         names = [f"topic-{number:04}" for number in range(options.topics)]
@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def make_root(root: str, names: list[str], partitions: int, groups: int) -> None:
-    """Make topics of two segments a partition, and groups that are behind in ten of them."""
+    """Create topics with two segments per partition, and groups that lag in ten topics each."""
     settings = {"flush.on.append": False}
     Admin(root).create_topics(
         [NewTopic(each, partitions, topic_configs=settings) for each in names]
@@ -84,7 +84,7 @@ def make_root(root: str, names: list[str], partitions: int, groups: int) -> None
 
 
 def _send(root: str, topics: list[str], partitions: int) -> None:
-    """Append a record to some partitions of each topic."""
+    """Append a record to the first ``partitions`` partitions of each topic."""
     with Producer(root) as producer:
         for topic in topics:
             for partition in range(partitions):

@@ -83,7 +83,7 @@ def _flights() -> pa.Table:
 
 
 def _records(flights: pa.Table) -> pa.Table:
-    """Return key, value and timestamp as jobs/produce.py makes them: JSON without null fields."""
+    """Return key, value (JSON without null fields) and timestamp, like those of jobs/produce.py."""
     times = pc.strftime(flights["time_hour"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
     rows = flights.set_column(flights.column_names.index("time_hour"), "time_hour", times)
     values = [

@@ -145,7 +145,7 @@ class _Bench:
         self.processes.append(_Process(process, here))
 
     def start_at_once(self, count: int) -> float:
-        """Let ``count`` members join an empty group; return when they began to, in milliseconds."""
+        """Let ``count`` members join an empty group; return the begin of it, in milliseconds."""
         context = get_context("spawn")
         begin = context.Barrier(count + 1)
         pipes = [context.Pipe() for _ in range(count)]
@@ -187,7 +187,7 @@ class _Bench:
         return took_ms
 
     def settled(self) -> float:
-        """Wait until every member has its final assignment; return when the last one got it."""
+        """Wait until every member has its final assignment; return the time of the last one."""
         until_s = time.monotonic() + _PATIENCE_S
         while not self._is_settled():
             ready = wait([each.pipe for each in self.processes], until_s - time.monotonic())
@@ -269,7 +269,7 @@ def _live(
             return
         with suppress(UnknownMemberIdError):
             status = member.poll()
-            while status.revoking:  # more may be revoked by then
+            while status.revoking:  # more partitions may be revoked meanwhile
                 status = member.release(status.revoking)
             numbers = frozenset(each.partition for each in status.assigned)
             now_ms = time.monotonic_ns() / 1e6

@@ -23,7 +23,7 @@ BROKER_ARTIFACTS = (
 )
 CACHE = Path(__file__).parent / ".kafka"
 
-# What Kafka's own kafka-server-start.sh and kafka-run-class.sh give the JVM.
+# The JVM flags of Kafka's own kafka-server-start.sh and kafka-run-class.sh.
 _JVM_FLAGS = (
     "-Xms1g",
     "-Xmx1g",
@@ -38,11 +38,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ToolMissingError(Exception):
-    """A program that the benchmark needs is not installed; the message says which and why."""
+    """A program that the benchmark needs is not installed; the message names it and the reason."""
 
 
 class BrokerError(Exception):
-    """Maven or Kafka failed; the message ends with the last lines of what it printed."""
+    """Maven or Kafka failed; the message ends with the last lines of its output."""
 
 
 def exit_status(run: Callable[[], object]) -> int:
@@ -60,7 +60,7 @@ def exit_status(run: Callable[[], object]) -> int:
 
 @contextmanager
 def confluent_kafka_required() -> Iterator[None]:
-    """Let an import of confluent-kafka that fails raise `ToolMissingError`."""
+    """Raise `ToolMissingError` if an import of confluent-kafka in the block fails."""
     try:
         yield
     except ImportError:
@@ -77,8 +77,8 @@ class KafkaBroker:
 
     On entering, the jars are fetched (once; cached in ``benchmarks/.kafka/libs``), a temporary
     directory is formatted and the broker is started on two free ports. On leaving, the broker is
-    stopped and the directory is removed. Should this process die, Linux kills the broker (enter
-    from the main thread: the kernel watches the thread that started it); the directory is left.
+    stopped and the directory is removed. If this process dies, Linux kills the broker (enter from
+    the main thread: the kernel watches the thread that started it); the directory remains.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class KafkaBroker:
         start_timeout_s: float = 60,
         stop_timeout_s: float = 20,
     ) -> None:
-        """Prepare a broker whose log will lie in a new directory under ``directory``.
+        """Prepare a broker whose files will be in a new directory under ``directory``.
 
         Args:
-            directory: Of the new directory; None for the system's temporary one.
-            settings: Of the broker, beside Kafka's defaults.
-            loggers: Loggers of the broker that write to `log_path` at level info.
-            start_timeout_s: How long it may take to start.
-            stop_timeout_s: How long it may take to stop until it is killed.
+            directory: The parent of the new directory; None for the system's temporary directory.
+            settings: The broker's settings, in addition to Kafka's defaults.
+            loggers: The loggers of the broker that write to `log_path` at level info.
+            start_timeout_s: The maximum time of the start.
+            stop_timeout_s: The time after which a broker that does not stop is killed.
         """
         self._settings = dict(settings or {})
         self._loggers = loggers
@@ -112,11 +112,11 @@ class KafkaBroker:
         self.data_directory = Path()
 
     def __enter__(self) -> Self:
-        """Start the broker and wait until it takes connections.
+        """Start the broker and wait until it accepts connections.
 
         Raises:
-            ToolMissingError: There is no Maven or no Java.
-            BrokerError: The jars cannot be had, or the broker stopped or was not up in time.
+            ToolMissingError: Maven or Java is not installed.
+            BrokerError: The jars cannot be fetched, or the broker stopped or was not up in time.
         """
         libs = fetch_jars("libs", BROKER_ARTIFACTS)
         self._java = [find_java(), "-cp", str(libs / "*")]
@@ -136,11 +136,11 @@ class KafkaBroker:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop the broker (terminated, killed if that takes too long) and remove its directory."""
+        """Terminate the broker (kill it if that takes too long), and remove its directory."""
         self._stack.close()
 
     def create_topic(self, topic: str, num_partitions: int) -> None:
-        """Create ``topic`` with one replica per partition. It takes a second: it starts a JVM."""
+        """Create ``topic`` with one replica per partition. This takes a second: it starts a JVM."""
         size = ["--partitions", str(num_partitions), "--replication-factor", "1"]
         self._topic_command("--create", "--topic", topic, *size)
 
@@ -200,18 +200,18 @@ class KafkaBroker:
 def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) -> Path:
     """Return a directory with the jars of ``artifacts`` (``group:artifact:version``), by Maven.
 
-    Cached in ``benchmarks/.kafka/<name>`` for as long as the list stays the same; the list is
-    written there last, so a fetch that was cut off is done again. Maven is required
-    even then, so that a benchmark does not depend on earlier runs.
+    The jars are cached in ``benchmarks/.kafka/<name>`` while the list stays the same. The list is
+    written into the directory last, so that an interrupted fetch is repeated. Maven is required
+    even with a cache, so that a benchmark does not depend on earlier runs.
 
     Args:
         name: The directory's name in the cache.
-        artifacts: What to fetch.
+        artifacts: The artifacts to fetch.
         transitive: Whether to fetch their dependencies, too.
 
     Raises:
-        ToolMissingError: There is no Maven.
-        BrokerError: Maven could not resolve them.
+        ToolMissingError: Maven is not installed.
+        BrokerError: Maven could not resolve the artifacts.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -234,10 +234,10 @@ def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) 
 
 
 def find_java() -> str:
-    """Return the Java that Spark uses: JAVA_HOME's, else the one on the path.
+    """Return the Java that Spark uses: that of JAVA_HOME, else the first one on the path.
 
     Raises:
-        ToolMissingError: There is none.
+        ToolMissingError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
@@ -301,14 +301,14 @@ def _accepts(port: int) -> bool:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return what the child runs before Kafka so that the kernel kills it when this thread ends."""
+    """Return a function for the child, after which the kernel kills it when this thread ends."""
     if sys.platform != "linux":
         return None
-    libc, parent = ctypes.CDLL(None), os.getpid()  # looked up here: a fork should do little
+    libc, parent = ctypes.CDLL(None), os.getpid()  # loaded here: a fork should do little
 
     def ask_kernel() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the kernel was asked
+        if os.getppid() != parent:  # the parent died before the call of prctl
             os._exit(1)
 
     return ask_kernel
@@ -323,7 +323,7 @@ def _run(command: Sequence[str], *, directory: Path | None = None, timeout_s: fl
             capture_output=True,
             text=True,
             timeout=timeout_s,
-            check=False,  # its output belongs into the error
+            check=False,  # the error below contains its output
         )
     except subprocess.TimeoutExpired as error:
         raise BrokerError(f"{Path(command[0]).name} took more than {timeout_s:.0f} s") from error

@@ -1,4 +1,4 @@
-"""The log cleaner of a real Kafka broker: cleans on request, and reports what it took."""
+"""The log cleaner of a real Kafka broker: cleans on request, and reports the cost."""
 
 import os
 import re
@@ -43,15 +43,21 @@ class KafkaCleaner:
     """A broker with one cleaner thread, and a compacted topic of one partition.
 
     The cleaner does nothing until `clean` is called: ``min.cleanable.dirty.ratio`` is 1 before.
-    It syncs a cleaned segment before that replaces the old ones (``LogCleaner.cleanSegments``).
+    It syncs a cleaned segment before the segment replaces the old ones
+    (``LogCleaner.cleanSegments``).
 
     Attributes:
-        dedupe_mib: memory for keys (``log.cleaner.dedupe.buffer.size``).
+        dedupe_mib: the memory for keys (``log.cleaner.dedupe.buffer.size``).
     """
 
     def __init__(self, directory: Path | None, keys: int) -> None:
-        """Args: directory: of the broker's files; keys: number of keys that fit into memory."""
-        # Twice as many as in the log at once, so that one pass is enough.
+        """Return a cleaner; the broker is not started yet.
+
+        Args:
+            directory: the parent of the broker's directory; None for the system's temporary one.
+            keys: the number of keys that fit into memory.
+        """
+        # Some MiB more than the keys need, so that one pass is enough.
         self.dedupe_mib = max(16, int(keys * _MAP_ENTRY_BYTES / _MAP_LOAD / _MIB) + 8)
         self._broker = KafkaBroker(
             directory,
@@ -84,7 +90,7 @@ class KafkaCleaner:
         self._broker.__exit__(*error)
 
     def fill(self, batches: Iterator[pa.RecordBatch], closing: pa.RecordBatch) -> None:
-        """Send records, and a last one into a new segment, which stays the active one."""
+        """Send records, and a last record into a new segment, which stays the active one."""
         self._send(batches)
         self._alter({"segment.ms": "1"})
         self._send(iter([closing]))

@@ -28,11 +28,12 @@ p.produce("{topic}", b"x" * 100)
 raise SystemExit(p.flush(30))
 """
 _QUEUED = 1_000_000
-"""Messages in the send queue: ten times the default, so that `produce` blocks less."""
+"""Size of the send queue in messages: ten times the default, so that `produce` blocks less."""
 _MORE_AHEAD: dict[str, str | int] = {"queued.min.messages": 1_000_000}
-"""With the default of 100,000 the client pauses its fetches for a second when that many wait."""
+"""A larger queue of fetched messages. With the default of 100,000, the client pauses its fetches
+for a second when the queue is full."""
 _QUIET: dict[str, str | int] = {"log_level": 2}
-"""No message about the broker that stops at the end."""
+"""Settings without log messages about the broker, which stops at the end."""
 
 
 class KafkaPeer:
@@ -41,7 +42,11 @@ class KafkaPeer:
     name = "confluent-kafka"
 
     def __init__(self, broker: KafkaBroker) -> None:
-        """Args: broker: a running broker."""
+        """Return the peer of a broker.
+
+        Args:
+            broker: a running broker.
+        """
         self._broker = broker
         self._admin = AdminClient({**_QUIET, "bootstrap.servers": self.address})
 
@@ -108,7 +113,7 @@ class KafkaPeer:
             [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
         )
         seen = size_bytes = 0
-        message: Any  # no check of a value's type costs time here
+        message: Any  # checking a value's type would cost time
         while seen < count:
             for message in consumer.consume(min(MAX_RECORDS, count - seen), timeout=10):
                 size_bytes += len(message.value())

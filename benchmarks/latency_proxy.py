@@ -1,7 +1,7 @@
-"""A proxy in a process of its own that delays each request to an S3 server, and notes when it came.
+"""A proxy in a process of its own that delays each request to an S3 server, and records its time.
 
-Requests that wait for each other are counted as *rounds*: the longest chain of requests of which
-each began after the one before it had ended. An operation takes at least rounds times the latency.
+Requests that wait for each other are counted as *rounds*: the longest chain of requests, each of
+which began after the previous one had ended. An operation takes at least rounds times the latency.
 """
 
 import multiprocessing
@@ -25,9 +25,9 @@ class SlowRequest:
 
     Attributes:
         operation: ``PUT``, ``GET``, ``HEAD``, ``LIST`` or ``DELETE``.
-        path: of the object, below the bucket; of a listing its prefix.
-        began_s: monotonic time of this machine.
-        ended_s: monotonic time after the delay.
+        path: the path of the object, below the bucket; the prefix of a listing.
+        began_s: the monotonic time of this machine when the request arrived.
+        ended_s: the monotonic time after the delay.
     """
 
     operation: str
@@ -37,12 +37,12 @@ class SlowRequest:
 
     @property
     def is_write(self) -> bool:
-        """Whether stores price it as a write: puts and listings cost the same."""
+        """Whether object stores charge the request as a write; a listing costs as much as a put."""
         return self.operation in ("PUT", "LIST", "POST", "COPY")
 
 
 class LatencyProxy:
-    """A running proxy; for one thread.
+    """A running proxy. Not thread-safe.
 
     Attributes:
         url: ``http://127.0.0.1:…``.
@@ -53,7 +53,7 @@ class LatencyProxy:
         self._pipe = pipe
 
     def begin(self) -> None:
-        """Forget the requests up to here."""
+        """Forget the requests so far."""
         self.requests()
 
     def requests(self) -> list[SlowRequest]:
@@ -67,8 +67,8 @@ class LatencyProxy:
         """Start a proxy, and stop it at the end.
 
         Args:
-            server_url: of the S3 server.
-            latency_ms: delay of each request.
+            server_url: the URL of the S3 server.
+            latency_ms: the delay of each request.
         """
         theirs, own = _PROCESSES.Pipe()
         process = _PROCESSES.Process(
@@ -83,7 +83,7 @@ class LatencyProxy:
 
 
 def rounds(requests: list[SlowRequest]) -> int:
-    """Return the most requests of which each began after the one before had ended."""
+    """Return the length of the longest chain of requests that waited for each other."""
     count, ended_s = 0, 0.0
     for each in sorted(requests, key=lambda each: each.ended_s):
         if each.began_s >= ended_s:

@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure appends and bare puts, in turns."""
+    """Measure appends and bare puts in turns."""
     with local_stores(options.directory) as new_store:
         took_ms = {sync: latencies_ms(new_store(), options.appends, sync=sync) for sync in GOALS_MS}
     figures = []

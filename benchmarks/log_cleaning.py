@@ -8,13 +8,13 @@ class Cleaning:
     """The work of one compaction, and its cost.
 
     Attributes:
-        records_read: records that the compaction read.
-        records_written: records that remain.
-        bytes_read: bytes of segments that it read.
-        took_s: wall-clock time.
-        cpu_s: CPU time; None if unknown.
-        peak_mib: peak memory of its process; None if unknown.
-        before_mib: peak memory of its process before it began; None if unknown.
+        records_read: the number of records that the compaction read.
+        records_written: the number of records that remain.
+        bytes_read: the bytes of the segments that the compaction read.
+        took_s: the wall-clock time.
+        cpu_s: the CPU time; None if unknown.
+        peak_mib: the peak memory of the process; None if unknown.
+        before_mib: the peak memory of the process before the compaction; None if unknown.
     """
 
     records_read: int

@@ -163,13 +163,18 @@ class Ours:
     """A partition of Spark Log."""
 
     def __init__(self, store: LocalStore, memory_mib: int) -> None:
-        """Args: store: an empty store; memory_mib: memory for keys."""
+        """Return our side; nothing is appended yet.
+
+        Args:
+            store: an empty store.
+            memory_mib: the memory for keys.
+        """
         self._store = store
         self._memory_bytes = memory_mib * _MIB
         self._rounds = 0
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Append records, and one more in a segment that stays the active one."""
+        """Append records, and one more record in a segment that stays the active one."""
         log = _open(self._store, sync=False)
         batch = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
         while True:
@@ -186,7 +191,7 @@ class Ours:
     def clean(self) -> Cleaning:
         """Compact in a new process."""
         self._rounds += 1
-        # Later than any delay between two compactions.
+        # This time is after any delay between two compactions.
         now_us = SYSTEM_CLOCK.time_us() + self._rounds * 10**10
         theirs, own = _PROCESSES.Pipe()
         arguments = (self._store.url, now_us, self._memory_bytes, own)
@@ -228,7 +233,7 @@ def closing_record() -> pa.RecordBatch:
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process has had, MiB, with what it maps of files."""
+    """Return the peak memory of this process, MiB, including mapped files."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -56,7 +56,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def contend(store: LocalStore, processes: int, seconds: float, *, sync: bool) -> list[list[float]]:
-    """Return, for each process, how long each of its appends took, in milliseconds."""
+    """Return, for each process, the duration of each of its appends, in milliseconds."""
     start = _PROCESSES.Barrier(processes)
     pipes = [_PROCESSES.Pipe(duplex=False) for _ in range(processes)]
     workers = [

@@ -24,7 +24,7 @@ from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 _SEGMENT_RECORDS = 10_000
 _BATCH_RECORDS = 1_000
 _SAME_TIME = 100
-"""Consecutive records with one timestamp, so that segments compress well."""
+"""Number of consecutive records with the same timestamp, so that segments compress well."""
 _MAX_READS = 3
 _MAX_MS = 1
 
@@ -61,9 +61,9 @@ def measure(options: argparse.Namespace) -> Report:
 def lookup_figures(store: CountingStore, segments: int, lookups: int) -> list[Figure]:
     """Measure one listing, then lookups of random offsets and times, each checked.
 
-    As appenders leave a log, up to ``snapshot.interval.segments`` of its segments are in no
-    snapshot yet, and the first lookup of a time may have to open those. It is reported
-    separately; the other lookups follow after a snapshot, by a new handle.
+    After appends, up to ``snapshot.interval.segments`` of a log's segments are in no snapshot yet,
+    and the first lookup of a time may have to open them. It is reported separately; the other
+    lookups follow after a snapshot, with a new handle.
     """
     end_offset = segments * _SEGMENT_RECORDS
     chance = random.Random(segments)
@@ -90,12 +90,12 @@ def lookup_figures(store: CountingStore, segments: int, lookups: int) -> list[Fi
 
 
 class Lookups:
-    """Lookups by a new handle after one listing.
+    """Lookups with a new handle after one listing.
 
     Attributes:
-        listing_ms: how long the listing took.
-        reads: requests to the store, of each lookup.
-        took_ms: latency of each lookup.
+        listing_ms: the duration of the listing.
+        reads: the number of requests to the store, for each lookup.
+        took_ms: the latency of each lookup.
     """
 
     def __init__(self, store: CountingStore, end_offset: int) -> None:
@@ -105,7 +105,7 @@ class Lookups:
         self._view = self._log.observe()
         self.listing_ms = (time.perf_counter() - start) * 1000
         assert self._view.log_end_offset == end_offset
-        self._log.fetch(end_offset)  # a fetch lists the log from time to time; this one does
+        self._log.fetch(end_offset)  # a fetch lists the log from time to time, as this one does
         self.reads: list[int] = []
         self.took_ms: list[float] = []
 

@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def open_log(store: LocalStore, clock: ManualClock, **config: object) -> PartitionLog:
-    """Return a handle on the one log of a store."""
+    """Return a handle on the only log of a store."""
     settings = TopicConfig.parse({"flush.on.append": False, **_ANY_TIME, **config})
     return PartitionLog(
         store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
@@ -151,7 +151,7 @@ def small_appends(store: LocalStore, large: LocalStore, appends: int) -> list[Fi
 def long_life(store: LocalStore, days: int, appends_a_day: int) -> list[Figure]:
     """Append for a year of the manual clock, then open the partition."""
     clock = ManualClock()
-    # At one append a second a segment of 1 GiB takes some weeks; here it takes as many weeks.
+    # With one append per second, a segment of 1 GiB takes some weeks, and as many weeks here.
     segment_bytes = max(1_048_576, 1_073_741_824 * appends_a_day // 86_400)
     scaled = {"segment.bytes": segment_bytes, "segment.ms": days * DAY_MS}
     log = open_log(store, clock, **scaled)
@@ -187,7 +187,7 @@ def open_all(store: LocalStore, clock: ManualClock) -> None:
 
 
 def clean(store: LocalStore, clock: ManualClock, **config: object) -> None:
-    """Clean without the delay of deletion."""
+    """Clean without ``file.delete.delay.ms``."""
     log = open_log(store, clock, **{"file.delete.delay.ms": 0}, **config)
     # The manual clock is far from the machine's, which dates the files.
     PartitionCleaner(log, max_clock_skew_ms=2**62).clean()

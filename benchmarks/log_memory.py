@@ -101,7 +101,7 @@ class Peak:
 def watched(
     work: Callable[[LocalStore, int], None], store: LocalStore, segments: int
 ) -> tuple[Peak, float]:
-    """Run ``work`` in a new process; return its peak memory and its seconds.
+    """Run ``work`` in a new process; return its peak memory and its duration in seconds.
 
     Raises:
         RuntimeError: the process failed.

@@ -1,4 +1,4 @@
-"""Reports of benchmarks: figures with their goals, all from one run, as a table and as JSON."""
+"""Reports of benchmarks: the figures of one run with their goals, as a table and as JSON."""
 
 import argparse
 import json
@@ -20,9 +20,9 @@ class Figure:
     """One measured number.
 
     Attributes:
-        name: what was measured.
+        name: the name of the measured quantity.
         value: the number.
-        unit: its unit; empty for a count or a ratio.
+        unit: the unit of the number; empty for a count or a ratio.
         at_most: the goal, if less is better.
         at_least: the goal, if more is better.
     """
@@ -103,7 +103,7 @@ def run(
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest of ``values`` that ``percent`` percent of them do not exceed."""
+    """Return the smallest value that is not exceeded by ``percent`` percent of ``values``."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 

@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    """Measure appends, then fetches of what was appended."""
+    """Measure appends, then fetches of the appended records."""
     pin_to_one_core()
     with local_stores(options.directory) as new_store:
         figures = [
@@ -62,8 +62,8 @@ def measure(options: argparse.Namespace) -> Report:
 def append_figures(new_store: Callable[[], LocalStore], repeats: int) -> list[Figure]:
     """Measure the append of one segment, and the plain write and fsync of its bytes.
 
-    Each writes a new file and removes it before the next turn: otherwise the page cache would
-    allocate new memory, which costs more than the write.
+    Each of the two writes a new file and removes it before the next turn: otherwise the page cache
+    would allocate new memory, which costs more than the write.
     """
     batches = {"random": [*_batches(text=False)], "text": [*_batches(text=True)]}
     store = new_store()

@@ -24,7 +24,7 @@ KEY_BYTES = 8
 VALUE_BYTES = 100
 RECORD_BYTES = KEY_BYTES + VALUE_BYTES
 SMALL_BATCH = 20
-"""Records of about 2 KB."""
+"""Number of records in a small batch, which has about 2 KB."""
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
@@ -36,12 +36,12 @@ _WORDS = b"carrier=UA origin=EWR destination=IAH delay=4 distance=1400 tail=N142
 
 @contextmanager
 def local_stores(under: Path | None) -> Iterator[Callable[[], LocalStore]]:
-    """Yield a function that creates a new root at every call; all are removed at the end.
+    """Yield a function that creates a new root at every call; all roots are removed at the end.
 
-    Not earlier: ext4 without a journal does not reuse an inode in the minutes after its file was
-    deleted, and its search for another one is slow, which a benchmark after many deletions would
-    measure. For the same reason this first waits until creating files is quick, two minutes at
-    most.
+    They are not removed earlier: ext4 without a journal does not reuse an inode in the minutes
+    after its file was deleted, and the search for another inode is slow, which a benchmark after
+    many deletions would measure. For the same reason this first waits until files are created fast,
+    at most two minutes.
     """
     with tempfile.TemporaryDirectory(prefix="bench-", dir=under) as directory:
         _wait_for_quick_creation(Path(directory))
@@ -66,14 +66,14 @@ def _wait_for_quick_creation(directory: Path) -> None:
 
 
 def creation_us_of(path: Path) -> float:
-    """Create an empty file, and return how long that took, in microseconds."""
+    """Create an empty file, and return the duration in microseconds."""
     start = time.perf_counter()
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     return (time.perf_counter() - start) * 1e6
 
 
 def open_log(store: Store, *, beside: Beside | None = None, **config: object) -> PartitionLog:
-    """Return a handle on the log of a store that has only one."""
+    """Return a handle on the only log of a store."""
     settings = TopicConfig.parse(config)
     return PartitionLog(
         store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, beside=beside
@@ -84,9 +84,9 @@ def records(n: int, *, first: int = 0, text: bool = False) -> pa.RecordBatch:
     """Return ``n`` records of a key of 8 bytes and a value of 100, a millisecond apart.
 
     Args:
-        n: number of records.
-        first: number of the first record, which its key and its timestamp contain.
-        text: whether values are words, which compress; else they are random.
+        n: the number of records.
+        first: the number of the first record; keys and timestamps contain these numbers.
+        text: whether values are words, which can be compressed; otherwise they are random.
     """
     keys = np.arange(first, first + n, dtype=">u8").tobytes()
     if text:
@@ -120,7 +120,7 @@ def _small_batch() -> pa.RecordBatch:
 
 
 def pin_to_one_core() -> None:
-    """Let this process run on one core only, so that its other threads count, too."""
+    """Restrict this process to one core, so that the work of its other threads counts, too."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 

@@ -1,4 +1,4 @@
-"""The machine that figures come from, and the directory that they are written to."""
+"""The machine that figures were measured on, and the directory that they are written to."""
 
 import os
 import platform
@@ -7,11 +7,11 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 CORES = 2
-"""Cores of the Spark session."""
+"""Number of cores of the Spark session."""
 
 
 def machine() -> dict[str, str | int]:
-    """Return what figures depend on: processors, memory, system and versions."""
+    """Return the properties that figures depend on: processors, memory, system and versions."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": os.cpu_count() or 0,

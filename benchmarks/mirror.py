@@ -52,7 +52,7 @@ class Sides:
 
     Attributes:
         topic: the topic's name.
-        records: how many it gets.
+        records: the number of records that the topic gets.
     """
 
     kafka: "KafkaCluster"
@@ -61,14 +61,14 @@ class Sides:
     records: int
 
     def settings(self) -> "MirrorSettings":
-        """Return the settings of a mirror of this topic alone."""
+        """Return the settings of a mirror of only this topic."""
         from spark_log.mirror import MirrorSettings, TopicFilter
 
         return MirrorSettings(kafka_alias=self.topic, topics=TopicFilter.parse([self.topic]))
 
 
 def produce(sides: Sides) -> float:
-    """Fill the topic in Kafka as the mirror does; return the seconds."""
+    """Fill the topic in Kafka like the mirror does; return the seconds."""
     producer = sides.kafka.producer(f"fill-{sides.topic}")
     rows = [(_KEY, _VALUE)] * _BATCH
     start = time.perf_counter()
@@ -127,7 +127,7 @@ def fill_log(sides: Sides) -> None:
 
 
 def mirror(kind: str, sides: Sides) -> float:
-    """Mirror the topic; return the seconds from the first record on."""
+    """Mirror the topic; return the seconds after the mirror was opened."""
     from spark_log import mirror as bridge
 
     made = getattr(bridge, kind)(sides.kafka, sides.log, sides.settings())
@@ -139,7 +139,7 @@ def mirror(kind: str, sides: Sides) -> float:
 
 
 def copy_root(source: Path, target: Path) -> tuple[float, float]:
-    """Copy a root, and its files; return the MB/s of both."""
+    """Copy a root by a mirror, and its files by `shutil`; return the MB/s of both."""
     from spark_log.mirror import RootMirror, TopicFilter
 
     Admin(target).create_topics([NewTopic("other")])

@@ -42,7 +42,7 @@ CONTENDERS = 16
 
 
 class S3fs:
-    """s3fs with its defaults, except for its cache of listings, which is stale."""
+    """s3fs with its defaults, but without its cache of listings, which would be stale."""
 
     name = "s3fs"
 
@@ -68,7 +68,7 @@ class S3fs:
         return bytes(self.fs.cat_file(f"{self.bucket}/{key}", start=start, end=start + length))
 
     def list_after(self, prefix: str, start: str) -> int:
-        # It cannot start after a key: all keys are listed, and earlier ones dropped.
+        # s3fs cannot start after a key: all keys are listed, and earlier ones dropped.
         first = f"{self.bucket}/{prefix}/{start}"
         found = self.fs.ls(f"{self.bucket}/{prefix}", detail=True, refresh=True)
         return sum(entry["name"] > first for entry in found)
@@ -209,7 +209,7 @@ def race(client: Client, rounds: int) -> tuple[int, list[float]]:
 
 
 def lose_answers(kind: type[Client], server: S3Server) -> Counter[str]:
-    """Return the outcomes of 60 puts, three of ten of which lose their response."""
+    """Return the outcomes of 60 puts, of which three in ten lose their response."""
     ends: Counter[str] = Counter()
     with FaultyProxy(server.endpoint_url) as proxy:
         numbers = count()

@@ -190,7 +190,7 @@ def _versions(root: str) -> int:
 
 
 def _lost(root: str, group: str, last: int) -> int:
-    """Return how many acknowledged positions are missing; Kafka keeps only the last ones."""
+    """Return the number of missing acknowledged offsets; Kafka keeps only the last ones."""
     if root.startswith(_KAFKA):
         import confluent_kafka
 
@@ -269,7 +269,7 @@ first = resume(f"group-{number:05}")
 began = time.monotonic()  # the table is opened again
 print(first, resume(f"group-{number + 1000:05}"))
 """
-"""Program that runs two consumers of two groups, one after the other."""
+"""A program that runs two consumers of two groups, one after the other."""
 
 
 def _describe(root: str, groups: int, results: Queue[object]) -> None:

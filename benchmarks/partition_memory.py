@@ -1,4 +1,4 @@
-"""Memory of a producer and of a consumer of many partitions, each a process of its own."""
+"""Measures the memory of a producer and a consumer of many partitions, in separate processes."""
 
 import multiprocessing
 import time
@@ -21,7 +21,7 @@ _WARM_MINUTES = 10
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What a process had done by the end of a minute."""
+    """The progress and the memory of a process at the end of a minute."""
 
     records: int
     own_mb: float
@@ -52,7 +52,7 @@ class _Watched:
         return self.samples[-1]
 
     def stop(self) -> None:
-        """End the process, as nothing is to be kept."""
+        """Kill the process: it has nothing to save."""
         self._process.kill()
         self._process.join()
 
@@ -61,10 +61,10 @@ def measured_figures(root: str, partitions: int, minutes: int, console: Console)
     """Append single records to all partitions in turn, follow them, and watch both processes.
 
     Args:
-        root: of a cluster, which is made.
-        partitions: of the topic.
-        minutes: how long.
-        console: gets a line a minute.
+        root: the root of a new cluster, which this creates.
+        partitions: the number of partitions of the topic.
+        minutes: the duration.
+        console: the console that gets a line per minute.
     """
     with Admin(root) as admin:
         configs = {"flush.on.append": "false"}

@@ -1,4 +1,4 @@
-"""Memory of a process, as Linux counts it."""
+"""Memory of a process, from Linux's ``/proc``."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pathlib import Path
 def memory_bytes(pid: int | str = "self") -> dict[str, int]:
     """Return the fields of ``/proc/<pid>/status`` that are sizes, such as ``VmRSS``, in bytes.
 
-    Empty where the process has ended, or the system has no ``/proc``.
+    The result is empty if the process has ended, or the system has no ``/proc``.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -31,7 +31,7 @@ _REQUESTS = ("put_if_absent", "put", "read", "read_tail", "open_buffer", "head",
 
 
 class SlowStore(LocalStore):
-    """A local store whose requests take as long as those of an object store; they are counted."""
+    """A local store that delays its requests like an object store, and counts them."""
 
     is_mapped: ClassVar[bool] = False
     latency_s: ClassVar[float] = 0.0

@@ -1,8 +1,8 @@
 """A Spark data source that does no work: the upper bound of Spark's Python data source API.
 
 It has Spark Log's columns and batch sizes. Its readers yield slices of one batch, its writers drop
-every batch; no file is opened. Its processes leave modules out of Spark's garbage collection, as
-Spark Log's do. So no source behind this API can be faster.
+every batch; no file is opened. Like Spark Log's processes, its processes exclude modules from
+garbage collection. So no source behind this API can be faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,19 +34,19 @@ BATCH_ROWS = 10_000
 
 @dataclass
 class Slice(InputPartition):
-    """Number of records that a task yields."""
+    """The input partition of a task: the number of records that it yields."""
 
     records: int
 
 
 class ReadyMadeSource(DataSource):
-    """``format("ready_made")``; options ``records`` and ``partitions``.
+    """The data source ``format("ready_made")`` with options ``records`` and ``partitions``.
 
-    A stream has the option ``maxOffsetsPerTrigger`` as well.
+    A stream has the option ``maxOffsetsPerTrigger``, too.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Take the options."""
+        """Return a data source with these options."""
         super().__init__(options)
         freeze_modules("plan")
 
@@ -85,7 +85,12 @@ class ReadyMadeReader(DataSourceReader):
     """Yields slices of one record batch."""
 
     def __init__(self, records: int, partitions: int) -> None:
-        """Args: records: total number; partitions: number of tasks."""
+        """Return a reader.
+
+        Args:
+            records: the total number of records.
+            partitions: the number of tasks.
+        """
         self._records, self._partitions = records, partitions
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -101,7 +106,13 @@ class ReadyMadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     """Yields slices of one record batch; an offset is a number of records."""
 
     def __init__(self, records: int, partitions: int, most: int | None) -> None:
-        """Args: records: total number; partitions: tasks; most: records of a micro-batch."""
+        """Return a reader.
+
+        Args:
+            records: the total number of records.
+            partitions: the number of tasks.
+            most: the maximum number of records in a micro-batch; None for no limit.
+        """
         self._records, self._partitions, self._most = records, partitions, most
 
     def initialOffset(self) -> dict[str, int]:

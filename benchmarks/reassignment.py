@@ -18,7 +18,7 @@ from spark_log.replication import Controller
 _MOVED, _LOAD = "moved", "load"
 _VALUE = b"x" * 1_000
 _ROWS = 1_000
-"""Of a table, which is about 1 MB."""
+"""Number of rows of a table, which has about 1 MB."""
 _PARTITION_TABLES = 10
 _HERE, _THERE = (1, 2), (3, 2)
 _BASELINE_S = 5.0
@@ -30,14 +30,14 @@ def measure_reassignment(root: str, partitions: int, repeats: int) -> Iterator[F
     """Move partitions of 10 MB from one broker to another while a producer works.
 
     The producer sends tables of 1 MB with ``acks=all``, as fast as it can, to another topic of the
-    same brokers: the partitions that move would grow faster than a busy disk copies them. A
-    controller in another process copies, with the default throttle. The throughput while it works
-    is compared with the mean of that before and after.
+    same brokers: otherwise the moving partitions would grow faster than a busy disk copies them. A
+    controller in another process copies, with the default throttle. The throughput during the move
+    is compared with the mean throughput before and after it.
 
     Args:
-        root: of a cluster with the brokers 1, 2 and 3.
-        partitions: number of partitions that move.
-        repeats: how often they move.
+        root: the root of a cluster with the brokers 1, 2 and 3.
+        partitions: the number of partitions that move.
+        repeats: the number of moves.
     """
     table = pa.table({"value": pa.array([_VALUE] * _ROWS, pa.binary())})
     with Admin(root) as admin, Producer(root) as producer:
@@ -53,7 +53,7 @@ def measure_reassignment(root: str, partitions: int, repeats: int) -> Iterator[F
         producer.flush()
 
         def rate(is_over: Callable[[], bool]) -> float:
-            """Return the MB per second that are acknowledged until it is over."""
+            """Return the MB per second that are acknowledged until ``is_over`` returns true."""
             began_s, tables = time.perf_counter(), 0
             while not is_over():
                 for sent in [producer.send_table(_LOAD, table) for _ in range(4)]:
@@ -105,11 +105,11 @@ class _ControllerProcess:
         self._process.join(30)
 
     def begin(self) -> None:
-        """Let it work."""
+        """Start the controller's work."""
         self._pipe.send(None)
 
     def is_done(self) -> bool:
-        """Whether it has nothing left to do."""
+        """Return whether the controller has no work left."""
         return self._pipe.poll(0)
 
 

@@ -1,4 +1,4 @@
-"""What requests cost: list prices as inputs, and the dollars of what is counted."""
+"""Prices of requests: list prices as inputs, and the dollars of counted requests."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ PRICES = {
     "Google Cloud Storage Standard": {"write": 0.005, "read": 0.0004},
     "Azure Blob Hot": {"write": 0.0055, "read": 0.00044},
 }
-"""Dollars for 1,000 requests: puts and listings, and reads. Regions differ: give your own."""
+"""Dollars for 1,000 requests: puts and listings, and reads. Prices differ between regions."""
 
 BATCH_RECORDS = (1, 100, 10_000)
-"""Records of a batch, for the dollars of a million records."""
+"""Numbers of records in a batch, for the dollars of a million records."""
 
 MILLION = 1_000_000
 MONTH_S = 30 * 86_400
@@ -25,16 +25,16 @@ Prices = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What one operation sent.
+    """The counted requests of one operation.
 
     Attributes:
-        operation: that was run.
-        requests: each time, or each second.
-        rounds: of these, those that waited for each other.
-        writes: of these, puts and listings.
-        p50_ms: how long it took.
-        p99_ms: how long the slowest took.
-        kinds: requests of each kind.
+        operation: the operation that was run.
+        requests: the number of requests per run, or per second of a continuous operation.
+        rounds: the number of these requests that waited for each other.
+        writes: the number of these requests that were puts and listings.
+        p50_ms: the median duration.
+        p99_ms: the 99th percentile of the duration.
+        kinds: the number of requests of each kind.
     """
 
     operation: Operation
@@ -52,7 +52,7 @@ class Counted:
         return self.requests <= operation.most and self.rounds <= operation.most_rounds
 
     def numbers(self) -> dict[str, object]:
-        """Return what was counted, for JSON."""
+        """Return the counts for JSON."""
         return {
             "requests": self.requests,
             "rounds": self.rounds,
@@ -62,19 +62,19 @@ class Counted:
         }
 
     def dollars(self, price: Mapping[str, float], times: float = 1) -> float:
-        """Return what it costs to run the operation so many times; deletions are free."""
+        """Return the cost of running the operation ``times`` times; deletions are free."""
         reads = self.requests - self.writes - self.kinds.get("DELETE", 0)
         return times * (self.writes * price["write"] + reads * price["read"]) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What somebody does with a log.
+    """A use of a log that repeats an operation.
 
     Attributes:
-        what: it is, for a reader of the page.
-        operation: name of the operation that it repeats.
-        times: how often.
+        what: the description of the use, for a reader of the page.
+        operation: the name of the repeated operation.
+        times: the number of repetitions.
     """
 
     what: str
@@ -83,10 +83,10 @@ class Use:
 
 
 def of_a_million_records(batch_records: Sequence[int]) -> Iterator[Use]:
-    """Yield what is done with a million records.
+    """Yield the uses of a log for a million records.
 
     Args:
-        batch_records: numbers of records in a batch.
+        batch_records: the numbers of records in a batch.
     """
     for each in batch_records:
         batches = f"in batches of {each:,}" if each > 1 else "one by one"
@@ -98,7 +98,7 @@ def of_a_million_records(batch_records: Sequence[int]) -> Iterator[Use]:
 
 
 def of_a_partition() -> Iterator[Use]:
-    """Yield what is done with a partition in a month."""
+    """Yield the uses of a partition in a month."""
     for seconds, name in ((1, "second"), (10, "10 seconds"), (60, "minute"), (600, "10 minutes")):
         times = MONTH_S / seconds
         yield Use(f"appended to each {name}", "one acknowledged append", times)
@@ -109,7 +109,7 @@ def of_a_partition() -> Iterator[Use]:
 
 
 def of_an_idle_client(found: Sequence[Counted]) -> Iterator[Use]:
-    """Yield what clients do in a month without records: the operations that go on."""
+    """Yield the uses by idle clients in a month without records: the continuous operations."""
     for each in found:
         if each.operation.lasts_s:
             name = each.operation.name
@@ -117,5 +117,5 @@ def of_an_idle_client(found: Sequence[Counted]) -> Iterator[Use]:
 
 
 def read_prices(path: Path | None) -> Prices:
-    """Return the prices of a JSON file: store → ``write`` and ``read``; or `PRICES`."""
+    """Return the prices in a JSON file: store → ``write`` and ``read``; `PRICES` without one."""
     return PRICES if path is None else json.loads(path.read_text())

@@ -32,12 +32,12 @@ _TRIES = 3
 
 
 def count_requests(operation: Operation, root: Root, proxy: LatencyProxy) -> Counted:
-    """Run an operation as often as it wants, and count.
+    """Run an operation `Operation.repeats` times, and count its requests.
 
     Args:
-        operation: to be run.
-        root: a new one.
-        proxy: that its requests pass.
+        operation: the operation to run.
+        root: a new root.
+        proxy: the proxy that the requests pass.
     """
     took_ms: list[float] = []
     runs: list[list[SlowRequest]] = []
@@ -62,12 +62,12 @@ def count_requests(operation: Operation, root: Root, proxy: LatencyProxy) -> Cou
 
 
 def kept_budget(operation: Operation, server: S3Server, proxy: LatencyProxy) -> Counted:
-    """Count an operation, for a test; again if a busy machine made one request wait for another.
+    """Count the requests of an operation for a test; repeat if a busy machine caused more rounds.
 
     Args:
-        operation: to be run.
-        server: that its root is on.
-        proxy: in front of the server.
+        operation: the operation to run.
+        server: the server of the operation's root.
+        proxy: the proxy in front of the server.
 
     Returns:
         The first count within the budget, or the last one.

@@ -1,4 +1,4 @@
-"""docs/requests.md: what each operation asks of an object store, and what that costs."""
+"""The text of docs/requests.md: the requests of each operation, and their cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -56,10 +56,10 @@ def request_page(
     """Return the page.
 
     Args:
-        found: what was counted, by client.
-        prices: by store.
-        batch_records: numbers of records in a batch, for the dollars of a million records.
-        latency_ms: of a request.
+        found: the counted requests, by client.
+        prices: the prices, by store.
+        batch_records: the numbers of records in a batch, for the dollars of a million records.
+        latency_ms: the latency of a request.
     """
     counted = [each for those in found.values() for each in those]
     parts = [_HEAD.format(latency=f"{latency_ms:g} ms")]
@@ -78,13 +78,13 @@ def request_page(
 
 
 def budgets(operation: Operation) -> str:
-    """Return how the page names an operation and its budgets: the beginning of its row."""
+    """Return the beginning of an operation's row on the page: its name and its budgets."""
     most = f"{shown(operation.most)} | {shown(operation.most_rounds)}"
     return f"| {operation.name} | {most} |"
 
 
 def shown(number: float) -> str:
-    """Return a number with one digit, or none, behind the point."""
+    """Return a number with at most one digit after the decimal point."""
     return f"{number:.1f}".removesuffix(".0")
 
 

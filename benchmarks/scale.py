@@ -48,30 +48,31 @@ class Size:
 
     @property
     def of_each(self) -> int:
-        """Partitions of each topic."""
+        """Number of partitions of each topic."""
         return self.partitions // self.topics
 
     def all(self) -> list[TopicPartition]:
-        """All partitions."""
+        """Return all partitions."""
         return [
             TopicPartition(name, number) for name in self.names for number in range(self.of_each)
         ]
 
     def metadata_bytes(self) -> int:
-        """Size of the metadata log's segments."""
+        """Return the size of the metadata log's segments."""
         segments = Path(self.root, METADATA_DIRECTORY).glob("*.log")
         return sum(segment.stat().st_size for segment in segments)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step took.
+    """The cost of one step.
 
     Attributes:
-        wall_s, cpu_s: of its process, without the imports.
-        memory_mb: the most memory of the process.
-        calls: calls of the store by their kind.
-        result: what the step returned.
+        wall_s: the wall-clock time of the process, without its imports.
+        cpu_s: the CPU time of the process, without its imports.
+        memory_mb: the peak memory of the process.
+        calls: the number of calls of the store, by kind.
+        result: the result of the step.
     """
 
     wall_s: float
@@ -132,7 +133,7 @@ def read(size: Size) -> int:
 
 
 def plan(size: Size) -> int:
-    """Plan a batch read of all topics, as Spark's driver does."""
+    """Plan a batch read of all topics, like Spark's driver."""
     from spark_log.datasource.options.read_options import parse_read_options
     from spark_log.datasource.read.splits import plan_splits
 
@@ -141,7 +142,7 @@ def plan(size: Size) -> int:
 
 
 def clean(size: Size) -> int:
-    """Clean all partitions, which have nothing to clean."""
+    """Clean all partitions, in which nothing is due."""
     return sum(1 for _ in ClusterCleaner(Cluster(size.root)).clean())
 
 

@@ -26,8 +26,8 @@ PRICES = {
     "disk_gb_month": 0.08,
     "cross_zone_gb": 0.02,
 }
-"""Dollars for a request, a GB in S3 Standard (by steps of GB), a GB of gp3, and a GB between zones
-(0.01 each way)."""
+"""Dollars for a request, a GB per month in S3 Standard (in steps of GB) and in gp3, and a GB of
+traffic between zones (0.01 each way)."""
 
 _SECONDS_A_MONTH = 30 * 86_400
 _PEER_OBJECT_GB = 0.008
@@ -37,7 +37,7 @@ _TAIL_SEGMENTS = 128
 
 @dataclass(frozen=True, slots=True)
 class Monthly:
-    """The dollars a month of one way to keep the log."""
+    """The dollars per month of one way to store the log."""
 
     name: str
     storage: float
@@ -46,7 +46,7 @@ class Monthly:
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """The sum of all costs."""
         return self.storage + self.requests + self.network
 
 
@@ -58,13 +58,13 @@ def costs(options: argparse.Namespace, prices: dict[str, Any]) -> Iterator[Month
     retained_gb = options.petabytes * 1e6
     written_gb = retained_gb * 30 / options.retention_days
     objects = _stored(retained_gb, prices["object_gb_month"])
-    # Two of three producers are in another zone than the leader; both followers are.
+    # Two of three producers, and both followers, are in another zone than the leader.
     zones = written_gb * (2 / 3 + 2) * network
     yield Monthly("Kafka, three zones, 3 disks", 3 * retained_gb * disk, 0, zones)
     local_gb = 3 * written_gb / 30
     yield Monthly("Kafka, a day on 3 disks, rest in S3", local_gb * disk + objects, 0, zones)
     peer_objects = written_gb / _PEER_OBJECT_GB
-    # Put once, read by consumers once, rewritten once.
+    # Each object is put once, read by consumers once, and rewritten once.
     requests = peer_objects * (2 * put + 2 * get)
     yield Monthly("a leaderless peer, 8 MB an object", objects, requests, 0)
     for linger_s in (1, 10, 60, 600):

@@ -63,7 +63,7 @@ def _figures(count: int, partitions: int, assignor: str) -> Iterator[Figure]:
         )
         segments = [file for file in store.list(group_directory(_GROUP)) if ".log" in file.name]
         yield Figure(f"{what}: bytes of the record", segments[-1].size_bytes / 1e6, "MB")
-        # Each of them releases what is revoked from it by a record of its own.
+        # Each of them releases its revoked partitions by a record of its own.
         moving = [each for each in log.group.members.values() if each.revoking]
         yield Figure(f"{what}: records until it is stable", len(moving))
         if moving:

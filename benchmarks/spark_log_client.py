@@ -44,7 +44,7 @@ class SparkLogPeer:
         """Open an `Admin` on a root.
 
         Args:
-            root: URL of a new root.
+            root: the URL of a new root.
             is_synced: whether appends are synced to disk, which is our default but not Kafka's.
         """
         self.address = root
@@ -78,7 +78,7 @@ class SparkLogPeer:
             return time.perf_counter() - start
 
     def send_table(self, topic: str, count: int) -> float:
-        """Send a table, one slice per partition; return the seconds until all is acknowledged."""
+        """Send a table, one slice per partition; return the seconds until all are acknowledged."""
         table = pa.table({"value": pa.array(list(values(count)), pa.binary())})
         each = -(-count // PARTITIONS)
         with Producer(self.address, acks="all") as producer:
@@ -92,14 +92,14 @@ class SparkLogPeer:
         return {self.name: self.poll_all}
 
     def poll_all(self, topic: str, count: int) -> float:
-        """Read a topic from its start; return the seconds until every value was looked at."""
+        """Read a topic from its start; return the seconds until every value was accessed."""
         with _consumer(self.address) as consumer:
             start = time.perf_counter()
             _assign(consumer, topic, PARTITIONS)
             seen = size_bytes = 0
             while seen < count:
                 polled = consumer.poll(timeout_ms=_WAIT_MS, max_records=MAX_RECORDS)
-                record: Any  # no check of a value's type costs time here
+                record: Any  # checking a value's type would cost time
                 for records in polled.values():
                     for record in records:
                         size_bytes += len(record.value)
@@ -107,7 +107,7 @@ class SparkLogPeer:
             return time.perf_counter() - start
 
     def poll_table(self, topic: str, count: int) -> float:
-        """Read a topic from its start as tables; return the seconds that it took."""
+        """Read a topic from its start as tables; return the duration in seconds."""
         with _consumer(self.address) as consumer:
             start = time.perf_counter()
             _assign(consumer, topic, PARTITIONS)

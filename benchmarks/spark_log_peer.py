@@ -1,4 +1,4 @@
-"""Spark Log's cases in the comparisons through Spark, the same against every peer."""
+"""Spark Log's cases in the comparisons through Spark, the same for every peer."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -30,17 +30,17 @@ def spark_log_cases(
 ) -> list[list[Case]]:
     """Return the cases of Spark Log; the first log written is also read.
 
-    Keyed through `by_partition`, keyed without its shuffle, unkeyed (the values alone, null keys)
-    without a shuffle: all with ``flush.on.append=false``, since neither Kafka nor Parquet syncs;
-    then the first and the last again synced.
+    The writes are: keyed through `by_partition`, keyed without its shuffle, and unkeyed (only
+    values, null keys) without a shuffle. All have ``flush.on.append=false``, since neither Kafka
+    nor Parquet syncs; then the first and the last write are repeated with sync.
 
     Args:
         spark: the session of all peers.
-        df: the records, columns key and value.
-        work: a directory for the logs; each is removed after its case.
-        keyed_against: names of the cases that keyed writes are compared with.
-        unkeyed_against: names of the cases that unkeyed writes are compared with.
-        read_against: names of the cases that the read is compared with.
+        df: the records, with the columns key and value.
+        work: a directory for the logs; each log is removed after its case.
+        keyed_against: the names of the cases that keyed writes are compared with.
+        unkeyed_against: the names of the cases that unkeyed writes are compared with.
+        read_against: the names of the cases that the read is compared with.
     """
 
     def root(topic: str) -> str:

@@ -98,7 +98,7 @@ def _write(spark: SparkSession, n: int, root: str, ordered: str, shuffled: str) 
     )
     made.write.parquet(ordered)
     spark.read.parquet(ordered).orderBy(F.xxhash64("value")).write.parquet(shuffled)
-    # One task: several append at the same time, and Spark scans the files of `ordered` by size.
+    # Use one task: several would append at the same time, and Spark scans files in order of size.
     append_to_new_topic(made.coalesce(1), root, _TOPIC)
 
 

@@ -50,11 +50,11 @@ class Peer:
     """One log behind one of Spark's formats.
 
     Attributes:
-        name: for the report.
-        source_format: of `readStream` and `writeStream`.
-        options: of every read and write.
+        name: the name in the report.
+        source_format: the format of `readStream` and `writeStream`.
+        options: the options of every read and write.
         create: creates a topic, from its name and number of partitions.
-        against: the peers that it is compared with.
+        against: the names of the peers that it is compared with.
     """
 
     name: str
@@ -149,7 +149,7 @@ def _ready_made(records: int, partitions: int) -> Peer:
 
 
 class _Phases:
-    """The time that the parts of each copy took."""
+    """The durations of the parts of each copy."""
 
     def __init__(self) -> None:
         self._first_ms: list[float] = []
@@ -161,8 +161,8 @@ class _Phases:
 
         Args:
             query: the query.
-            started_s: time before its start, seconds since the epoch.
-            ended_s: time after its end.
+            started_s: the time before its start, seconds since the epoch.
+            ended_s: the time after its end, seconds since the epoch.
         """
         batches = query.recentProgress
         first_s = datetime.fromisoformat(batches[0]["timestamp"]).timestamp()
@@ -237,7 +237,7 @@ def _run_trivial(spark: SparkSession, peer: Peer, trigger: Trigger, work: Path) 
             progress = query.recentProgress
         finally:
             query.stop()
-    # The first ones warm up.
+    # The first micro-batches warm up.
     return [each["durationMs"]["triggerExecution"] for each in progress if each["batchId"] > 4]
 
 

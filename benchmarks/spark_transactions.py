@@ -25,7 +25,7 @@ from spark_log import Admin, NewTopic
 
 _MICRO_BATCHES: Final = 24
 _WARMUPS: Final = 4
-"""Micro-batches of each query that are not counted."""
+"""Number of micro-batches of each query that are not counted."""
 
 _SOURCE, _TRIVIAL = "source", "trivial"
 _SINKS: Final = ("idempotent", "transactional")
@@ -35,7 +35,7 @@ class Sinks:
     """Writes of both kinds to one root."""
 
     def __init__(self, spark: SparkSession, work: Path) -> None:
-        """Make a root in a directory."""
+        """Return the sinks of a root in a directory; the first topic creates the root."""
         self._spark = spark
         self._work = work
         self._root = str(work / "root")

@@ -31,8 +31,8 @@ from benchmarks.kafka_broker import (
 )
 from benchmarks.workload import PARTITIONS, VALUE_BYTES, Case, measure, noop, prepare, session
 
-# Spark's connector by Maven and each jar alone: the connector's 4.2.0 asks for a token provider
-# of 4.2.0 that does not resolve, by Maven or by spark.jars.packages; 4.0.0 of it does and fits.
+# Maven fetches each jar of Spark's connector alone: the connector's 4.2.0 requires a token provider
+# 4.2.0 that neither Maven nor spark.jars.packages resolves; its 4.0.0 does resolve, and works.
 CONNECTOR_VERSION = "4.2.0"
 CONNECTOR_ARTIFACTS = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
@@ -71,8 +71,8 @@ def run(
 ) -> None:
     """Measure ``n`` records on both peers, or on ``only`` one; print the table and write JSON.
 
-    Everything written lies in a temporary directory under ``directory`` that is removed at the
-    end: 300 bytes of disk per record and repeat are enough.
+    All files are written to a temporary directory under ``directory`` that is removed at the end:
+    300 bytes of disk per record and repeat are enough.
     """
     find_java()
     with ExitStack() as stack:
@@ -139,12 +139,12 @@ def kafka_cases(spark: SparkSession, df: DataFrame, broker: KafkaBroker) -> list
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars of Spark's Kafka connector; see `fetch_jars`."""
+    """Return the jars of Spark's Kafka connector, which `fetch_jars` downloads and caches."""
     return sorted(fetch_jars("connector", CONNECTOR_ARTIFACTS, transitive=False).glob("*.jar"))
 
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """Return a parser of what the comparisons with Kafka have in common."""
+    """Return a parser with the options that the comparisons with Kafka have in common."""
     arguments = base_parser(name, doc)
     arguments.add_argument("--records", type=positive, default=2_000_000, help="(2000000)")
     arguments.add_argument(

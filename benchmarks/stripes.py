@@ -43,13 +43,16 @@ WRITERS = 1, 2, 4, 8, 16, 32
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """What writers of one stripe did.
+    """The throughput, requests and latency of the writers of one stripe.
 
     Attributes:
-        writers: their number; each has an object ready each second.
-        appends: objects a second that were acknowledged.
-        puts, reads, listings: requests for each of them.
-        p50_ms, p99_ms: from ready to acknowledged.
+        writers: the number of writers; each has an object ready each second.
+        appends: the number of objects per second that were acknowledged.
+        puts: the number of puts for each of these objects.
+        reads: the number of reads for each of these objects.
+        listings: the number of listings for each of these objects.
+        p50_ms: the median time from ready to acknowledged.
+        p99_ms: the 99th percentile of this time.
     """
 
     writers: int
@@ -63,12 +66,12 @@ class Contention:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is priced.
+    """A load that is priced.
 
     Attributes:
-        partitions: all of which get records each second.
-        writers: each writes to all partitions.
-        stripes: number of stripes.
+        partitions: the number of partitions, all of which get records each second.
+        writers: the number of writers, each of which writes to all partitions.
+        stripes: the number of stripes.
     """
 
     partitions: int
@@ -87,7 +90,7 @@ class CountingStore(SimulatedStore):
     """A simulated store that counts requests.
 
     Attributes:
-        requests: number of requests of each kind.
+        requests: the number of requests of each kind.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class CountingStore(SimulatedStore):
 
 
 def contend(writers: int, seconds: int, seed: int = 0) -> Contention:
-    """Let writers append to one stripe, and count."""
+    """Let writers append to one stripe, and count their requests."""
     scheduler = Scheduler(seed)
     clock = SimulatedClock(scheduler)
     disk = SimulatedDisk(clock, "contention")
@@ -121,7 +124,7 @@ def contend(writers: int, seconds: int, seed: int = 0) -> Contention:
             writer.append([entry])
             sequence += 1
             took_ms.append(scheduler.now_ms - ready_ms)
-            # What came meanwhile goes with the next object.
+            # Records that arrive meanwhile are part of the next object.
             ready_ms = max(ready_ms + _LINGER_MS, scheduler.now_ms)
 
     for number in range(writers):
@@ -138,7 +141,7 @@ def contend(writers: int, seconds: int, seed: int = 0) -> Contention:
 def dollars_a_day(
     load: Load, contention: Contention, price: dict[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield what is done, and its dollars a day by partition logs and by stripes."""
+    """Yield each kind of work, and its dollars per day with partition logs and with stripes."""
 
     def cost(writes: float = 0.0, reads: float = 0.0) -> float:
         return _SECONDS_A_DAY * (writes * price["write"] + reads * price["read"]) / 1000

@@ -1,4 +1,4 @@
-"""Measure how long a call takes, and how old a record is when another process reads it."""
+"""Measures the duration of a call, and the age of a record when another process reads it."""
 
 import multiprocessing
 import random
@@ -13,7 +13,7 @@ _STAMP = struct.Struct("<q")
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Run ``action`` and return how long it took, in seconds."""
+    """Run ``action`` and return its duration in seconds."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
@@ -27,7 +27,7 @@ def stamp_now() -> bytes:
 def age_ms(value: object) -> float:
     """Return the milliseconds since `stamp_now` made the first 8 bytes of ``value``.
 
-    The clock is the machine's, so any of its processes may ask.
+    The clock is the machine's, so any process on the machine may call this.
     """
     assert isinstance(value, bytes)
     stamp_ns: int = _STAMP.unpack_from(value)[0]
@@ -43,16 +43,16 @@ def ages_in_another_process(
     every_ms: float,
     warmups: int = 100,
 ) -> list[float]:
-    """Send stamps at random intervals, and return how old each was when a reader had it.
+    """Send stamps at random intervals, and return the age of each when a reader got it.
 
     Args:
         read: runs in a new process, as ``read(*source, count, pipe)``. It sends anything through
-            the pipe once it waits for the first stamp, and at the end the ages in milliseconds.
-        source: first arguments of ``read``: what it reads from.
-        send: sends one value that begins with the stamp given.
-        count: stamps that are measured.
-        every_ms: mean interval.
-        warmups: stamps sent before those.
+            the pipe when it waits for the first stamp, and at the end the ages in milliseconds.
+        source: the first arguments of ``read``, which name its source.
+        send: sends one value that begins with the given stamp.
+        count: the number of stamps that are measured.
+        every_ms: the mean interval.
+        warmups: the number of stamps that are sent before those.
     """
     theirs, own = _PROCESSES.Pipe()
     arguments = (*source, count + warmups, own)
@@ -73,9 +73,9 @@ def report_ages(pipe: Connection, next_values: Callable[[], list[object]], count
     """Announce that a reader is ready, then read ``count`` stamps and send their ages.
 
     Args:
-        pipe: the one that `ages_in_another_process` gave.
-        next_values: waits for the next values, and returns them; an empty list where none arrived.
-        count: stamps to read.
+        pipe: the pipe from `ages_in_another_process`.
+        next_values: waits for the next values, and returns them; an empty list if none arrived.
+        count: the number of stamps to read.
     """
     pipe.send("ready")
     ages_ms: list[float] = []

@@ -57,12 +57,12 @@ class TransactionalPeer(Protocol):
     def open(self, topic: str, partitions: int) -> tuple[Callable[[], float], Callable[[], None]]:
         """Return two functions.
 
-        The first one makes one transaction and returns the seconds that its commit took, the second
-        one closes the producer.
+        The first one makes one transaction and returns the seconds of its commit, the second one
+        closes the producer.
         """
 
     def record_count(self, topic: str, partitions: int) -> int:
-        """Return how many committed records the topic holds."""
+        """Return the number of committed records in the topic."""
 
 
 class SparkLogTransactions:
@@ -105,7 +105,11 @@ class KafkaTransactions:
     name = "confluent-kafka"
 
     def __init__(self, broker: KafkaBroker) -> None:
-        """Args: broker: a running broker."""
+        """Return the peer of a broker.
+
+        Args:
+            broker: a running broker.
+        """
         from confluent_kafka.admin import AdminClient
 
         self._servers: dict[str, str | int] = {

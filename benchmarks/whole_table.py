@@ -1,4 +1,4 @@
-"""Prints tables without cutting figures, on any width of the terminal."""
+"""Prints tables without cutting figures, for any width of the terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ROOMY = 100_000
 def print_whole(table: Table, console: Console | None = None) -> None:
     """Print a table without cutting a cell.
 
-    Rich would shorten numbers to ``0.…`` where a table is wider than the terminal; here its lines
-    become longer than the terminal's, which shows each of them on two.
+    Rich would shorten numbers to ``0.…`` if a table is wider than the terminal. Here the table's
+    lines become longer than the terminal's, which wraps them.
     """
     console = console or Console()
     needed = console.measure(table, options=console.options.update(max_width=_ROOMY)).maximum

@@ -12,10 +12,10 @@ _POLL_S = 0.05
 class WorkerMemory:
     """The largest resident memory of any Python worker while the context manager is open.
 
-    Can be opened several times; libraries and mapped files count.
+    It can be opened several times; libraries and mapped files count.
 
     Attributes:
-        peak_bytes: the largest so far; 0 without /proc.
+        peak_bytes: the largest memory so far; 0 without /proc.
     """
 
     def __init__(self) -> None:

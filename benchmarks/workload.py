@@ -37,14 +37,14 @@ def session(
 ) -> SparkSession:
     """Return a quiet ``local[2]`` session; every peer of a run shares it.
 
-    Its workers are this Python unless ``PYSPARK_PYTHON`` says otherwise: Spark's default is the
+    Its workers run this Python unless ``PYSPARK_PYTHON`` names another one: Spark's default is the
     ``python3`` on the path, which outside an activated environment has no spark_log.
 
     Args:
-        extra_packages: Maven coordinates for ``spark.jars.packages``.
-        jars: Files for ``spark.jars``.
-        app_name: Spark's name for it.
-        extra_settings: Of Spark.
+        extra_packages: The Maven coordinates for ``spark.jars.packages``.
+        jars: The files for ``spark.jars``.
+        app_name: The name of the Spark application.
+        extra_settings: Further settings of Spark.
     """
     settings = {
         "spark.ui.enabled": "false",
@@ -60,7 +60,8 @@ def session(
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     settings |= extra_settings or {}
-    # As an installed package is: else each new process of Spark would compile 150 modules (0.1 s).
+    # Otherwise each new process of Spark would compile 150 modules (0.1 s), unlike those of an
+    # installed package.
     compile_dir(Path(spark_log.__file__).parent, quiet=2)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName(app_name)
@@ -92,8 +93,8 @@ def prepare(
 ) -> DataFrame:
     """Write ``n`` records to Parquet under ``directory`` and return them read back.
 
-    Their generation is thus not measured. For every peer a measured write starts with a plain scan
-    of at least two even input splits.
+    So their generation is not measured. For every peer, a measured write starts with a plain scan
+    of at least two input splits of equal size.
     """
     path = str(directory / f"records-{n}")
     records(spark, n, value_bytes).drop("id").write.mode("overwrite").parquet(path)
@@ -118,12 +119,12 @@ class Case:
     before: Callable[[str], object] = _nothing
     after: Callable[[str], object] = _nothing
     against: tuple[str, ...] = ()
-    """Names of the cases that its rate is divided by, if they were run."""
+    """Names of the cases that the rate of this case is divided by, if they were run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The seconds of every repeat of every case, and which cases are compared."""
+    """The seconds of every repeat of every case, and the comparisons of cases."""
 
     name: str
     n: int
@@ -205,20 +206,20 @@ def measure(
     versions: Mapping[str, str] | None = None,
     value_bytes: int = VALUE_BYTES,
 ) -> Result:
-    """Run every case ``warmups`` times unmeasured, then ``repeats`` times, the peers taking turns.
+    """Run every case ``warmups`` times unmeasured, then ``repeats`` times, with the peers in turns.
 
-    A peer's cases run in their order, under one name (a write, then the read of what it wrote);
-    which peer goes first moves on with every repeat. Before each case the disk is synced, so that
-    no case pays for dirty pages of another one.
+    A peer's cases run in their order, under one name (a write, then the read of the written
+    records). Each repeat begins with another peer. Before each case the disk is synced, so that no
+    case pays for dirty pages of another one.
 
     Args:
         name: The benchmark's name.
-        n: Number of records of each case.
+        n: The number of records of each case.
         peers: The cases of each peer.
-        repeats: Number of measured runs.
-        warmups: Number of runs before those; a peer in a JVM of its own needs two.
-        versions: Versions of the peers, for the report.
-        value_bytes: Size of a value, for the report.
+        repeats: The number of measured runs.
+        warmups: The number of runs before those; a peer in a JVM of its own needs two.
+        versions: The versions of the peers, for the report.
+        value_bytes: The size of a value, for the report.
     """
     cases = [case for peer in peers for case in peer]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}

@@ -1,7 +1,8 @@
-"""The operations whose requests are counted, and how many each may send: a module for each client.
+"""The operations whose requests are counted, with their budgets: a module for each client.
 
-Each is a context manager: it prepares what the operation needs, and yields the operation. What it
-sends before and after is not counted. Spark's are in `spark`, which nothing here imports.
+Each is a context manager: it makes the preparations, and yields the operation. Its requests before
+and after the operation are not counted. Spark's operations are in `spark`, which this package does
+not import.
 """
 
 from benchmarks.request_operations import admin, consumer, groups, maintenance, producer

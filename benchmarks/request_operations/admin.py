@@ -1,4 +1,4 @@
-"""The root, topics, offsets and groups, by `Admin`."""
+"""Operations of `Admin` on the root, topics, offsets and groups."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,13 +15,13 @@ from spark_log import (
 )
 
 CHANGES = 104
-"""Changes of metadata in the root that is opened."""
+"""Number of metadata changes in the root that is opened."""
 
 PARTITIONS = 4
-"""Of the topic that is described."""
+"""Number of partitions of the topic that is described."""
 
 GROUPS = 3
-"""That are listed."""
+"""Number of groups that are listed."""
 
 _FIRST_MS = 1
 
@@ -96,7 +96,7 @@ def describe(root: Root) -> Iterator[Call]:
 
 
 def list_offsets(spec: int) -> Callable[[Root], AbstractContextManager[Call]]:
-    """Offsets of four partitions are asked for."""
+    """Offsets of four partitions are requested."""
 
     @contextmanager
     def prepare(root: Root) -> Iterator[Call]:

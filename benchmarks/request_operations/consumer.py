@@ -1,4 +1,4 @@
-"""Consumers without a group: reads, positions, waiting."""
+"""Operations of consumers without a group: reads, positions, waiting."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,10 +15,10 @@ from benchmarks.request_operations.operation import (
 from spark_log import Consumer
 
 SEGMENTS = 59
-"""Small segments that are read."""
+"""Number of small segments that are read."""
 
 PARTITIONS = 4
-"""Whose positions are looked up."""
+"""Number of partitions whose positions are looked up."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def small_segments(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def end_to_end(root: Root) -> Iterator[Call]:
-    """A record is sent, and a consumer that waits for it has it."""
+    """A record is sent, and a waiting consumer gets it."""
     (tp,) = root.create_topic()
     with root.producer() as producer, root.consumer() as consumer:
         consumer.assign([tp])
@@ -122,7 +122,7 @@ def end_offsets(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def offsets_for_times(root: Root) -> Iterator[Call]:
-    """A consumer asks for the first records after a time, of four partitions."""
+    """A consumer looks up the first records after a time in four partitions."""
     with _paused(root) as consumer:
         times = dict.fromkeys(consumer.assignment(), 1)
         yield lambda: consumer.offsets_for_times(times)

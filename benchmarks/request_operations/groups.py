@@ -1,4 +1,4 @@
-"""Consumer groups: joins, commits, members that wait."""
+"""Operations of consumer groups: joins, commits, waiting members."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from benchmarks.request_operations.operation import (
 from spark_log import Consumer, TopicPartition
 
 PARTITIONS = 4
-"""Of the topic that a member at rest reads."""
+"""Number of partitions of the topic that an idle member reads."""
 
 _POLL_MS = 50
 _BEGUN_LOOKS_S = 0.3
@@ -47,7 +47,7 @@ def join(root: Root) -> Iterator[Call]:
 def second_join(root: Root) -> Iterator[Call]:
     """A second member joins, until both have one of two partitions.
 
-    The first one has paused them: what a reader that waits asks is counted by other operations.
+    The first member has paused them: other operations count the requests of a waiting reader.
     """
     root.create_topic(2)
     root.send(2, partitions=2)
@@ -71,7 +71,7 @@ def second_join(root: Root) -> Iterator[Call]:
 def commit(root: Root) -> Iterator[Call]:
     """A member of a group commits its position in a partition that is paused.
 
-    Requests of a reader and of a member that wait are counted by other operations.
+    Other operations count the requests of a waiting reader and of a waiting member.
     """
     root.create_topic()
     root.send(2)
@@ -91,7 +91,7 @@ def commit(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def committed(root: Root) -> Iterator[Call]:
-    """A member asks for the committed offset of a partition that it does not read."""
+    """A member reads the committed offset of a partition that it is not assigned."""
     tps = root.create_topic(2)
     root.send(2, partitions=2)
     with _member(root) as consumer:
@@ -116,7 +116,7 @@ def idle_member(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def heartbeat(root: Root) -> Iterator[Call]:
-    """A member whose partitions are paused: what the group alone costs."""
+    """A member whose partitions are paused waits: only the group sends requests."""
     root.create_topic(PARTITIONS)
     root.send(PARTITIONS, partitions=PARTITIONS)
     with _member(root) as consumer:
@@ -131,7 +131,7 @@ def heartbeat(root: Root) -> Iterator[Call]:
 def leave(root: Root) -> Iterator[Call]:
     """The only member of a group, which has committed its position, leaves.
 
-    The looks that its poll and its commit began have ended before.
+    The requests that its poll and its commit began have ended before.
     """
     root.create_topic()
     root.send(1)

@@ -1,4 +1,4 @@
-"""What runs beside the clients: the cleaner, the controller, a mirror."""
+"""Operations of the processes besides clients: the cleaner, the controller, a mirror."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +10,13 @@ from spark_log.mirror.root_mirror import RootMirror
 from spark_log.replication import Controller
 
 PARTITIONS = 10
-"""That a cleaner finds with nothing to do, and a controller with all replicas in sync."""
+"""Number of partitions that an idle cleaner and an idle controller check."""
 
 COMPACTED = 20
-"""Segments of a log that is compacted."""
+"""Number of segments of the log that is compacted."""
 
 MIRRORED = 4
-"""Partitions that are mirrored."""
+"""Number of partitions that are mirrored."""
 
 
 @contextmanager

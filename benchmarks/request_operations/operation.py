@@ -1,4 +1,4 @@
-"""`Operation`: something whose requests are counted, and how many it may send."""
+"""`Operation`: an operation whose requests are counted, with its budget."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.metadata import Cluster
 
 IDLE_S = 5.0
-"""How long an idle client rests before its requests are counted, and how long they are."""
+"""Time for which an idle client rests before the count, and duration of the count."""
 
 _POLL_MS = 100
 
@@ -22,9 +22,9 @@ class Root:
     """A root on the S3 server.
 
     Attributes:
-        url: ``s3://…``.
-        options: storage options whose requests are delayed and counted.
-        direct: storage options without the delay.
+        url: the URL of the root, ``s3://…``.
+        options: the storage options of clients whose requests are delayed and counted.
+        direct: the storage options of clients without delay and count.
     """
 
     url: str
@@ -57,10 +57,10 @@ class Root:
         """Create a topic, and return its partitions.
 
         Args:
-            partitions: how many.
-            name: of the topic.
-            replicas: of each partition; the brokers that they need are registered.
-            configs: of the topic, with ``_`` for ``.``.
+            partitions: the number of partitions.
+            name: the name of the topic.
+            replicas: the number of replicas of each partition; this registers the brokers.
+            configs: the configs of the topic, with ``_`` for ``.``.
         """
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         admin = self.admin()
@@ -79,11 +79,11 @@ class Root:
                 sent.result()
 
     def producer(self, **settings: Any) -> Producer:
-        """Return a producer."""
+        """Return a producer whose requests are counted."""
         return Producer(self.url, storage_options=self.options, **settings)
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """Return a consumer."""
+        """Return a consumer whose requests are counted."""
         given = {"auto_offset_reset": "earliest", **settings}
         return Consumer(*topics, root=self.url, storage_options=self.options, **given)
 
@@ -93,20 +93,20 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation, and how many requests it may send.
+    """An operation, and its budget of requests.
 
     Attributes:
-        name: what it does.
-        prepare: yields the operation. What it sends before and after is not counted.
-        most: requests that it may send each time.
-        most_rounds: requests of these that may wait for each other.
-        why: what the requests are for.
-        repeats: how often it is measured.
-        lasts_s: for an operation that goes on: seconds in which it is counted, and `most` is for
-            each second; else 0.
+        name: the description of the operation.
+        prepare: yields the operation. Its requests before and after are not counted.
+        most: the maximum number of requests for each run.
+        most_rounds: the maximum number of these requests that wait for each other.
+        why: the purposes of the requests.
+        repeats: the number of measured runs.
+        lasts_s: for a continuous operation, the seconds of the count, and `most` is the maximum per
+            second; otherwise 0.
         waits: whether it sends requests while it waits, so that their number depends on time.
-        counted_by: the test that counts an operation that waits, on a clock of its own.
-        wish: where the budget is not what one would wish, and why; empty if it is.
+        counted_by: the test that counts a waiting operation, on a clock of its own.
+        wish: the better budget that one would wish, and why it is not reached; empty for none.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Operation:
 
 
 def read(consumer: Consumer, records: int) -> None:
-    """Poll until a number of records have come."""
+    """Poll until a number of records have arrived."""
     found = 0
     while found < records:
         found += sum(map(len, consumer.poll(_POLL_MS).values()))

@@ -1,4 +1,4 @@
-"""Producers: sends, appends to replicas, transactions."""
+"""Operations of producers: sends, appends to replicas, transactions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from benchmarks.request_operations.operation import Call, Operation, Root, close
 from spark_log import OffsetAndMetadata, Producer, TopicPartition
 
 PARTITIONS = 10
-"""To which a producer sends at once."""
+"""Number of partitions that a producer sends to at the same time."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def append_to_replicas(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def close(root: Root) -> Iterator[Call]:
-    """A producer without records that wait is closed."""
+    """A producer without waiting records is closed."""
     root.create_topic()
     producer = root.producer()
     producer.send("t", b"value").result()
@@ -92,7 +92,7 @@ def init_transactions(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def transaction(root: Root) -> Iterator[Call]:
-    """A transaction of one record in one partition."""
+    """A transaction of one record in one partition is committed."""
     root.create_topic()
     with root.producer(transactional_id="id") as producer:
         producer.init_transactions()
@@ -107,7 +107,7 @@ def transaction(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def abort(root: Root) -> Iterator[Call]:
-    """A transaction of one record, which is in the log, is aborted."""
+    """A transaction of one record is aborted after the record is in the log."""
     root.create_topic()
     with root.producer(transactional_id="id") as producer:
         producer.init_transactions()
@@ -123,7 +123,7 @@ def abort(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def transaction_with_offsets(root: Root) -> Iterator[Call]:
-    """A transaction of one record and one committed offset."""
+    """A transaction of one record and one consumer offset is committed."""
     root.create_topic()
     root.create_topic(name="source")
     root.send(2, "source")

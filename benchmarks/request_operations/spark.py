@@ -1,7 +1,8 @@
-"""Spark: planning, tasks, micro-batches. They need a running session; the rest does not import it.
+"""Operations of Spark: planning, tasks, micro-batches. They need a running session.
 
-Batches and writes run in the session, so that what its Python processes open is counted. Of a
-stream the calls are made that Spark makes in the query's own Python process.
+Batches and writes run in the session, so that the requests of its Python processes are counted. For
+a stream, this process makes the calls that Spark makes in the query's own Python process. The other
+modules do not import this one.
 """
 
 import time
@@ -18,10 +19,10 @@ from spark_log.datasource.read import read_schema
 from spark_log.datasource.stream import LogStreamReader
 
 PARTITIONS = 4
-"""That a batch or a stream reads."""
+"""Number of partitions that a batch or a stream reads."""
 
 _TRIGGER_S = 0.01
-"""How often Spark asks a stream without records (``spark.sql.streaming.pollingDelay``)."""
+"""Interval at which Spark polls a stream without records (``spark.sql.streaming.pollingDelay``)."""
 
 
 def _options(root: Root) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def planning(root: Root) -> Iterator[Call]:
 
 @contextmanager
 def task(root: Root) -> Iterator[Call]:
-    """A task reads one partition with one segment; its read is planned already."""
+    """A task reads one partition with one segment; the read was planned before."""
     root.create_topic()
     root.send(1)
     rows = _read(root)._jdf.queryExecution().toRdd()

@@ -1,9 +1,9 @@
-"""How much was appended to a partition, and when: from a listing, without a look at its records.
+"""Computes the amounts and times of a partition's appends from a listing, without its records.
 
 The segment of an append has the append's time as the date of its file, by the storage's clock. A
-segment that was merged since has the date of the merge: the timestamps in its batch headers stand
-in for it. So a merge of old records is no rush of new ones, and records with timestamps of long ago
-are not seen any more once they are merged.
+segment that was merged since has the date of the merge: the timestamps in its batch headers are
+used instead. A merge of old records does not look like many new ones. Records with old
+timestamps disappear from the result after they are merged.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 from spark_log.log import LiveSegment, LogView
 
 STEP_S: Final = 15
-"""Appends are counted for each quarter of a minute."""
+"""Length of one step, for which appends are counted: a quarter of a minute."""
 
 STEPS: Final = 120
-"""Quarters of a minute that are shown: the last half hour."""
+"""Number of steps that are shown: the last half hour."""
 
 _STEP_US: Final = STEP_S * 1_000_000
 _MAX_MERGED: Final = 5_000
@@ -30,13 +30,13 @@ _MAX_MERGED: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A partition at one moment, and what was appended before it.
+    """A partition's offsets at one moment, and its appends before that moment.
 
     Attributes:
         log_start_offset: the first offset that can be read.
         log_end_offset: the next offset to be written.
-        records: quarter minute, counted from the epoch → offsets that were appended in it.
-        size_bytes: quarter minute → their size, after compression.
+        records: quarter minute, counted from the epoch → number of offsets appended in it.
+        size_bytes: quarter minute → size of these records, after compression.
     """
 
     log_start_offset: int
@@ -46,15 +46,15 @@ class Activity:
 
 
 def step_of(time_us: int) -> int:
-    """Return the quarter minute, counted from the epoch, that a time lies in."""
+    """Return the quarter minute, counted from the epoch, that contains a time."""
     return time_us // _STEP_US
 
 
 class MergedAppends:
-    """When the records of merged segments were appended, by their files. For any thread."""
+    """The times of the appends in merged segments, by file path. Thread-safe."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Return an empty cache."""
         self._steps: OrderedDict[str, Mapping[int, float]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -64,10 +64,10 @@ class MergedAppends:
         """Return quarter minute → share of the segment's records.
 
         Args:
-            path: of the segment, which never changes.
-            since_step: quarter minutes before this one are left out.
-            read: returns its batch headers, as an array of `HEADER_DTYPE`; None if they are not to
-                be read now. It is called if they are not known.
+            path: the path of the segment, whose content never changes.
+            since_step: the first quarter minute in the result.
+            read: returns the segment's batch headers, as an array of `HEADER_DTYPE`; None if they
+                must not be read now. It is called if the segment is not in the cache.
         """
         with self._lock:
             if path in self._steps:
@@ -85,10 +85,10 @@ class MergedAppends:
 
 
 def _shares_of(headers: np.ndarray, since_step: int) -> Mapping[int, float]:
-    """Return quarter minute → share of the records that batch headers tell of.
+    """Return quarter minute → share of the records, computed from batch headers.
 
-    A merge joins batches: the records of one are spread over the time from its first timestamp to
-    its largest one.
+    A merge joins batches: the records of a batch are spread over the time from its first timestamp
+    to its largest timestamp.
     """
     shares: defaultdict[int, float] = defaultdict(float)
     total = int(headers["record_count"].sum())
@@ -106,11 +106,11 @@ def _shares_of(headers: np.ndarray, since_step: int) -> Mapping[int, float]:
 def activity(
     view: LogView, since_step: int, merged: Callable[[LiveSegment], Mapping[int, float]]
 ) -> Activity:
-    """Return what a listing tells of a partition.
+    """Return the activity of a partition from a listing of its log.
 
     Args:
-        view: of the log.
-        since_step: what was appended before this quarter minute is left out.
+        view: the view of the log.
+        since_step: the first quarter minute in the result.
         merged: returns `MergedAppends.steps` of a merged segment.
     """
     records: defaultdict[int, float] = defaultdict(float)
@@ -118,7 +118,7 @@ def activity(
     for segment in reversed(view.live.segments):
         written_step = step_of(segment.file.modified_us)
         if written_step < since_step:
-            break  # what lies before was appended before
+            break  # earlier segments were appended earlier
         end = view.log_end_offset if segment.end_offset is None else segment.end_offset
         count = end - segment.start_offset
         is_merged = segment.name.last_offset is not None

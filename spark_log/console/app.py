@@ -1,4 +1,4 @@
-"""The ASGI application: routes of pages, of their JSON twins, of streams and of changes."""
+"""The ASGI application: routes of pages, of the same answers as JSON, of streams and of changes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def create_app(
 
     Args:
         cluster: the opened root.
-        admin: of the same root.
-        settings: what it may do, and limits; None for a console that only reads.
+        admin: the `Admin` of the same root.
+        settings: the settings of the console; None for a console that only reads.
     """
     settings = settings or ConsoleSettings()
     website = _Website(Console(cluster, admin, settings), settings)
@@ -85,7 +85,7 @@ def create_app(
 
 
 class _Website:
-    """What all routes share."""
+    """The state that all routes share, and their handlers."""
 
     def __init__(self, console: Console, settings: ConsoleSettings) -> None:
         self._console = console
@@ -141,7 +141,7 @@ class _Website:
         return routes
 
     def _handling(self, handler: _Handler) -> _Handler:
-        """Make every error of a handler an answer."""
+        """Return a handler that turns every error of a handler into an answer."""
 
         @wraps(handler)
         async def handle(request: Request) -> Response:
@@ -153,7 +153,7 @@ class _Website:
         return handle
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Return one sentence on an error, as JSON below ``/api``, else as a page."""
+        """Return an error as one sentence, as JSON below ``/api``, otherwise as a page."""
         status, sentence = verdict(error)
         if status == 500 and not isinstance(error, HTTPException):
             _logger.error("%s failed", request.url.path, exc_info=error)
@@ -227,7 +227,7 @@ class _Website:
         return StreamingResponse(
             self._searches.stream(request, work),
             media_type=f"application/{kind}",
-            # No name of a topic is in it: it might be anything.
+            # The file name has no topic name, which might contain anything.
             headers={"content-disposition": f'attachment; filename="records.{parameters.format}"'},
         )
 
@@ -294,7 +294,7 @@ def _reset_values(group: str, form: dict[str, str], answer: Reset | None) -> dic
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; files are not taken."""
+    """Return the fields of a form; files are not accepted."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "the console takes application/x-www-form-urlencoded")

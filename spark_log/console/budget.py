@@ -1,4 +1,4 @@
-"""`Budget`: the time that one request may take, and whether it is still wanted."""
+"""`Budget`: the time limit of one request, and its cancellation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from spark_log.errors import KafkaTimeoutError
 
 
 class RequestCancelledError(Exception):
-    """The client is gone, or has its answer: the work for it stops."""
+    """The client has disconnected, or has its answer, so the work for it stops."""
 
 
 class Budget:
-    """Time limit and cancellation of one request. Work calls `check` between two pieces of it."""
+    """Time limit and cancellation of one request. The work calls `check` regularly."""
 
     def __init__(self, clock: Clock, timeout_ms: float) -> None:
-        """Begin now.
+        """Begin the time limit now.
 
         Args:
-            clock: its monotonic time counts.
+            clock: the clock whose monotonic time is used.
             timeout_ms: the time limit.
         """
         self.timeout_ms = timeout_ms
@@ -36,7 +36,7 @@ class Budget:
 
         Raises:
             KafkaTimeoutError: the time is over.
-            RequestCancelledError: nobody waits for the answer.
+            RequestCancelledError: no client waits for the answer any more.
         """
         if self._is_cancelled.is_set():
             raise RequestCancelledError
@@ -50,7 +50,7 @@ class Budget:
         )
 
     def cancel(self) -> None:
-        """Stop the work, whoever does it. For any thread."""
+        """Stop the work. Thread-safe."""
         with self._lock:
             self._is_cancelled.set()
             for interrupt in self._interrupts:

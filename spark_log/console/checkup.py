@@ -1,4 +1,4 @@
-"""`Checkup`: the doctor's checks that cost a few requests, whatever the root holds."""
+"""`Checkup`: those checks of the doctor that cost only a few requests for any size of root."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _CHECKS: Final = ("quorum", "brokers", "clocks", "metadata-log", "replicas", "of
 _LIMITS: Final = Limits(patience_ms=2_000, findings=10)
 _SLOW_MS: Final = 1_000
 _REST: Final = 20
-"""A slow checkup, of a root that does not answer, is not run again for this many times as long:
-each leaves a thread that waits for the answer."""
+"""Factor of a slow checkup's duration for which the checkup is not repeated. If a root does not
+answer, each checkup leaves a thread that waits for the answer."""
 
 
 class Checkup:
-    """Runs the checks. For any thread; of several, one runs them, and the others wait for it."""
+    """Runs the checks. Thread-safe: one thread runs the checks, and others wait for it."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Check nothing yet."""
+        """Return a checkup; nothing is checked yet."""
         self._cluster = cluster
         self._lock = threading.Lock()
         self._found: tuple[Finding, ...] = ()
         self._valid_until_ms = float("-inf")
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong, the worst first.
+        """Return the findings, the worst first.
 
         Raises:
             SparkLogError: the metadata cannot be read.

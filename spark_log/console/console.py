@@ -1,4 +1,4 @@
-"""`Console`: one opened root, as all pages share it."""
+"""`Console`: one opened root and its caches, shared by all pages."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _Result = TypeVar("_Result")
 
 _MAX_RATES: Final = 10_000
 _RATE_MS: Final = 60_000
-"""A rate is measured over at most this time, if the page is looked at again and again."""
+"""Maximum time over which a rate is measured, if its page is read often."""
 
 
 class Rates:
-    """How fast numbers grow, from the times at which pages have read them. For any thread."""
+    """Growth rates of numbers, measured between the reads of pages. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        """Remember nothing yet."""
+        """Return rates without measurements."""
         self._clock = clock
         self._seen: OrderedDict[str, list[tuple[float, int]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def per_second(self, name: str, value: int) -> float | None:
-        """Return the growth per second since the number was seen before; None the first time.
+        """Return the growth per second since the number was read before; None the first time.
 
-        A number is forgotten when many others were seen since.
+        A number is forgotten after `_MAX_RATES` other numbers were read.
         """
         now_ms = self._clock.monotonic_ms()
         with self._lock:
@@ -61,17 +61,18 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The root, and what pages remember of it.
+    """The root, and the caches of its pages.
 
     Attributes:
         cluster: the opened root.
-        admin: of the same root.
-        settings: of the console.
-        rates: of topics.
-        activities: of partitions; None for one that cannot be read.
-        merged: of merged segments.
-        transactions: by transactional id; None for one that has expired or cannot be read.
-        checkup: of the root.
+        admin: the `Admin` of the same root.
+        settings: the settings of the console.
+        rates: the append rates of topics.
+        activities: the activity of each partition; None for a partition that cannot be read.
+        merged: the times of the appends in merged segments.
+        transactions: the transactions by transactional id; None for an id that has expired or
+            cannot be read.
+        checkup: the checkup of the root.
     """
 
     cluster: Cluster
@@ -94,7 +95,7 @@ class Console:
     def map(
         self, read: Callable[[_Item], _Result], items: Collection[_Item], budget: Budget
     ) -> list[_Result]:
-        """Call ``read`` for each item, several at a time where a read is a request."""
+        """Call ``read`` for each item, several at the same time if a read is a request."""
 
         def within_budget(item: _Item) -> _Result:
             budget.check()
@@ -103,7 +104,7 @@ class Console:
         return map_requests(self.cluster.store, within_budget, items)
 
     def observe(self, topic: TopicImage, partition: int) -> LogView | None:
-        """Return a partition's log as one listing shows it; None if it cannot be read now.
+        """Return the view of a partition's log from one listing; None if it cannot be read now.
 
         One damaged partition does not hide the others: its error is counted, and logged once.
 

@@ -1,4 +1,4 @@
-"""How bytes of others are shown: as text, JSON, a decoded Avro value, or in hexadecimal."""
+"""Shows the bytes of records as text, JSON, a decoded Avro value, or in hexadecimal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final, Literal
 from spark_log.console.settings import Decode
 
 Form = Literal["auto", "text", "json", "avro", "hex"]
-"""How a user wants to see bytes; ``auto`` takes the first that they are."""
+"""The form in which a user wants to see bytes; ``auto`` takes the first form that fits."""
 
 _MAX_PARSED_BYTES: Final = 262_144
-"""Longer values are not parsed: they are shown as text or in hexadecimal."""
+"""Maximum bytes of a value that is parsed. Longer values are shown as text or in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class Shown:
     """Bytes in a form that a person can read.
 
     Attributes:
-        form: ``null``, ``text``, ``json``, ``avro`` (JSON text too) or ``hex``.
+        form: the form of the text: ``null``, ``text``, ``json``, ``avro`` (as JSON text) or
+            ``hex``.
         text: the text; empty for null.
-        size_bytes: number of bytes; 0 for null.
+        size_bytes: the number of bytes; 0 for null.
         is_cut: whether the text shows only the first bytes.
     """
 
@@ -38,13 +39,13 @@ NULL: Final = Shown("null", "", 0)
 def show(
     data: bytes | None, form: Form = "auto", *, max_bytes: int, avro: Decode | None = None
 ) -> Shown:
-    """Return bytes in the wanted form, or else as text if they are UTF-8, or in hexadecimal.
+    """Return bytes in the wanted form if it fits, else as UTF-8 text, else in hexadecimal.
 
     Args:
         data: the bytes; None for null.
         form: the wanted form.
-        max_bytes: most bytes that are shown.
-        avro: decoder of Avro; None if there is none.
+        max_bytes: the maximum number of bytes that are shown.
+        avro: the decoder of Avro; None without a decoder.
     """
     if data is None:
         return NULL
@@ -76,7 +77,7 @@ def _text(data: bytes, max_bytes: int) -> str:
 
 
 def _is_json(data: bytes) -> bool:
-    """Return whether the bytes are a JSON object or array: a lone number is rather text."""
+    """Return whether the bytes are a JSON object or array; a single number counts as text."""
     if len(data) > _MAX_PARSED_BYTES or data.lstrip()[:1] not in (b"{", b"["):
         return False
     try:

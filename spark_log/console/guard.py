@@ -1,4 +1,4 @@
-"""`Guard`: what holds for every request, whatever it asks for: who may ask, and headers."""
+"""`Guard`: checks and headers that apply to every request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_log.console.responses import refusal
 from spark_log.console.settings import LOCAL_HOSTS, ConsoleSettings
 
 SECURITY_HEADERS: Final = {
-    # No script and no style stands in a page: a value that slipped through as HTML would not run.
+    # Pages contain no inline script or style: a value that got through as HTML would not run.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -27,15 +27,15 @@ SECURITY_HEADERS: Final = {
 class Guard:
     """Middleware around the whole application.
 
-    - A request with another ``Host`` than the console's own is refused: a site of somebody else
-      whose name was bound to this address (DNS rebinding) gets no record.
+    - A request with another ``Host`` than the console's own is refused: a foreign site
+      whose name points to this address (DNS rebinding) gets no record.
     - A request that a browser sends for another site is refused, except for a link that a user
-      follows: another site starts no search and no export.
+      follows: another site cannot start a search or an export.
     - Every answer has the headers in `SECURITY_HEADERS`.
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
-        """Guard an application."""
+        """Return the middleware around an application."""
         self._app = app
         self._hosts = {each.lower() for each in (*LOCAL_HOSTS, *settings.hosts)}
 

@@ -1,4 +1,4 @@
-"""`Looks`: what was seen of many things, of which one page looks at a bounded number again."""
+"""`Looks`: a cache of observations of many things; each page refreshes a bounded number."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True, slots=True)
 class Look(Generic[Seen]):
-    """What was seen of one thing.
+    """The observation of one thing.
 
     Attributes:
-        looked_ms: monotonic time before it was looked at.
-        seen: what was seen.
+        looked_ms: the monotonic time before the observation.
+        seen: the observed value.
     """
 
     looked_ms: float
@@ -27,10 +27,10 @@ class Look(Generic[Seen]):
 
 
 class Looks(Generic[Key, Seen]):
-    """Remembers what was seen of each thing, until it does not exist any more. For any thread."""
+    """A cache of the last observation of each thing, while the thing exists. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        """Remember nothing yet."""
+        """Return an empty cache."""
         self._clock = clock
         self._looks: dict[Key, Look[Seen]] = {}
         self._lock = threading.Lock()
@@ -41,15 +41,15 @@ class Looks(Generic[Key, Seen]):
         see: Callable[[Sequence[Key]], Sequence[Seen]],
         limit: int,
     ) -> dict[Key, Look[Seen]]:
-        """Look at some things again, and return what was seen of all that were ever looked at.
+        """Observe some things again, and return the last observation of every known thing.
 
-        Those that no call has looked at come first, in the given order, then those that were looked
-        at longest ago. So several calls look at all, and each costs the same.
+        Things without an observation come first, in the given order, then those with the oldest
+        observations. Several calls observe all things, and each call costs the same.
 
         Args:
-            keys: the things that exist.
-            see: looks at things, and returns what it saw, in the same order.
-            limit: most things to look at now.
+            keys: the keys of the things that exist.
+            see: observes things, and returns their values in the same order.
+            limit: the maximum number of things to observe now.
         """
         with self._lock:
             looks = self._looks

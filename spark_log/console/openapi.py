@@ -1,4 +1,4 @@
-"""The OpenAPI document of the JSON below ``/api``, from the views themselves."""
+"""The OpenAPI document of the JSON below ``/api``, generated from the views."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def openapi_document(*, allows_changes: bool = False) -> dict[str, Any]:
     """Return the document (OpenAPI 3.1).
 
     Args:
-        allows_changes: whether the paths that change something are in it.
+        allows_changes: whether the document includes the paths that change something.
     """
     schemas: dict[str, Any] = {"Error": _ERROR}
     paths: dict[str, Any] = {}
@@ -95,7 +95,7 @@ def _parameters(parameters: type[Parameters]) -> list[dict[str, Any]]:
 
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return a reference to the schema of a class, which is put into ``schemas``."""
+    """Add the schema of a class to ``schemas``, and return a reference to it."""
     schema = TypeAdapter(kind).json_schema(
         mode="serialization", ref_template="#/components/schemas/{model}"
     )

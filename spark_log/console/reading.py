@@ -1,4 +1,4 @@
-"""Records of a partition, forward from an offset or backward from one: a bounded number of them."""
+"""Reads a bounded number of a partition's records, forward or backward from an offset."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_log.console.settings import Decode
 from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 
 PREVIEW_BYTES: Final = 2_000
-"""Most bytes of a key, value or header in a list of records."""
+"""Maximum bytes of a key, value or header in a list of records."""
 
 MAX_HEADERS: Final = 500
-"""Most headers of a record that are shown; in a list of records a tenth."""
+"""Maximum number of a record's headers that are shown; in a list of records a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,16 @@ class Record:
     """A record in a form that a person can read.
 
     Attributes:
-        partition: number of its partition.
-        offset: its offset.
-        timestamp_us: microseconds since the epoch.
+        partition: the number of the record's partition.
+        offset: the record's offset.
+        timestamp_us: the record's timestamp, in microseconds since the epoch.
         timestamp_type: 0 for create time, 1 for log append time.
-        leader_epoch: the leader epoch in which it was written.
-        key: its key.
-        value: its value.
-        headers: in order, with duplicates; the first `MAX_HEADERS`, in a list a tenth of them.
-        header_count: number of all headers.
+        leader_epoch: the leader epoch in which the record was written.
+        key: the record's key.
+        value: the record's value.
+        headers: the first `MAX_HEADERS` headers in order, with duplicates; in a list a tenth of
+            this number.
+        header_count: the number of all headers.
     """
 
     partition: int
@@ -64,10 +65,10 @@ def shown_records(
 
     Args:
         rows: the records.
-        form: how values are shown.
-        avro: decoder of values; None without one.
-        max_bytes: most bytes of a key, a value, a header, and a header's name.
-        max_headers: most headers of a record.
+        form: the form in which values are shown.
+        avro: the decoder of values; None without a decoder.
+        max_bytes: the maximum bytes of a key, a value, a header, and a header's name.
+        max_headers: the maximum number of headers of a record.
     """
     keys = rows.records.column("key").to_pylist()
     values = rows.records.column("value").to_pylist()
@@ -122,16 +123,16 @@ def read_backward(
 ) -> list[FetchedRecords]:
     """Return the last ``limit`` records before an offset, in offset order.
 
-    Offsets may be missing in a compacted log, so the range that is read grows until there are
+    Offsets may be missing in a compacted log, so the range that is read grows until it has
     enough records.
 
     Args:
-        log: of the partition.
-        partition: its number.
-        end_offset: None for the log's end.
-        limit: most records.
-        budget: of the request.
-        isolation: which records are left out.
+        log: the log of the partition.
+        partition: the number of the partition.
+        end_offset: the offset to stop before; None for the log's end.
+        limit: the maximum number of records.
+        budget: the budget of the request.
+        isolation: the isolation level of the read.
     """
     view = log.observe()
     start = view.log_start_offset

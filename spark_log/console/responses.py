@@ -1,4 +1,4 @@
-"""Answers of the console as JSON, and what an error becomes: a status and one sentence."""
+"""Turns answers of the console into JSON, and errors into a status and one sentence."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ _STATUSES: dict[type[SparkLogError], int] = {
     NotFoundError: 500,
     StorageError: 503,
 }
-"""Status of an error; of a subclass if it has none of its own."""
+"""The status of an error class, and of its subclasses without a status of their own."""
 
 
 def document(answer: object) -> object:
-    """Return an answer as JSON can express it."""
+    """Return an answer in a form that JSON can express."""
     if is_dataclass(answer) and not isinstance(answer, type):
         return asdict(answer)
     return answer
 
 
 def json_text(answer: object) -> str:
-    """Return an answer as JSON in ASCII: no character of a name or value is sent as it is."""
+    """Return an answer as JSON in ASCII; other characters of names and values are escaped."""
     return json.dumps(document(answer), ensure_ascii=True, separators=(",", ":"))
 
 
@@ -63,7 +63,7 @@ def json_response(answer: object, status: int = 200) -> Response:
 
 
 def refusal(status: int, sentence: str) -> Response:
-    """Return an error as plain text, for a request of which nothing else is looked at."""
+    """Return an error as plain text, for a request that is refused before it is read."""
     return Response(printable(sentence) + "\n", status, media_type="text/plain")
 
 

@@ -1,4 +1,4 @@
-"""Who may change something: a token that was printed at the start, sessions, and CSRF tokens."""
+"""Authorization of changes: a token that was printed at the start, sessions, and CSRF tokens."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MAX_WRONG: Final = 20
 
 
 class Sessions:
-    """Browsers that have shown the token. They are forgotten when the console ends."""
+    """The sessions of browsers that have sent the token. They end with the console."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
-        """Remember nobody yet."""
+        """Return an empty set of sessions."""
         self._token = settings.token
         self._key = secrets.token_bytes(32)
         self._open: OrderedDict[str, None] = OrderedDict()
@@ -37,7 +37,7 @@ class Sessions:
         The cookie is not sent with requests of other sites, and no script can read it.
 
         Raises:
-            HTTPException: the token is wrong, or too many were.
+            HTTPException: the token is wrong, or too many wrong tokens were sent.
         """
         self._check_token(token)
         session = secrets.token_urlsafe(32)
@@ -54,17 +54,17 @@ class Sessions:
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
 
     def csrf_token(self, request: Request) -> str | None:
-        """Return the token that the forms of a session carry; None without a session."""
+        """Return the CSRF token for the forms of a session; None without a session."""
         session = request.cookies.get(COOKIE, "")
         if session not in self._open:
             return None
         return hmac.new(self._key, session.encode(), hashlib.sha256).hexdigest()
 
     def check_form(self, request: Request, given: str) -> None:
-        """Check a request of a form: it has a session, and the form is one of this console's.
+        """Check that a form's request has a session, and that the form belongs to this session.
 
         Raises:
-            HTTPException: it has none, or the form is not.
+            HTTPException: the request has no session, or the form is from elsewhere.
         """
         self._check_allowed()
         expected = self.csrf_token(request)
@@ -74,7 +74,7 @@ class Sessions:
             raise HTTPException(403, "the form is not of this session; load its page again")
 
     def check_bearer(self, request: Request) -> None:
-        """Check a request of a program, which sends the token itself and no cookie.
+        """Check the request of a program, which sends the token itself instead of a cookie.
 
         Raises:
             HTTPException: the token is wrong or missing.

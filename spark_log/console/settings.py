@@ -1,4 +1,4 @@
-"""`ConsoleSettings`: what the console may do, whom it answers, and the limits of a request."""
+"""`ConsoleSettings`: the permissions and accepted hosts of a console, and its limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Decode = Callable[[bytes], object]
-"""Bytes → a document that JSON can express; ValueError if the bytes are something else."""
+"""A function from bytes to a document that JSON can express; it raises ValueError for other
+bytes."""
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine in a ``Host`` header that are always accepted."""
@@ -17,16 +18,18 @@ class ConsoleSettings:
     """Settings of one console.
 
     Attributes:
-        token: what a user has to know to make changes; None for a console that only reads.
-        hosts: accepted values of the header ``Host``, without port, besides `LOCAL_HOSTS`.
+        token: the secret that permits changes; None for a console that only reads.
+        hosts: the accepted values of the header ``Host``, without port, besides `LOCAL_HOSTS`.
         avro: topic → decoder of its values.
-        request_timeout_ms: time limit of a page.
-        search_timeout_ms: time limit of a search or an export that is streamed.
-        max_requests: pages that are read at the same time; further ones are refused.
-        max_searches: searches and exports that run at the same time; further ones are refused.
-        max_value_bytes: most bytes of a key, value or header that one answer shows.
-        max_answer_bytes: most bytes of keys, values and headers that one answer shows.
-        search_memory_bytes: memory limit of the engine that evaluates the expression of a search.
+        request_timeout_ms: the time limit of a page.
+        search_timeout_ms: the time limit of a search or an export that is streamed.
+        max_requests: the maximum number of pages that are read at the same time; further requests
+            are refused.
+        max_searches: the maximum number of searches and exports that run at the same time; further
+            requests are refused.
+        max_value_bytes: the maximum bytes of a key, value or header that one answer shows.
+        max_answer_bytes: the maximum bytes of all keys, values and headers that one answer shows.
+        search_memory_bytes: the memory limit of the engine that evaluates a search's expression.
     """
 
     token: str | None = field(default=None, repr=False)

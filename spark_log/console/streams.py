@@ -71,7 +71,7 @@ def emit_hits(
 def emit_json_lines(
     console: Console, topic: str, search: Search, budget: Budget, emit: Emit
 ) -> None:
-    """Emit a JSON object on a line for each record, in the form of console-consumer's."""
+    """Emit a JSON object on a line for each record, in the format of console-consumer."""
     lines: list[str] = []
     size = 0
 
@@ -95,7 +95,7 @@ def emit_json_lines(
 
 
 def emit_parquet(console: Console, topic: str, search: Search, budget: Budget, emit: Emit) -> None:
-    """Emit a Parquet file with the columns of the Spark source, a row group after another."""
+    """Emit a Parquet file with the columns of the Spark source, one row group after another."""
     sink = _Sink(emit)
     try:
         with pq.ParquetWriter(sink, _EXPORT_SCHEMA, compression="zstd") as writer:
@@ -110,7 +110,7 @@ def emit_parquet(console: Console, topic: str, search: Search, budget: Budget, e
 
 
 class _Sink(io.RawIOBase):
-    """A file that only grows: what is written to it is emitted."""
+    """An append-only file that emits the bytes that are written to it."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit

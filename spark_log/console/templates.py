@@ -1,4 +1,4 @@
-"""Templates of the pages. No value is ever HTML: all of them are escaped, and made printable."""
+"""Templates of the pages. No value is treated as HTML: all are escaped and made printable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Lines(str):
-    """Text whose line breaks and tabs are shown as such; it is escaped like any other."""
+    """Text whose line breaks and tabs are kept; it is escaped like other text."""
 
     __slots__ = ()
 
@@ -31,8 +31,8 @@ class Lines(str):
 def environment() -> Environment:
     """Return the environment of the templates.
 
-    Every expression is escaped, whatever it is and wherever the template came from, after control
-    characters and characters that change the direction of text were made visible.
+    Every expression of every template is escaped. Before that, control characters and characters
+    that change the direction of text are made visible.
     """
     env = Environment(
         loader=PackageLoader("spark_log.console"),
@@ -65,12 +65,12 @@ def link(path: str, **query: object) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with thousands separated; a dash for one that is not known."""
+    """Return a number with separated thousands; a dash for an unknown number."""
     return f"{value:,}" if _is_known(value) else UNKNOWN
 
 
 def byte_size(value: float | None) -> str:
-    """Return a size with its unit; a dash for one that is not known."""
+    """Return a size with its unit; a dash for an unknown size."""
     if not _is_known(value):
         return UNKNOWN
     size, unit = float(value), 0
@@ -82,16 +82,16 @@ def byte_size(value: float | None) -> str:
 
 
 def rate_text(value: float | None) -> str:
-    """Return records per second; a dash if it is not known yet."""
+    """Return records per second; a dash for an unknown rate."""
     if not _is_known(value):
         return UNKNOWN
     if 0 < value < 0.05:
-        return "< 0.1/s"  # "0.0/s" would say that nothing happens
+        return "< 0.1/s"  # "0.0/s" would look like no activity
     return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
 
 
 def time_text(time_us: int | None) -> str:
-    """Return a time in UTC, to the microsecond; the number itself if no calendar has it."""
+    """Return a time in UTC, to the microsecond; the number itself outside of the calendar."""
     if time_us is None:
         return UNKNOWN
     try:
@@ -102,13 +102,13 @@ def time_text(time_us: int | None) -> str:
 
 
 def moment(time_us: int) -> str:
-    """Return a time for a link: as it is shown, or in milliseconds if no calendar has it."""
+    """Return a time for a link: in the form of `time_text`, or in milliseconds outside of it."""
     text = time_text(time_us)
     return text if text.endswith("Z") else str(time_us // 1000)
 
 
 def age_text(duration_ms: float | None) -> str:
-    """Return a duration in its two largest units; a dash if it is not known."""
+    """Return a duration in its two largest units; a dash for an unknown duration."""
     if not _is_known(duration_ms):
         return UNKNOWN
     if duration_ms < 1000:
@@ -126,12 +126,12 @@ def _is_known(value: float | None) -> TypeGuard[float]:
 
 
 def exact(text: str) -> Markup:
-    """Return text for a field of a form that is not shown: escaped, and sent back as it is."""
+    """Return text for a hidden field of a form: escaped, and sent back unchanged."""
     return Markup(str(escape(text)).replace("\r", "&#13;").replace("\n", "&#10;"))
 
 
 def pretty(text: str) -> Lines:
-    """Return JSON text with line breaks and indents; other text as it is.
+    """Return JSON text with line breaks and indents; other text unchanged.
 
     Only white space is changed: a document that was parsed and written again would lose duplicate
     members and digits.

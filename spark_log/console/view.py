@@ -1,4 +1,4 @@
-"""`View`: one page and its JSON twin: what it is asked, what it answers, and how it is shown."""
+"""`View`: one page, also served as JSON: its parameters, its answer and its template."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from spark_log.console.console import Console
 
 
 class Parameters(BaseModel):
-    """Parameters of a view, from the query of its URL. An empty one counts as not given."""
+    """Parameters of a view, from the query of its URL. An empty parameter counts as missing."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NoParameters(Parameters):
-    """Nothing to choose."""
+    """Parameters of a view without parameters."""
 
 
 def _offset(text: object) -> object:
@@ -54,12 +54,12 @@ class View(Generic[P]):
     """A page.
 
     Attributes:
-        path: of the page; its JSON twin has the same below ``/api``.
-        title: of the page, and its summary in the OpenAPI document.
-        parameters: what it is asked.
+        path: the path of the page; the JSON is at the same path below ``/api``.
+        title: the title of the page, and its summary in the OpenAPI document.
+        parameters: the class of the parameters.
         answer: the dataclass of the answer.
-        read: returns the answer. It blocks: it is called in a thread, and checks the budget.
-        template: name of the template, which gets the answer as ``it``.
+        read: returns the answer. It blocks, so it is called in a thread, and it checks the budget.
+        template: the name of the template, which gets the answer as ``it``.
     """
 
     path: str
@@ -73,7 +73,7 @@ class View(Generic[P]):
         """Return the parameters of a request.
 
         Raises:
-            ValidationError: one is unknown, missing, or not allowed.
+            ValidationError: a parameter is unknown, missing, or not allowed.
         """
         given = {name: value for name, value in request.query_params.items() if value}
         return self.parameters.model_validate(given)
@@ -85,5 +85,5 @@ def time_us(name: str, text: str | None) -> int | None:
     Raises:
         InvalidConfigurationError: the text is not a time.
     """
-    # A browser's field for a date and a time has no place for the Z.
+    # A browser's field for date and time sends no Z.
     return None if text is None else parse_time_us(name, text.strip().replace(" ", "T"))

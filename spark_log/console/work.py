@@ -1,8 +1,8 @@
-"""Blocking work of requests, in threads: bounded in number and in time, and cancelled.
+"""Runs the blocking work of requests in threads, with limits of number and time, and cancels it.
 
 The event loop never waits for storage. A thread cannot be killed: after its time limit a request is
-answered, and its thread ends at the next `Budget.check`, or when the storage answers. Until then it
-counts against the limit, so that slow storage never piles up threads.
+answered, and its thread ends at the next `Budget.check`, or when the storage answers. Until then
+the thread counts against the limit, so that the number of threads stays bounded with slow storage.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from spark_log.storage import Deadline, within
 
 _Result = TypeVar("_Result")
 Emit = Callable[[bytes], None]
-"""Sends a piece of a streamed answer. Blocks while the client is slow."""
+"""A function that sends a piece of a streamed answer. It blocks while the client is slow."""
 
 _MAX_PIECES = 4
-"""Pieces of a streamed answer that wait for the client."""
+"""Maximum number of pieces of a streamed answer that wait for the client."""
 
 _POLL_S = 0.2
 
@@ -34,13 +34,13 @@ class Workers:
     """Threads for one kind of requests."""
 
     def __init__(self, clock: Clock, *, count: int, timeout_ms: float, name: str) -> None:
-        """Start nothing yet.
+        """Return workers; no thread is started yet.
 
         Args:
-            clock: for time limits.
-            count: most requests at the same time.
-            timeout_ms: time limit of a request.
-            name: of the threads.
+            clock: the clock for time limits.
+            count: the maximum number of requests at the same time.
+            timeout_ms: the time limit of a request.
+            name: the name of the threads.
         """
         self._clock = clock
         self._count = count
@@ -50,12 +50,12 @@ class Workers:
         self._lock = threading.Lock()
 
     async def run(self, request: Request, work: Callable[[Budget], _Result]) -> _Result:
-        """Return what ``work`` returns in a thread.
+        """Call ``work`` in a thread, and return its result.
 
         Raises:
             HTTPException: 503, because too many requests are being answered.
             KafkaTimeoutError: the time is over.
-            RequestCancelledError: the client is gone.
+            RequestCancelledError: the client has disconnected.
         """
         budget = Budget(self._clock, self._timeout_ms)
         future = asyncio.wrap_future(self._submit(work, budget))
@@ -78,9 +78,9 @@ class Workers:
     def stream(
         self, request: Request, work: Callable[[Budget, Emit], None]
     ) -> AsyncIterator[bytes]:
-        """Return the pieces that ``work`` emits in a thread, as it emits them.
+        """Call ``work`` in a thread, and return the pieces that it emits, as it emits them.
 
-        Leaving the iterator cancels the work.
+        Closing the iterator cancels the work.
 
         Raises:
             HTTPException: 503, because too many requests are being answered; raised at once.
@@ -126,7 +126,7 @@ class Workers:
         return received()
 
     def close(self) -> None:
-        """Start no further work."""
+        """Refuse further work, and cancel work that has not begun."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, work: Callable[[Budget], _Result], budget: Budget) -> Future[_Result]:
@@ -141,7 +141,7 @@ class Workers:
         return future
 
     def _limited(self, work: Callable[[Budget], _Result], budget: Budget) -> _Result:
-        # A page tells at once that the storage does not answer, where other clients wait.
+        # A page reports at once that the storage does not answer, while other clients wait.
         with within(Deadline("the page", "its time limit", self._timeout_ms)):
             return work(budget)
 
@@ -151,12 +151,12 @@ class Workers:
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client is gone. The request's body has been read before."""
+    """Return when the client has disconnected. The request's body has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _take_outcome(future: asyncio.Future[_Result]) -> None:
-    """Take the outcome of work that nobody waits for, so that asyncio does not complain."""
+    """Retrieve the outcome of abandoned work, so that asyncio does not log a warning."""
     if not future.cancelled():
         future.exception()

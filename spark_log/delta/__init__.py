@@ -1,7 +1,7 @@
 """A Delta table without Spark: its log, its data files, and the cleanup of both.
 
-`state` holds what the log says, `parse` reads it from bytes, `reader` keeps it up to date, and
-`delta_log` commits to it.
+`state` holds the content of the log, `parse` reads it from bytes, `reader` keeps it up to date, and
+`delta_log` commits to the log.
 """
 
 from spark_log.exports import attach_stub

@@ -1,9 +1,9 @@
 """Deletes files that a Delta table no longer needs: versions, checkpoints and data files.
 
 delta-rs and Spark decide by the clock of the process that cleans up. A process whose clock is a day
-ahead would delete versions that other processes have not read yet. Here only the storage's time
-counts: the caller gives a time before which files are old, and it is compared with the storage's
-last-modified times. Nothing here reads a clock.
+ahead would delete versions that other processes have not read yet. This module only uses the
+storage's time: the caller passes a time before which files are old, and it is compared with the
+storage's last-modified times. This module reads no clock.
 
 A crash at any point leaves files that the next run deletes.
 """
@@ -34,7 +34,7 @@ _INTERVAL = re.compile(rf"(?:interval\s+)?(\d+)\s+({'|'.join(_UNITS_US)})s?", re
 def interval_us(text: str) -> int | None:
     """Return a table property such as ``interval 1 days`` in microseconds; None if it is malformed.
 
-    The result is at least one hour: for half of that time a process may rely on the names that it
+    The result is at least one hour: a process may rely for half of this time on the names that it
     has read.
     """
     found = _INTERVAL.fullmatch(text.strip())
@@ -46,7 +46,7 @@ def interval_us(text: str) -> int | None:
 class DeltaCleanup:
     """Deletes the unneeded files of one table.
 
-    It is safe beside readers, writers, and other processes that clean up.
+    It may run at the same time as readers, writers, and other processes that clean up.
     """
 
     log_class: type[DeltaLog] = DeltaLog
@@ -56,8 +56,8 @@ class DeltaCleanup:
 
         Args:
             store: the store of the table.
-            directory: the table's, relative to the store's root.
-            clock: for the table's log.
+            directory: the table's directory, relative to the store's root.
+            clock: the clock of the table's log.
         """
         self._store = store
         self._directory = directory
@@ -66,11 +66,11 @@ class DeltaCleanup:
     def free_versions(self, before_us: int) -> int:
         """Delete versions and checkpoints that are older than a time and that no state needs.
 
-        Files that are needed to read the table as of any later time stay. The oldest version is
-        deleted first: if a version exists, no version after it was deleted.
+        Files that are needed to read the table's state at any later time stay. The oldest version
+        is deleted first: if a version exists, no version after it was deleted.
 
         Returns:
-            Number of deleted files.
+            The number of deleted files.
 
         Raises:
             StorageError: some files were not deleted; the next run continues.
@@ -78,24 +78,24 @@ class DeltaCleanup:
         log = self._log()
         listed = log.list_log()
         last = _newest_version_before(listed, before_us)
-        kept = log.checkpoint_before(listed, last)  # read it: never rely on a damaged checkpoint
+        kept = log.checkpoint_before(listed, last)  # this reads it: it may be damaged
         if kept is None:
             return 0
         files = self._store.list(log.log_directory)
         return self._delete(log.log_directory, _obsolete_names(files, kept, before_us))
 
     def free_data_files(self, before_us: int) -> int:
-        """Delete data files that no version has added, or had in the table, since a time.
+        """Delete data files that were in no version of the table since a time.
 
         A file that no version ever added belongs to a writer that lost a race or died. A live
         writer never adds a file that it wrote more than half an hour ago, and its commit fails if
-        others have made the same version meanwhile. So a file without a version is deleted only
-        once a version exists that is at least an hour younger than the file. (Exception: a writer
-        stands still for longer just before its commit, and no other process commits meanwhile. Then
+        others have made the same version meanwhile. A file without a version is deleted only
+        after a version exists that is at least an hour younger than the file. (Exception: a writer
+        is paused for longer just before its commit, and no other process commits meanwhile. Then
         its file is deleted as soon as it has been compacted, not a day later.)
 
         Returns:
-            Number of deleted files.
+            The number of deleted files.
 
         Raises:
             StorageError: some files were not deleted; the next run continues.
@@ -134,7 +134,8 @@ def _free_delay_us() -> int:
 def _newest_version_before(listed: LogListing, before_us: int) -> int:
     """Return the newest version that, like all versions before it, is not newer than a time.
 
-    -1 if there is none, or if another program has deleted it: then its time is not known.
+    The result is -1 without such a version, or if another program has deleted it: then its time is
+    not known.
     """
     newer = [version for version, time_us in listed.versions.items() if time_us > before_us]
     last = min(newer) - 1 if newer else max(listed.versions, default=-1)
@@ -146,8 +147,8 @@ def _obsolete_names(files: Iterable[FileInfo], kept: int, before_us: int) -> lis
 
     Args:
         files: a listing of the log.
-        kept: version of a checkpoint that replaces all versions before it.
-        before_us: return only files that are not newer, by the storage's clock.
+        kept: the version of a checkpoint that replaces all versions before it.
+        before_us: the time, by the storage's clock, after which no returned file was modified.
     """
     matches = [(match, file) for file in files if (match := _LOG_FILE.fullmatch(file.name))]
     obsolete = [

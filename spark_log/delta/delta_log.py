@@ -1,4 +1,4 @@
-"""Commits to a Delta log by conditional appends, as to every log of this package.
+"""Commits to a Delta log by conditional appends, like those to every log of this package.
 
 On storage, by the Delta protocol (reader version 1, writer version 2)::
 
@@ -7,17 +7,17 @@ On storage, by the Delta protocol (reader version 1, writer version 2)::
     _delta_log/_last_checkpoint                     the newest checkpoint (derived)
 
 A commit puts the file of version N + 1 if it is absent, and was decided on exactly the state after
-version N. delta-rs commits by put-if-absent too, but it rebases a commit by itself when another one
-was first, and a fence has to be checked again then (docs/adr/0011). delta-rs writes the
+version N. delta-rs commits by put-if-absent, too, but it rebases a commit by itself when another
+one was first, and then a fence has to be checked again (docs/adr/0011). delta-rs writes the
 checkpoints; `DeltaCleanup` deletes obsolete versions.
 
 Obsolete versions are deleted in order, oldest first, and only below a checkpoint. The name of a
-deleted version looks like the end of the log. Two things show that names after a version were
-deleted: the version's own file is gone, or there is a checkpoint above the apparent end. A version
-that is put into a deleted name is *void*: nobody reads it, its writer gets an error, and cleanup
-deletes the file later. This package deletes no name within an hour
+deleted version looks like the end of the log. Two facts show that names after a version were
+deleted: the version's own file does not exist, or a checkpoint exists above the apparent end. A
+version that is put under a deleted name is *void*: no process reads it, its writer gets an error,
+and cleanup deletes the file later. This package deletes no name within an hour
 (`storage.listing_validity`). Another program with a wrong clock may delete names at once; the same
-two things show that.
+two facts show that.
 
 A crash during `append` leaves the version complete or absent.
 """
@@ -46,14 +46,14 @@ _MAX_TRIES = 5
 
 @dataclass(slots=True)
 class StagedVersion:
-    """A version that is written and has no number yet; ends as a context manager.
+    """A version that is written and has no number yet. As a context manager it deletes its file.
 
     Attributes:
-        body: its bytes.
-        file: holds them. It lives until the version was put and checked: on a local file system its
-            deletion is a change of the version's file, which then looks as if it had appeared only
-            then.
-        is_put: a put has succeeded, also one that turned out to be void.
+        body: the bytes of the version.
+        file: the staged file with these bytes. It is deleted only after the version was put and
+            checked: on a local file system the deletion changes the version's file, which then
+            looks as if it had appeared at that time.
+        is_put: whether a put has succeeded, even if the version is void.
     """
 
     body: bytes
@@ -72,12 +72,12 @@ class StagedVersion:
 
 
 class DeltaLog(DeltaLogReader):
-    """Reads and changes one table's log. For one thread at a time."""
+    """Reads and changes one table's log. Not thread-safe."""
 
     listing_valid_ms: ClassVar[float] = 500.0
-    """Maximum time from a listing before a put to the put's answer without another listing. Within
-    that time no process writes versions and a checkpoint above them, and deletes those versions,
-    however wrong its clock is."""
+    """Maximum time from a listing to the answer of a put, for which no second listing is needed. No
+    process can write versions and a checkpoint above them, and delete these versions, within this
+    time, however wrong its clock is."""
 
     def append(
         self,
@@ -88,12 +88,13 @@ class DeltaLog(DeltaLogReader):
         """Commit the version after `state`, which has to be the newest.
 
         Args:
-            actions: actions of the version.
-            operation: its operation in Delta's history.
-            details: its operation parameters in Delta's history.
+            actions: the actions of the version.
+            operation: the version's operation in Delta's history.
+            details: the version's operation parameters in Delta's history.
 
         Raises:
-            LogEndOffsetMismatchError: another version was first; nothing was changed. `refresh`.
+            LogEndOffsetMismatchError: another version was first; nothing was changed. Call
+                `refresh`.
             UnknownOutcomeError: the version may have been made, or may yet be made.
             StorageError: nothing was changed.
         """
@@ -109,12 +110,12 @@ class DeltaLog(DeltaLogReader):
         """Write a version for `append_staged`, which then only gives it a name.
 
         Args:
-            actions: as `append` takes them.
-            operation: as `append` takes it.
-            details: as `append` takes them.
+            actions: the actions of the version.
+            operation: the version's operation in Delta's history.
+            details: the version's operation parameters in Delta's history.
 
         Raises:
-            StorageError: it was not written.
+            StorageError: the version was not written.
         """
         info = {
             "timestamp": self._clock.time_us() // 1000,  # wall clock: Delta's history, for users
@@ -139,11 +140,11 @@ class DeltaLog(DeltaLogReader):
         """Commit a staged version after `state`, as `append` does.
 
         Args:
-            staged: none that was put.
+            staged: the staged version, which was not put before.
 
         Raises:
-            LogEndOffsetMismatchError: another version was first; nothing was changed. `refresh`,
-                and append the same one again, unless it was put.
+            LogEndOffsetMismatchError: another version was first; nothing was changed. Call
+                `refresh`, and append the same version again, unless it was put.
             UnknownOutcomeError: the version may have been made, or may yet be made.
             StorageError: nothing was changed.
         """
@@ -154,10 +155,10 @@ class DeltaLog(DeltaLogReader):
         staged.is_put = True
         if self._was_certainly_unused(number):
             self._observed_ms = (
-                began_ms  # before this put nobody had a state to put the next one on
+                began_ms  # before this put no process had the state for the next version
             )
         else:
-            self._observed_ms = None  # whatever follows, what was read before is not valid
+            self._observed_ms = None  # in any case, earlier listings are not valid
             self._check_not_void(number)
         version = parse_version(self.directory, number, staged.body)
         self.state.apply(version)
@@ -170,7 +171,7 @@ class DeltaLog(DeltaLogReader):
                 self._store.put_if_absent(path, staged)
             except AlreadyExistsError:
                 if unknown is not None and self._has_body(path, body, unknown):
-                    return  # ours: the answer to an earlier put was lost
+                    return  # this process's version: the answer to an earlier put was lost
                 raise LogEndOffsetMismatchError(
                     f"{self.directory}: version {number} was made by another process first",
                     expected=number,
@@ -190,7 +191,7 @@ class DeltaLog(DeltaLogReader):
         raise unknown
 
     def _has_body(self, path: str, body: bytes, unknown: UnknownOutcomeError) -> bool:
-        """Return whether a version holds these bytes; if so it is durable on return."""
+        """Return whether a version holds these bytes; if so, it is durable on return."""
         try:
             if self._store.open_buffer(path).to_pybytes() != body:
                 return False
@@ -200,7 +201,7 @@ class DeltaLog(DeltaLogReader):
         return True
 
     def is_fresh(self) -> bool:
-        """Return whether `state` was the newest a moment ago, by a look or an append.
+        """Return whether a read or an append has just shown that `state` was the newest.
 
         Then an append without a `refresh` before it needs no listing after it.
         """
@@ -212,7 +213,7 @@ class DeltaLog(DeltaLogReader):
     # --- void versions ---------------------------------------------------------------------------
 
     def _was_certainly_unused(self, number: int) -> bool:
-        """Return whether the name of a version that was just put certainly had never been used."""
+        """Return whether the name of the version just put was certainly never used before."""
         if not self.is_known():
             return False
         assert self._observed_ms is not None
@@ -226,11 +227,11 @@ class DeltaLog(DeltaLogReader):
             return False
 
     def _check_not_void(self, number: int) -> None:
-        """Find out by a listing whether a version that was just put is one that others read.
+        """Check by a listing that the version that was just put is not void.
 
         Raises:
-            LogEndOffsetMismatchError: it is void: the name had been used and deleted.
-            UnknownOutcomeError: it is too late to find out.
+            LogEndOffsetMismatchError: the version is void: its name had been used and deleted.
+            UnknownOutcomeError: the listing does not show whether the version is void.
         """
         try:
             listed = self.list_log(max(number - 1, 0))

@@ -1,7 +1,7 @@
-"""Data files of the offsets table: Parquet; the log holds the smallest and largest group of each.
+"""Parquet data files of the offsets table. The log has the smallest and largest group of each file.
 
 A commit writes a small file with rows of any groups. Compacted files are sorted by group, so that a
-reader skips files and row groups by their statistics.
+reader can skip files and row groups by their statistics.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SMALL_FORMAT: dict[str, Any] = {
     "write_statistics": ["group"],
     "store_schema": False,
 }
-"""Of a file with few rows: compressors and dictionaries take most of the time to write or read it,
-and save nothing."""
+"""The format of a file with few rows: compression and dictionaries would take most of the time of
+writing or reading it, and save nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class DataFile:
     """A data file of the table.
 
     Attributes:
-        path: relative to the table.
-        size_bytes: length of the file.
-        num_rows: number of rows; -1 if another program did not record it.
-        min_group: the smallest group in it; None if not known.
-        max_group: the largest group in it; None if not known.
+        path: the file's path, relative to the table's directory.
+        size_bytes: the length of the file.
+        num_rows: the number of rows; -1 if another program did not record it.
+        min_group: the smallest group in the file; None if not known.
+        max_group: the largest group in the file; None if not known.
     """
 
     path: str
@@ -56,13 +56,13 @@ class DataFile:
     max_group: str | None
 
     def may_hold(self, group: str) -> bool:
-        """Return whether it may hold rows of a group."""
+        """Return whether the file may hold rows of a group."""
         return (self.min_group is None or self.min_group <= group) and (
             self.max_group is None or group <= self.max_group
         )
 
     def to_add(self, time_ms: int, *, is_new: bool = True) -> dict[str, object]:
-        """Return the action that adds it; ``is_new``: its rows are new in the table."""
+        """Return the action that adds the file; ``is_new``: whether the table gets new rows."""
         stats: dict[str, Any] = {"numRecords": self.num_rows}
         if self.min_group is not None and self.max_group is not None:
             stats["minValues"] = {"group": self.min_group}
@@ -80,7 +80,7 @@ class DataFile:
         }
 
     def to_remove(self, time_ms: int, *, is_change: bool) -> dict[str, object]:
-        """Return the action that removes it; ``is_change``: the table loses some of its rows."""
+        """Return the action that removes the file; ``is_change``: whether the table loses rows."""
         return {
             "remove": {
                 "path": self.path,
@@ -109,15 +109,15 @@ class DataFile:
 
 
 class DataFiles:
-    """Reads and writes the files of the table. Safe to use from any thread."""
+    """Reads and writes the files of the table. Thread-safe."""
 
     def __init__(self, store: Store, directory: str, schema: pa.Schema) -> None:
         """Return the files of a table; nothing is read yet.
 
         Args:
             store: the store of the table.
-            directory: the table's, relative to the store's root.
-            schema: the schema of its rows.
+            directory: the table's directory, relative to the store's root.
+            schema: the schema of the table's rows.
         """
         self.schema = schema
         self._store = store
@@ -131,12 +131,12 @@ class DataFiles:
         is_small: bool = False,
         footer: Callable[[], Mapping[str, str]] = dict,
     ) -> DataFile:
-        """Write rows into a new file. It is part of the table once a version adds it.
+        """Write rows into a new file. The file becomes part of the table when a version adds it.
 
         Args:
             parts: the rows.
-            prefix: prefix of the file's name.
-            is_small: the rows are a few hundred at most: write them in little time.
+            prefix: the prefix of the file's name.
+            is_small: whether to write fast, for at most a few hundred rows.
             footer: called after the last row; returns key-value metadata for the footer.
 
         Raises:
@@ -165,7 +165,7 @@ class DataFiles:
         return DataFile(path, size_bytes, num_rows, smallest, largest)
 
     def rows_of(self, file: DataFile, group: str) -> pa.Table:
-        """Return the rows of one group; reads only the row groups that may hold it.
+        """Return the rows of one group, by reading only the row groups that may hold it.
 
         Raises:
             StorageError: the file cannot be read, is damaged, or is missing.
@@ -233,7 +233,7 @@ class DataFiles:
         return None if found is None else str(found, "utf-8")
 
     def row_group_starts(self, file: DataFile) -> list[tuple[str, int]]:
-        """Return the smallest group ("" if not known) and the number of rows of each row group."""
+        """Return the smallest group ("" if not known) and the row count of each row group."""
         found = []
         try:
             metadata = pq.ParquetFile(self._open(file, f"{self._directory}/{file.path}")).metadata
@@ -271,7 +271,7 @@ def damaged_table_error(directory: str, problem: str) -> StorageError:
 
 
 class _RangedFile(io.RawIOBase):
-    """A remote file; reads only the ranges that its user asks for."""
+    """A remote file that reads only the requested ranges."""
 
     def __init__(self, store: Store, path: str, size_bytes: int) -> None:
         self._store, self._path, self._size_bytes = store, path, size_bytes

@@ -27,13 +27,13 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
     """Return the changes of a version.
 
     Args:
-        directory: the table's, for messages.
+        directory: the table's directory, for messages.
         number: the version's number.
-        body: the version's file: one JSON action per line.
+        body: the content of the version's file: one JSON action per line.
 
     Raises:
-        StorageError: it cannot be parsed, or it changes the table to something that this package
-            does not support.
+        StorageError: the version cannot be parsed, or it makes a change to the table that this
+            package does not support.
     """
     added: list[DataFile] = []
     removed: list[str] = []
@@ -72,16 +72,16 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
 
 
 def parse_checkpoint(directory: str, version: int, buffer: pa.Buffer) -> TableState:
-    """Return the state that a checkpoint holds.
+    """Return the state in a checkpoint.
 
     Args:
-        directory: the table's, for messages.
+        directory: the table's directory, for messages.
         version: the checkpoint's version.
-        buffer: its Parquet file.
+        buffer: the content of the checkpoint's Parquet file.
 
     Raises:
-        pa.ArrowException, OSError, ValueError, KeyError, TypeError: it cannot be parsed.
-        StorageError: the table is not one that this package supports.
+        pa.ArrowException, OSError, ValueError, KeyError, TypeError: the file cannot be parsed.
+        StorageError: this package does not support the table.
     """
     data = pq.ParquetFile(pa.BufferReader(buffer))
     present = set(_nested_columns(data.schema_arrow))

@@ -1,7 +1,7 @@
 """Reads a Delta log, and follows it version by version.
 
-A file that is missing after the newest version is the end of the log only if no names there were
-deleted: `delta_log` describes how that is told.
+A missing file after the newest version is the end of the log only if no names after this version
+were deleted: `delta_log` describes how a reader finds that out.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
 class DeltaLogReader:
-    """Reads one table's log. For one thread at a time.
+    """Reads one table's log. Not thread-safe.
 
     Attributes:
-        directory: the table's, relative to the store's root.
-        log_directory: that of its log.
-        state: as of the last `refresh`; version -1 if there is no table.
-        modified_us: the newest last-modified time of a version that the storage has returned: a
-            lower bound of the storage's present time that costs no request; 0 without one.
+        directory: the table's directory, relative to the store's root.
+        log_directory: the directory of the table's log, relative to the store's root.
+        state: the state at the last `refresh`; its version is -1 without a table.
+        modified_us: the newest last-modified time of a version that the storage has returned; 0
+            without one. It is a lower bound of the storage's present time that costs no request.
     """
 
     free_delay_ms: ClassVar[float] = 3_600_000.0
@@ -49,8 +49,8 @@ class DeltaLogReader:
 
         Args:
             store: the store of the table.
-            directory: the table's, relative to the store's root.
-            clock: dates versions for users, and measures for how long a listing is valid.
+            directory: the table's directory, relative to the store's root.
+            clock: dates versions for users, and measures the validity of listings.
         """
         self.directory = directory
         self.log_directory = f"{directory}/_delta_log"
@@ -70,8 +70,8 @@ class DeltaLogReader:
         listing on a remote one.
 
         Returns:
-            The new versions, in order; None if the whole state was read again, so that they are not
-            known.
+            The new versions, in order; None if the whole state was read again, so that the single
+            versions are not known.
 
         Raises:
             StorageError: the log cannot be read, or is damaged.
@@ -113,7 +113,7 @@ class DeltaLogReader:
         return listed
 
     def checkpoint_before(self, listed: LogListing, last: int) -> int | None:
-        """Return the newest readable checkpoint at or below a version; None if there is none.
+        """Return the newest readable checkpoint at or below a version; None without one.
 
         Raises:
             StorageError: the storage does not answer.
@@ -122,7 +122,7 @@ class DeltaLogReader:
         return None if found is None else found.version
 
     def state_at(self, version: int, listed: LogListing) -> TableState | None:
-        """Return the table after an older version; None if that version is no longer kept.
+        """Return the state of the table after an older version; None if the version was deleted.
 
         Raises:
             StorageError: the log cannot be read, or is damaged.
@@ -136,7 +136,7 @@ class DeltaLogReader:
             self.state = before
 
     def last_checkpoint(self) -> int:
-        """Return the version in ``_last_checkpoint``; -1 if there is none."""
+        """Return the version in ``_last_checkpoint``; -1 without one."""
         try:
             path = f"{self.log_directory}/_last_checkpoint"
             found = parse_json(self._store.open_buffer(path))
@@ -144,12 +144,12 @@ class DeltaLogReader:
         except NotFoundError:
             return -1
         except (ValueError, KeyError, TypeError):
-            return -1  # derived data: all versions are read, or the listing shows a checkpoint
+            return -1  # derived data: all versions are read, or a listing shows a checkpoint
 
     # --- new versions ----------------------------------------------------------------------------
 
     def is_known(self) -> bool:
-        """Return whether what was read of the log's names is still valid."""
+        """Return whether the last read of the log's names is still valid."""
         return self._observed_ms is not None and is_listing_valid(
             self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
         )
@@ -179,9 +179,9 @@ class DeltaLogReader:
         return versions
 
     def _bodies(self, last: int | None) -> Iterator[bytes | None]:
-        """Yield what the files of the versions after `state` contain; None for a missing one.
+        """Yield the content of the files of the versions after `state`; None for a missing file.
 
-        On a remote store several files are read at once, if it is known how many there are.
+        On a remote store several files are read at the same time, if ``last`` is given.
         """
         first = self.state.version + 1
         if last is None or last <= first or self._store.is_mapped:
@@ -234,7 +234,8 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
-            # One by one the versions are found that a listing omits because they appear during it.
+            # A listing may omit versions that appear during it. On a mapped store, reading them one
+            # by one finds them.
             self._read_up_to(None if self._store.is_mapped else listed.newest)
             end = self.state.version
             if end >= listed.newest:
@@ -258,7 +259,7 @@ class DeltaLogReader:
         return None
 
     def _read_checkpoint(self, version: int) -> TableState | None:
-        """Return the state in a checkpoint; None if it cannot be read: it is derived data."""
+        """Return the state in a checkpoint; None if it cannot be read, since it is derived data."""
         path = f"{self.log_directory}/{version:020}.checkpoint.parquet"
         try:
             return parse_checkpoint(self.directory, version, self._store.open_buffer(path))

@@ -1,4 +1,4 @@
-"""What a Delta log says: transactions, versions, and the state of the table after a version."""
+"""The content of a Delta log: transactions, versions, and the table's state after a version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Transaction:
     """A transaction identifier (``txn``) of an application: here of a group and its generation.
 
     Attributes:
-        app_id: the application.
-        version: its version; it never decreases.
-        last_updated_ms: timestamp of the newest row of the same commit, rounded up.
+        app_id: the id of the application.
+        version: the application's version, which never decreases.
+        last_updated_ms: the timestamp of the newest row of the same commit, rounded up.
     """
 
     app_id: str
@@ -26,7 +26,7 @@ class Transaction:
     last_updated_ms: int = 0
 
     def to_action(self) -> dict[str, object]:
-        """Return it as an action of a version."""
+        """Return the transaction identifier as an action of a version."""
         return {
             "txn": {
                 "appId": self.app_id,
@@ -41,8 +41,8 @@ class TableMetadata:
     """The ``metaData`` action of a table.
 
     Attributes:
-        table_id: a random id.
-        configuration: table properties.
+        table_id: the random id of the table.
+        configuration: the table properties.
     """
 
     table_id: str
@@ -55,10 +55,11 @@ class Version:
 
     Attributes:
         number: the version's number.
-        added: files that were added.
-        removed: paths of files that were removed.
-        transactions: transaction identifiers that were set.
-        is_rewrite: the version only rewrote rows into other files, or dropped obsolete ones.
+        added: the files that were added.
+        removed: the paths of files that were removed.
+        transactions: the transaction identifiers that were set.
+        is_rewrite: whether the version only rewrote rows into other files, or dropped obsolete
+            rows.
         metadata: the table's new metadata; None if it did not change.
     """
 
@@ -72,15 +73,16 @@ class Version:
 
 @dataclass(slots=True)
 class TableState:
-    """The state of a table after a version; changed by `apply` alone.
+    """The state of a table after a version. Only `apply` changes it.
 
     Attributes:
-        version: the version's number; -1 if there is no table.
-        metadata: id and properties of the table; None if no version has set them yet.
-        files: data files by path.
-        recent_transactions: by application, those set since the checkpoint.
-        checkpoint_transactions: those in the checkpoint, with the columns ``appId``, ``version``
-            and ``lastUpdated``: one row for every group that ever committed.
+        version: the version's number; -1 without a table.
+        metadata: the id and properties of the table; None if no version has set them yet.
+        files: the data files by path.
+        recent_transactions: the transaction identifiers that were set since the checkpoint, by
+            application.
+        checkpoint_transactions: the transaction identifiers in the checkpoint, with the columns
+            ``appId``, ``version`` and ``lastUpdated``: one row for every group that ever committed.
     """
 
     version: int = -1
@@ -95,7 +97,7 @@ class TableState:
         return {} if self.metadata is None else self.metadata.configuration
 
     def apply(self, version: Version) -> None:
-        """Become the state after the next version."""
+        """Change this state to the state after the next version."""
         for path in version.removed:
             self.files.pop(path, None)
         self.files.update((file.path, file) for file in version.added)
@@ -104,7 +106,7 @@ class TableState:
         self.version = version.number
 
     def transaction(self, app_id: str) -> Transaction | None:
-        """Return the transaction identifier of an application; None if it has none."""
+        """Return the transaction identifier of an application; None without one."""
         found = self.recent_transactions.get(app_id)
         table = self.checkpoint_transactions
         if found is None and table is not None:
@@ -129,8 +131,9 @@ class LogListing:
     """A listing of a Delta log.
 
     Attributes:
-        versions: version → its last-modified time, in microseconds since the epoch, by the storage.
-        checkpoints: version of a checkpoint → its last-modified time in the same unit.
+        versions: version → last-modified time of its file on the storage, in microseconds since the
+            epoch.
+        checkpoints: version of a checkpoint → last-modified time of its file, in the same unit.
     """
 
     versions: dict[int, int] = field(default_factory=dict)
@@ -138,5 +141,5 @@ class LogListing:
 
     @property
     def newest(self) -> int:
-        """The newest version of a version file or a checkpoint; -1 if there is none."""
+        """The newest version of a version file or a checkpoint; -1 without one."""
         return max(*self.versions, *self.checkpoints, -1, -1)

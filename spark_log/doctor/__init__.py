@@ -1,11 +1,12 @@
-"""``spark-log doctor``: what is wrong with a root, and what to do about it.
+"""``spark-log doctor``: finds problems of a root, and gives a remedy for each.
 
 - `doctor`: runs the checks, each within a time limit; a check that fails is a finding.
-- `check`, `finding`: what a check is, and what it finds.
+- `check`, `finding`: the base classes of checks, and their findings.
 - `examination`, `partition_examination`: the root and its partitions, each file read at most once.
 - `checks/`: a file for each check.
 
-It only reads, except for a scratch folder that it removes, and that only if it is told to.
+The doctor only reads. Only with ``--probe-storage`` it writes into a scratch folder, and removes
+it.
 """
 
 from spark_log.exports import attach_stub

@@ -1,4 +1,4 @@
-"""`Check`: one thing that the doctor looks at. `PartitionCheck`: one that looks at each partition.
+"""`Check`: a check of the whole root. `PartitionCheck`: a check of each partition.
 
 A check only reads, and it raises nothing but `NotCheckedError` on purpose: any other error becomes
 a finding of its own.
@@ -16,10 +16,10 @@ from spark_log.doctor.partition_examination import PartitionExamination
 
 
 class NotCheckedError(Exception):
-    """A check was left out: it was not asked for, or does not apply to this root.
+    """A check was skipped: it was not requested, or does not apply to this root.
 
     Attributes:
-        reason: why.
+        reason: the reason for skipping it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -28,11 +28,11 @@ class NotCheckedError(Exception):
 
 
 class Check(ABC):
-    """One thing to look at. Each run of the doctor has its own object.
+    """A check of the whole root. Each run of the doctor has its own object.
 
     Attributes:
-        name: for ``--checks``.
-        title: what it looks at, in one line.
+        name: the name of the check for ``--checks``.
+        title: the subject of the check, in one line.
         problems: the kinds of its findings.
     """
 
@@ -42,21 +42,21 @@ class Check(ABC):
 
     @abstractmethod
     def findings(self, examination: Examination) -> Iterable[Finding]:
-        """Look, and return what is wrong.
+        """Run the check, and return its findings.
 
         Raises:
-            NotCheckedError: there is nothing to look at, or it was not asked for.
+            NotCheckedError: the check does not apply, or was not requested.
         """
 
 
 class PartitionCheck(ABC):
-    """One thing to look at in each partition. Each run of the doctor has its own object.
+    """A check of each partition. Each run of the doctor has its own object.
 
     `partition_findings` is called by several threads, each time for another partition.
 
     Attributes:
-        name: for ``--checks``.
-        title: what it looks at, in one line.
+        name: the name of the check for ``--checks``.
+        title: the subject of the check, in one line.
         problems: the kinds of its findings.
     """
 
@@ -65,17 +65,17 @@ class PartitionCheck(ABC):
     problems: ClassVar[tuple[Problem, ...]]
 
     def begin(self, examination: Examination) -> Iterable[Finding]:
-        """Prepare, and return what is wrong already.
+        """Prepare the check of partitions, and return the findings of the preparation.
 
         Raises:
-            NotCheckedError: there is nothing to look at.
+            NotCheckedError: the check does not apply.
         """
         return ()
 
     @abstractmethod
     def partition_findings(self, partition: PartitionExamination) -> Iterable[Finding]:
-        """Look at a partition, and return what is wrong with it."""
+        """Check a partition, and return its findings."""
 
     def end(self, examination: Examination) -> Iterable[Finding]:
-        """Return what all partitions together show."""
+        """Return the findings about all partitions together."""
         return ()

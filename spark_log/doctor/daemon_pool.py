@@ -1,4 +1,4 @@
-"""`DaemonPool`: calls on a bounded number of threads, of which none keeps the process alive.
+"""`DaemonPool`: runs calls on a bounded number of threads that do not keep the process alive.
 
 A storage may accept a request and never answer it. ``ThreadPoolExecutor`` waits for its threads
 when the process exits, so one hung request would keep the doctor from ending.
@@ -21,18 +21,19 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[_Result]):
-    """What became of a call.
+    """The outcome of a call.
 
     Attributes:
-        value: what it returned; None if it raised.
-        error: what it raised; None if it returned. `StorageTimeoutError` if it has not ended.
+        value: the result of the call; None if it raised.
+        error: the error that the call raised; None if it returned. `StorageTimeoutError` if it has
+            not ended.
     """
 
     value: _Result | None = None
     error: BaseException | None = None
 
     def result(self) -> _Result:
-        """Return what the call returned, or raise what it raised."""
+        """Return the result of the call, or raise its error."""
         if self.error is not None:
             raise self.error
         return self.value  # type: ignore[return-value]
@@ -42,11 +43,11 @@ class DaemonPool:
     """Runs calls on threads that end with the process. For one `run` at a time."""
 
     def __init__(self, threads: int, patience_ms: float) -> None:
-        """Start nothing yet.
+        """Return a pool; no thread is started yet.
 
         Args:
-            threads: maximum number of calls at a time.
-            patience_ms: a call that takes longer is given up: its thread is left behind.
+            threads: the maximum number of calls at the same time.
+            patience_ms: the time after which a call is abandoned, with its thread.
         """
         self._threads = threads
         self._patience_s = patience_ms / 1000
@@ -56,11 +57,11 @@ class DaemonPool:
     ) -> Iterator[tuple[_Item, Outcome[_Result]]]:
         """Call a function for each item; yield items and outcomes, in the order in which they end.
 
-        Items are taken when a thread is free, so that few are in memory. If as many calls hang as
-        there are threads, the remaining items are not tried: each has a `StorageTimeoutError`.
+        An item is taken when a thread is free, so that few items are in memory. If all threads
+        hang, the remaining items are not tried: the outcome of each is a `StorageTimeoutError`.
         """
         waiting = iter(items)
-        # A result for each running call fits: a thread that was left behind never blocks here.
+        # The queue is unbounded, so an abandoned thread never blocks on it.
         done: queue.SimpleQueue[tuple[int, Outcome[_Result]]] = queue.SimpleQueue()
         running: dict[int, tuple[_Item, float]] = {}
         hung = number = 0

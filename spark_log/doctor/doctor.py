@@ -1,7 +1,7 @@
-"""`Doctor`: runs the checks of a root one after the other, and the looks at partitions at once.
+"""`Doctor`: runs the checks of a root in turn, and checks several partitions at the same time.
 
-Findings are yielded when they are made. Memory: what a check keeps of each partition or group (a
-few numbers), and `Limits.findings` findings of a kind.
+Findings are yielded when they are made. Memory holds the few numbers that a check keeps of each
+partition or group, and `Limits.findings` findings of each kind.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ PARTITION_UNREADABLE: Final = Problem(
     "The log of a partition is damaged, or its files are missing.",
 )
 OWN_PROBLEMS: Final = (ROOT_UNREADABLE, NOT_CHECKED, PARTITION_UNREADABLE)
-"""Problems that the doctor itself reports, whatever is checked."""
+"""Problems that the doctor itself reports, besides those of its checks."""
 
 _LOOK_MS: Final = 1_000
-"""How often to look whether a check makes progress."""
+"""Interval between tests whether a check makes progress."""
 
 OnProgress = Callable[[str, int, int], None]
 
 
 class CheckStatus(StrEnum):
-    """What became of a check."""
+    """The status of a check after a run."""
 
     DONE = "done"
     SKIPPED = "skipped"
@@ -65,12 +65,12 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What became of a check.
+    """The result of a check.
 
     Attributes:
-        name: of the check.
-        status: whether it was done.
-        reason: why not; None if it was done.
+        name: the name of the check.
+        status: whether the check was done.
+        reason: the reason why the check was not done; None if it was.
     """
 
     name: str
@@ -79,14 +79,14 @@ class CheckResult:
 
 
 class Doctor:
-    """Looks at one root. Use it once.
+    """Checks one root, once.
 
     Attributes:
-        results: what became of each check, by its name. Complete after `findings`.
-        counts: number of findings of each severity, also of those that were only counted.
-        partitions: number of partitions that were looked at.
-        now_us: the time by which ages were told, microseconds since the epoch; 0 before.
-        now_is_of_storage: whether that is the storage's time, and not this machine's.
+        results: the result of each check, by name. Complete after `findings`.
+        counts: the number of findings of each severity, including findings that were only counted.
+        partitions: the number of partitions that were checked.
+        now_us: the time from which ages were computed, microseconds since the epoch; 0 before.
+        now_is_of_storage: whether `now_us` is the storage's time, and not this machine's.
     """
 
     def __init__(
@@ -99,16 +99,16 @@ class Doctor:
         probe_storage: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet.
+        """Return a doctor; nothing is opened yet.
 
         Args:
             open_cluster: opens the root.
-            checks: names of the checks to run; None for all.
-            topics: names of the topics to look at; None for all.
-            groups: ids of the groups to look at; empty for all.
+            checks: the names of the checks to run; None for all.
+            topics: the names of the topics to check; None for all.
+            groups: the ids of the groups to check; empty for all.
             probe_storage: whether to test the storage and its clock in a scratch folder, which is
                 removed again. Nothing else is ever written.
-            limits: from when on something is a problem; None for the defaults.
+            limits: the limits beyond which a value is a problem; None for the defaults.
 
         Raises:
             InvalidConfigurationError: a check does not exist; the message names the nearest one.
@@ -127,7 +127,7 @@ class Doctor:
 
     @property
     def now_us(self) -> int:
-        """The time by which ages were told, microseconds since the epoch; 0 before."""
+        """The time from which ages were computed, microseconds since the epoch; 0 before."""
         return 0 if self._examination is None else self._examination.now_us
 
     @property
@@ -138,13 +138,14 @@ class Doctor:
     def findings(
         self, on_progress: OnProgress = lambda title, done, total: None
     ) -> Iterator[Finding]:
-        """Yield what is wrong, when it is found.
+        """Run the checks, and yield findings as they are made.
 
         Args:
-            on_progress: called with what is looked at, how much of it is done, and of how much.
+            on_progress: called with the title of the present check, the number of items done, and
+                their total number.
 
         Raises:
-            RootNotFoundError: there is no root.
+            RootNotFoundError: the root does not exist.
             UnknownTopicOrPartitionError: a topic does not exist.
             InvalidConfigurationError: a storage option is unknown.
             UnsupportedStoreError: the storage cannot be a root.
@@ -177,7 +178,7 @@ class Doctor:
             UnknownTopicOrPartitionError,
             UnsupportedStoreError,
         ):
-            raise  # a mistake of the user
+            raise  # a user error
         except SparkLogError as error:
             yield self._unreadable_root(error)
             return
@@ -230,20 +231,20 @@ class Doctor:
     def _run(
         self, check: Check | PartitionCheck, call: Callable[[], Iterable[Finding]]
     ) -> Iterator[Finding]:
-        """Yield the findings of a check, or why it could not be done."""
+        """Yield the findings of a check, or a finding that it failed."""
         try:
             found = self._within_patience(lambda: list(call()))
         except NotCheckedError as error:
             self.results[check.name] = CheckResult(check.name, CheckStatus.SKIPPED, error.reason)
             return
-        except Exception as error:  # whatever it is: the other checks are done
+        except Exception as error:  # any error: the other checks continue
             yield self._failed(check, error)
             return
         self.results.setdefault(check.name, CheckResult(check.name, CheckStatus.DONE))
         yield from found
 
     def _within_patience(self, call: Callable[[], list[Finding]]) -> list[Finding]:
-        """Return what a call returns, unless it makes no progress for ``limits.patience_ms``."""
+        """Return the result of a call, unless it makes no progress for ``limits.patience_ms``."""
         assert self._examination is not None
         examination, patience_ms = self._examination, self._limits.patience_ms
         examination.on_progress()
@@ -315,10 +316,10 @@ class Doctor:
             except UnknownTopicOrPartitionError:
                 return  # deleted meanwhile
             except UnreachableError:
-                return  # that its brokers fail is a finding of its own
+                return  # another finding reports its failing brokers
             except CorruptRecordError as error:
                 damage = damage or error
-            except Exception as error:  # whatever it is: the other checks are done
+            except Exception as error:  # any error: the other checks continue
                 yield self._failed(check, error, subject)
         if damage is not None:
             yield PARTITION_UNREADABLE.finding(

@@ -1,4 +1,4 @@
-"""`Examination`: the root that the doctor looks at, and the time by which ages are told."""
+"""`Examination`: the root that the doctor checks, and the time from which it computes ages."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _Result = TypeVar("_Result")
 
 
 class Examination:
-    """What the checks of one run share.
+    """The state that the checks of one run share.
 
     Attributes:
         cluster: the opened root.
-        image: its metadata when the run began.
-        limits: from when on something is a problem.
-        topics: the topics to look at, sorted by name.
+        image: the metadata when the run began.
+        limits: the limits beyond which a value is a problem.
+        topics: the topics to check, sorted by name.
         is_whole: whether these are all topics.
-        groups: ids of the groups to look at; empty for all.
-        probes_storage: whether checks may write, into `scratch` alone.
+        groups: the ids of the groups to check; empty for all.
+        probes_storage: whether checks may write, but only into `scratch`.
         scratch: the scratch folder, relative to a broker's root.
-        offsets_error: why the offsets table cannot be read, once a check has found that out.
-        failing_brokers: broker id → why its root cannot be used. Nothing else there is looked at.
-        now_us: the time by which ages are told, microseconds since the epoch: that of the storage
-            if it is probed, else that of this machine. Nothing is deleted or expired by it.
-        now_is_of_storage: whether `now_us` is the storage's.
+        offsets_error: the reason why the offsets table cannot be read, after a check has found it.
+        failing_brokers: broker id → reason why its root cannot be used. Other checks skip it.
+        now_us: the time from which ages are computed, microseconds since the epoch: the storage's
+            time if it is probed, otherwise this machine's. Nothing is deleted or expired by it.
+        now_is_of_storage: whether `now_us` is the storage's time.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Examination:
         self.active_ms = SYSTEM_CLOCK.monotonic_ms()
 
     def set_storage_time(self, storage_us: int) -> None:
-        """Tell ages by the storage's time from now on."""
+        """Compute ages from the storage's time from now on."""
         self.now_us, self.now_is_of_storage = storage_us, True
 
     def broker_stores(self) -> Iterator[tuple[int, Store]]:
@@ -94,13 +94,13 @@ class Examination:
     def map(
         self, call: Callable[[_Item], _Result], items: Iterable[_Item]
     ) -> Iterator[tuple[_Item, _Result]]:
-        """Call a function for each item, several at a time; yield items and results.
+        """Call a function for each item, several at the same time; yield items and results.
 
-        The order is that in which the calls end.
+        The order is the order in which the calls end.
 
         Raises:
             StorageTimeoutError: a call has no answer for ``limits.patience_ms``.
-            Exception: what a call raised.
+            Exception: the error that a call raised.
         """
         for item, outcome in self.outcomes(call, items):
             yield item, outcome.result()
@@ -108,9 +108,9 @@ class Examination:
     def outcomes(
         self, call: Callable[[_Item], _Result], items: Iterable[_Item]
     ) -> Iterator[tuple[_Item, Outcome[_Result]]]:
-        """Call a function for each item, several at a time; yield items and what became of them.
+        """Call a function for each item, several at the same time; yield items and outcomes.
 
-        A call that has no answer for ``limits.patience_ms`` is given up. Then the others are done.
+        A call without an answer for ``limits.patience_ms`` is abandoned; the others continue.
         """
         pool = DaemonPool(self.limits.threads, self.limits.patience_ms)
         for item, outcome in pool.run(call, items):
@@ -118,5 +118,5 @@ class Examination:
             yield item, outcome
 
     def on_progress(self) -> None:
-        """Note that the check that runs is not hung."""
+        """Record that the running check makes progress."""
         self.active_ms = SYSTEM_CLOCK.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Findings of the doctor: what is wrong with which part of a root, and what to do about it."""
+"""Findings of the doctor: the problem, the affected part of a root, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from spark_log.types import TopicPartition
 
 
 class Severity(StrEnum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """Something does not work now, or records are at risk. Act now."""
 
     WARNING = "warning"
-    """It works, and will not for ever: a reserve is used up, or nobody does what has to be done."""
+    """Everything works now, but will fail later: a reserve is used up, or necessary work is not
+    done."""
 
     INFO = "info"
-    """Worth to know. It does not change the exit status."""
+    """Useful information. It does not change the exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,11 @@ class Subject:
     """The part of a root that a finding is about.
 
     Attributes:
-        text: for people, such as ``partition flights-0``.
-        topic: name of the topic; None if it is about no single topic.
-        partition: number of the partition; None if it is about no single partition.
-        group: id of the group; None if it is about no group.
-        broker: id of the broker; None if it is about no single broker.
+        text: the name of the part for people, such as ``partition flights-0``.
+        topic: the name of the topic; None if the finding is about no single topic.
+        partition: the number of the partition; None if the finding is about no single partition.
+        group: the id of the group; None if the finding is about no group.
+        broker: the id of the broker; None if the finding is about no single broker.
     """
 
     text: str
@@ -42,23 +43,23 @@ class Subject:
 
     @classmethod
     def of_partition(cls, tp: TopicPartition, broker: int | None = None) -> Subject:
-        """Return a partition, or with ``broker`` the replica there."""
+        """Return a partition as the subject; with ``broker``, the replica on that broker."""
         where = f" on broker {broker}" if broker else ""
         return cls(f"partition {tp.topic}-{tp.partition}{where}", *tp, broker=broker)
 
     @classmethod
     def of_topic(cls, topic: str) -> Subject:
-        """Return a topic."""
+        """Return a topic as the subject."""
         return cls(f"topic {topic}", topic)
 
     @classmethod
     def of_group(cls, group: str) -> Subject:
-        """Return a consumer group."""
+        """Return a consumer group as the subject."""
         return cls(f"group {group}", group=group)
 
     @classmethod
     def of_broker(cls, broker: int) -> Subject:
-        """Return a broker: a storage root."""
+        """Return a broker, which is a storage root, as the subject."""
         return cls(f"broker {broker}", broker=broker)
 
 
@@ -71,9 +72,9 @@ class Problem:
     """A kind of finding.
 
     Attributes:
-        code: its name, which does not change.
-        severity: of all findings of this kind.
-        meaning: what it means, in one line.
+        code: the stable name of the kind.
+        severity: the severity of all findings of this kind.
+        meaning: the meaning of the findings, in one line.
     """
 
     code: str
@@ -92,26 +93,26 @@ class Problem:
         """Return a finding of this kind.
 
         Args:
-            subject: the part of the root.
-            message: what is wrong with it.
-            remedy: what to do, as a sentence without the command.
-            command: the command that does it, for a shell; None if no single command does.
-            evidence: how it was seen.
+            subject: the affected part of the root.
+            message: the problem with this part.
+            remedy: the advice, as a sentence without the command.
+            command: the shell command that follows the advice; None without a single command.
+            evidence: the source of the finding.
         """
         return Finding(self, subject, message, remedy, command, evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One problem that the doctor has found.
 
     Attributes:
-        problem: its kind.
-        subject: the part of the root.
-        message: what is wrong with it.
-        remedy: what to do, as a sentence without the command.
-        command: the command that does it, for a shell; None if no single command does.
-        evidence: how it was seen.
+        problem: the kind of the finding.
+        subject: the affected part of the root.
+        message: the problem with this part.
+        remedy: the advice, as a sentence without the command.
+        command: the shell command that follows the advice; None without a single command.
+        evidence: the source of the finding.
     """
 
     problem: Problem
@@ -123,7 +124,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How serious it is."""
+        """The severity of the finding's kind."""
         return self.problem.severity
 
     def document(self) -> dict[str, object]:
@@ -152,7 +153,7 @@ def duration_text(duration_us: float) -> str:
     """Return a duration in its two largest units, such as ``3 h 2 min``.
 
     Args:
-        duration_us: microseconds.
+        duration_us: the duration in microseconds.
     """
     seconds = int(abs(duration_us) // 1_000_000)
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -166,7 +167,7 @@ def duration_text(duration_us: float) -> str:
 
 
 def numbers_text(numbers: list[int], most: int = 10) -> str:
-    """Return numbers with commas between them, the first ones if there are many."""
+    """Return numbers separated by commas; only the first ``most``, and the number of the rest."""
     more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
     return ", ".join(map(str, numbers[:most])) + more
 

@@ -1,4 +1,4 @@
-"""`Limits`: from when on the doctor calls something a problem."""
+"""`Limits`: the limits beyond which the doctor reports a problem."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From when on something is a problem.
+    """The limits beyond which the doctor reports a problem, and the limits of a run.
 
     Attributes:
-        stuck_ms: a group with unread records is stuck if it has committed nothing for so long, and
-            the first unread record has been there for as long.
-        overdue_ms: how long work of a cleaner may be due: more than a day, since a cleaner may run
-            once a day.
-        open_transaction_ms: how long a transaction may be open; at least its own timeout.
-        small_segments: number of small segments of a partition that could be merged.
-        metadata_files: number of files that a process reads behind the metadata's checkpoint.
-        patience_ms: a check, or the look at one partition, that has no answer for so long is given
-            up.
-        findings: findings of one kind that are reported in full; further ones are counted.
-        threads: partitions, groups or directories that are read at the same time.
+        stuck_ms: the maximum time for which a group with unread records may commit nothing, if the
+            first unread record has been in the log for this time, too.
+        overdue_ms: the maximum time for which a cleaner's work may be due: more than a day, since a
+            cleaner may run once a day.
+        open_transaction_ms: the maximum time for which a transaction may be open; at least its own
+            timeout.
+        small_segments: the maximum number of a partition's small segments that could be merged.
+        metadata_files: the maximum number of files that a process reads after the metadata's
+            checkpoint.
+        patience_ms: the time without an answer after which a check, or the check of one partition,
+            is abandoned.
+        findings: the maximum number of findings of one kind that are reported in full; further ones
+            are counted.
+        threads: the number of partitions, groups or directories that are read at the same time.
     """
 
     stuck_ms: int = 600_000

@@ -1,9 +1,9 @@
-"""`PartitionExamination`: one partition, each of its files and offsets read at most once.
+"""`PartitionExamination`: one partition, of which each file and offset is read at most once.
 
-The requests to the storage are a constant for each partition and replica, whatever the partition
-holds: two listings, the footer of the last segment, the newest snapshot and, if that does not know
-the oldest segment, the headers of this one. Only a suspicion (`PartitionLog.transactions` for a
-transaction that seems to be open for long) costs more.
+The number of requests for each partition and replica is a constant, whatever the partition holds:
+two listings, the footer of the last segment, the newest snapshot and, if the snapshot does not have
+the oldest segment, the headers of this segment. Only a suspicion costs more:
+`PartitionLog.transactions` reads further files for a transaction that seems to be open for long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
 
 _MAX_BATCHES: Final = 256
-"""The headers of a segment with more batches are not all read: its file's date is used instead."""
+"""Maximum number of a segment's batches whose headers are read for `oldest_us`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class ReplicaFiles:
     """The files of one replica.
 
     Attributes:
-        broker_id: the broker that has it.
-        directory: of the replica.
-        files: as one listing showed them.
-        hidden: temporary files, as another listing showed them.
+        broker_id: the id of the broker that has the replica.
+        directory: the directory of the replica.
+        files: the files in one listing.
+        hidden: the temporary files in another listing.
     """
 
     broker_id: int
@@ -43,19 +43,19 @@ class ReplicaFiles:
 
 
 class UnreachableError(Exception):
-    """No replica of a partition can be used; that its brokers fail is a finding of its own."""
+    """No replica of a partition can be used; another finding reports its failing brokers."""
 
 
 class PartitionExamination:
-    """One partition. For one thread."""
+    """One partition, whose files are read when they are first needed. Not thread-safe."""
 
     def __init__(self, examination: Examination, topic: TopicImage, partition: int) -> None:
-        """Read nothing yet.
+        """Return the examination of a partition; nothing is read yet.
 
         Args:
-            examination: of the root.
-            topic: that the partition is of.
-            partition: its number.
+            examination: the examination of the root.
+            topic: the partition's topic.
+            partition: the partition's number.
         """
         self.examination = examination
         self.topic = topic
@@ -64,15 +64,15 @@ class PartitionExamination:
 
     @lazy
     def config(self) -> TopicConfig:
-        """The settings of its topic."""
+        """The settings of the partition's topic."""
         return self.topic.config()
 
     @lazy
     def log(self) -> PartitionLog:
-        """The log of the last in-sync replica that can be used: what it has, all have.
+        """The log of the last in-sync replica that can be used: all in-sync ones have its records.
 
-        Not that of the partition: a reader of that one takes a replica that does not answer out of
-        the in-sync replicas, which changes the metadata.
+        It is not the `ReplicatedLog` of the partition: that log would remove a replica that does
+        not answer from the in-sync replicas, which changes the metadata.
 
         Raises:
             UnreachableError: no replica can be used.
@@ -89,7 +89,7 @@ class PartitionExamination:
 
     @lazy
     def view(self) -> LogView:
-        """Its log, as a listing shows it.
+        """The view of the log from one listing.
 
         Raises:
             CorruptRecordError: the log is damaged.
@@ -99,7 +99,7 @@ class PartitionExamination:
 
     @lazy
     def snapshot(self) -> Snapshot | None:
-        """The newest snapshot that can be read."""
+        """The newest snapshot that can be read; None without one."""
         return self.log.replica.snapshots.newest(self.view)
 
     @lazy
@@ -116,8 +116,8 @@ class PartitionExamination:
     def oldest_us(self) -> int | None:
         """The largest timestamp of the first segment, microseconds; None if it is not known.
 
-        By the snapshot, else by the segment's headers. If it has many, when its file appeared,
-        unless the topic's records have timestamps from elsewhere.
+        It is read from the snapshot, otherwise from the segment's headers. It is not known if the
+        snapshot lacks the segment, and the segment has more than `_MAX_BATCHES` batches.
         """
         segments = self.view.live.segments
         if not segments:
@@ -148,7 +148,7 @@ class PartitionExamination:
             if broker_id in self.examination.failing_brokers:
                 continue
             directory = cluster.replica_log(self.topic, self.tp.partition, broker_id).files
-            # The hidden files first: one that gets its name meanwhile is then in both listings.
+            # List hidden files first: a file that gets its name meanwhile is then in both listings.
             hidden = tuple(directory.store.list_hidden(directory.path))
             files = tuple(directory.store.list(directory.path))
             yield ReplicaFiles(broker_id, directory, files, hidden)

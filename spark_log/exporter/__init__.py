@@ -1,8 +1,8 @@
-"""``spark-log exporter`` and ``spark-log canary``: what a root tells to Prometheus.
+"""``spark-log exporter`` and ``spark-log canary``: the metrics of a root for Prometheus.
 
 - `root_metrics`: a sample of a root in Prometheus' text format, with kafka_exporter's names.
-- `root_exporter`: scrapes, each shared by all who ask meanwhile.
-- `canary`: records that go through the log and back.
+- `root_exporter`: scrapes; concurrent requests share one scrape.
+- `canary`: records that are written to the log and read back.
 """
 
 from spark_log.exports import attach_stub

@@ -1,8 +1,8 @@
-"""A canary: records that go through the log and back, to see that it works and how fast.
+"""A canary writes records to the log and reads them back, to test that it works, and how fast.
 
-Its topic has one partition, and is made when it is missing. Its records are kept for ten minutes:
-the canary applies the retention of its topic by itself. Several canaries of one root may run at the
-same time, each waits for its own records.
+Its topic has one partition, and is created if it does not exist. Its records are kept for ten
+minutes: the canary applies the retention of its topic by itself. Several canaries of one root may
+run at the same time; each waits for its own records.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _OPEN: Final = "open"
 
 @dataclass(frozen=True, slots=True)
 class CanaryRecord:
-    """What became of one record.
+    """The result of sending one record.
 
     Attributes:
-        offset: its offset; None if it was not acknowledged.
-        durations_ms: step → its time in milliseconds, of the steps that succeeded.
+        offset: the record's offset; None if it was not acknowledged.
+        durations_ms: step → duration in milliseconds, for each step that succeeded.
         failed_step: ``open``, ``produce``, ``roundtrip`` or ``commit``; None if all succeeded.
-        error: why the step failed.
+        error: the reason why the step failed.
     """
 
     offset: int | None
@@ -55,7 +55,7 @@ class CanaryRecord:
     error: str | None = None
 
     def document(self) -> dict[str, object]:
-        """Return it as a JSON document."""
+        """Return the result as a JSON document."""
         times = {f"{step}_ms": self.durations_ms.get(step) for step in _STEPS}
         return {
             "offset": self.offset,
@@ -73,7 +73,7 @@ class _StepError(Exception):
 
 
 class Canary:
-    """Sends records, one at a time, and waits for each in a consumer. One thread uses it."""
+    """Sends records, one at a time, and waits until a consumer gets each. Not thread-safe."""
 
     def __init__(
         self,
@@ -85,14 +85,15 @@ class Canary:
         timeout_ms: int = 10_000,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Prepare; nothing is opened yet.
+        """Return a canary; nothing is opened yet.
 
         Args:
-            root: path or URL.
-            client_arguments: storage options, as arguments of `Producer`, `Consumer` and `Admin`.
+            root: the path or URL of the root.
+            client_arguments: the storage options, as arguments of `Producer`, `Consumer` and
+                `Admin`.
             open_cluster: opens the root, to clean the topic.
-            topic: name of the topic.
-            timeout_ms: maximum time of each step.
+            topic: the name of the topic.
+            timeout_ms: the maximum time of each step.
             clock: measures the steps.
         """
         self._root = root
@@ -110,7 +111,7 @@ class Canary:
         self._failures = Counter(dict.fromkeys((_OPEN, *_STEPS), 0))
 
     def send(self) -> CanaryRecord:
-        """Send one record, and wait for it; a failure is part of the result.
+        """Send one record, and wait until it is read and committed; the result includes a failure.
 
         After a failure the next call opens the root again.
         """
@@ -144,7 +145,7 @@ class Canary:
             opened.close()
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics; any thread may call it."""
+        """Yield the metrics. Any thread may call this."""
         for step, definition in _STEPS.items():
             yield Family(definition, [((), self._durations[step])])
         failures = [((step,), float(count)) for step, count in self._failures.items()]
@@ -169,7 +170,7 @@ class Canary:
         timeout_ms = self._timeout_ms
         with Admin(self._root, **arguments, default_api_timeout_ms=timeout_ms) as admin:
             if topic not in admin.list_topics():
-                with suppress(TopicAlreadyExistsError):  # by another canary, just now
+                with suppress(TopicAlreadyExistsError):  # another canary has just created it
                     admin.create_topics([NewTopic(topic, topic_configs=_SETTINGS)])
         producer = self._opened.enter_context(
             Producer(
@@ -202,7 +203,7 @@ class Canary:
         return self._clients
 
     def _wait_for(self, consumer: Consumer, value: bytes) -> int:
-        """Return the offset behind the record of a value, when the consumer has it."""
+        """Wait until the consumer gets the record with a value; return the offset after it."""
         due_ms = self._clock.monotonic_ms() + self._timeout_ms
         while (left_ms := due_ms - self._clock.monotonic_ms()) > 0:
             for records in consumer.poll(int(left_ms) + 1).values():

@@ -1,4 +1,4 @@
-"""Scrapes of a root, each shared by all who ask while it runs."""
+"""Scrapes of a root. Requests that arrive while a scrape runs share its answer."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Scrape:
     """The answer to a scrape.
 
     Attributes:
-        text: in Prometheus' text format.
-        error: why the root could not be read; None if it was. The text then has
-            ``spark_log_exporter_up 0`` and no metrics of the root.
-        requests: calls to the storage so far, by operation.
+        text: the metrics in Prometheus' text format.
+        error: the reason why the root could not be read; None if it was read. With an error, the
+            text has ``spark_log_exporter_up 0`` and no metrics of the root.
+        requests: the number of calls to the storage so far, by operation.
     """
 
     text: bytes
@@ -49,16 +49,17 @@ class Scrape:
 class RootExporter:
     """Reads a root for Prometheus. Thread-safe.
 
-    One reading runs at a time. A scrape that arrives while it runs gets the same answer, so that
-    many scrapers cost the storage no more than one.
+    Only one read of the root runs at a time. A scrape that arrives while it runs gets the same
+    answer, so that many scrapers cost the storage no more than one.
     """
 
     def __init__(self, open_cluster: Callable[[], Cluster], cluster_name: str | None) -> None:
-        """Prepare; nothing is opened yet.
+        """Return an exporter; nothing is opened yet.
 
         Args:
-            open_cluster: opens the root. It is called again until it succeeds.
-            cluster_name: label of the lag in seconds; None for the cluster's id.
+            open_cluster: opens the root. Each scrape calls it again until it succeeds.
+            cluster_name: the label ``cluster_name`` of the lag in seconds; None for the cluster's
+                id.
 
         Raises:
             InvalidConfigurationError: prometheus_client is not installed.
@@ -76,9 +77,10 @@ class RootExporter:
         collector_of(self._registry).add(self._families)
 
     def scrape(self) -> Scrape:
-        """Return the metrics of the root as they are now, or as a scrape that runs finds them.
+        """Return the present metrics of the root, or the answer of a scrape that already runs.
 
-        A root that cannot be read is no error. It is logged when it begins and when it ends.
+        If the root cannot be read, this does not raise. The begin and the end of such a time are
+        logged.
         """
         with self._lock:
             running = self._running

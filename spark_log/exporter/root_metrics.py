@@ -17,8 +17,8 @@ def root_metrics(sample: OffsetsSample, cluster_name: str) -> Iterator[str]:
     """Yield the lines of all metrics of a sample.
 
     Args:
-        sample: with members and lag in time.
-        cluster_name: label of `definitions.GROUP_LAG_SECONDS`.
+        sample: the sample, with members and lag in time.
+        cluster_name: the label ``cluster_name`` of `definitions.GROUP_LAG_SECONDS`.
     """
     brokers = sample.brokers
     values: dict[MetricDefinition, _Samples] = {
@@ -41,7 +41,7 @@ def root_metrics(sample: OffsetsSample, cluster_name: str) -> Iterator[str]:
 
 
 def _of_partitions(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
-    # The labels of a partition stand in nine metrics: written once.
+    # The labels of a partition are in nine metrics, so their text is built once.
     read: list[tuple[str, PartitionSample]] = []
     states: list[tuple[str, PartitionRecord]] = []
     for topic in sample.topics:
@@ -116,7 +116,7 @@ _OWNER: Final = definitions.GROUP_LAG_SECONDS.labels[4:]
 
 
 def _owner_text(host: str, member_id: str, client_id: str) -> str:
-    """Return the end of the labels: of the member that has a partition."""
+    """Return the last labels of a lag in seconds: those of the member that has the partition."""
     return label_text(_OWNER, (host, member_id, client_id))[1:]
 
 

@@ -1,8 +1,8 @@
 """Registers a broker: gives a storage root its identity, and then a record in the metadata log.
 
 On storage: first ``meta.properties`` in the broker's root, by put-if-absent, and then a
-``RegisterBrokerRecord`` with the same incarnation id. So of two registrations of one root only one
-succeeds. A crash between the two leaves a root with an incarnation id that is not registered;
+``RegisterBrokerRecord`` with the same incarnation id. Only one of two registrations of one
+root succeeds. A crash between the two leaves a root with an incarnation id that is not registered;
 registering it again continues with this id.
 """
 

@@ -27,7 +27,7 @@ class _FailedOpen:
     """An attempt to open a root.
 
     Attributes:
-        error: what was raised.
+        error: the error of the attempt.
         until_ms: the monotonic time before which the root is not tried again.
     """
 

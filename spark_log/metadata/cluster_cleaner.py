@@ -2,6 +2,7 @@
 
 Each partition is cleaned by the present configs of its topic, as in Kafka's cleaner. On an object
 store they may be five seconds old.
+
 Each replica is cleaned by itself, up to the high watermark. A record after the high watermark may
 yet be lost, so it replaces no other record, and other replicas still copy its segment.
 

@@ -131,7 +131,7 @@ class ClusterVerifier:
                 yield from self._orphaned_directories(broker.broker_id)
 
     def _verify(self, replica: _Replica, on_progress: OnProgress) -> Iterator[Finding]:
-        """Yield the problems of one replica, and count what was verified."""
+        """Yield the problems of one replica, and count its segments, records and bytes."""
         if replica.log is None:
             assert replica.error is not None
             yield _unreadable(replica, replica.error)

@@ -28,8 +28,8 @@ class OrphanKind(StrEnum):
     """It is in a topic's directory, and the topic has no such partition."""
 
     REPLICA = "replica"
-    """It belonged to a replica that was moved, or that rejoined in another directory. Or it belongs
-    to a replica that is about to rejoin."""
+    """It belonged to a replica that was moved, or that rejoined in another directory, or
+    it belongs to a replica that is about to rejoin."""
 
     SCRATCH = "scratch"
     """A running doctor writes in it, or a killed doctor left it."""

@@ -1,12 +1,12 @@
-"""Metrics in Prometheus' format, below the clients that have them.
+"""Metrics in Prometheus' format, in a layer below the clients.
 
-- `definitions`: the one table of all metrics, from which docs/metrics.md is generated.
-- `histogram`: counts durations.
+- `definitions`: the table of all metrics, from which docs/metrics.md is generated.
+- `histogram`: distributions of durations.
 - `family`, `exposition`: the values of a metric, and their text form.
 - `registry`: families as a collector of the library prometheus_client (extra ``metrics``).
-- `client_metrics`: what `Producer` and `Consumer` give to a registry, or to a port of their own.
+- `client_metrics`: the metrics of a `Producer` or `Consumer`, in a registry or at a port.
 - `request_times`: durations of the calls of a store.
-- `page`: docs/metrics.md.
+- `page`: the text of docs/metrics.md.
 - `server`: the answer to a scrape over HTTP.
 """
 

@@ -35,12 +35,13 @@ _MAX_READINGS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ClientReading:
-    """What a client knows of itself at one moment.
+    """The metrics of a client at one moment.
 
     Attributes:
-        metrics: as its method `metrics` returns them.
-        histograms: definition → values of the labels behind ``client_id``, and the durations.
-        counts: the same of counters with labels.
+        metrics: the result of the client's method `metrics`.
+        histograms: definition → values of the labels after ``client_id`` → durations.
+        counts: definition → values of the labels after ``client_id`` → count, for counters with
+            labels.
     """
 
     metrics: Mapping[str, Mapping[str, float]]
@@ -49,18 +50,18 @@ class ClientReading:
 
 
 class ClientMetrics:
-    """Gives the metrics of one client to Prometheus; without a port and a registry it does nothing.
+    """Exposes the metrics of one client to Prometheus; without a port and a registry, does nothing.
 
-    A registry that was handed over gets them until `close`. A port answers scrapes on 127.0.0.1;
-    clients of one process with the same port share it.
+    A given registry has the metrics until `close`. A port answers scrapes on 127.0.0.1; clients of
+    one process with the same port share it.
     """
 
     def __init__(self, port: int | None, registry: CollectorRegistry | None) -> None:
         """Check the arguments; nothing is served yet.
 
         Args:
-            port: to serve the metrics at; None for none.
-            registry: of prometheus_client, to add the metrics to; None for none.
+            port: the port to serve the metrics at; None for no port.
+            registry: the registry of prometheus_client to add the metrics to; None for no registry.
 
         Raises:
             InvalidConfigurationError: a value is not valid, or prometheus_client is not installed.
@@ -90,11 +91,12 @@ class ClientMetrics:
         """Add the client to the registry, and answer scrapes at the port.
 
         Args:
-            client_id: the label.
-            store: of the client's root. Its calls are measured from now on.
+            client_id: the value of the label ``client_id``.
+            store: the store of the client's root. Its calls are measured from now on.
             suppressed: the client's suppressed errors.
-            definitions: the client's metrics.
-            read: a bound method, which is not kept alive; any thread may call it.
+            definitions: the definitions of the client's metrics.
+            read: a bound method that returns the metrics. Its object is not kept alive; any thread
+                may call it.
 
         Raises:
             InvalidConfigurationError: the port is taken.
@@ -119,14 +121,14 @@ class ClientMetrics:
             self._end.append(collector_of(self._registry).add(families))
 
     def close(self) -> None:
-        """Remove the client; once is enough."""
+        """Remove the client. Further calls have no effect."""
         end, self._end = self._end, []
         for each in end:
             each()
 
 
 def _reading(read: Callable[[], ClientReading]) -> ClientReading:
-    """Read again if the client changed a dictionary while it was read."""
+    """Return the metrics of a client; retry if it changed a dictionary during the read."""
     for _ in range(_MAX_READINGS):
         with suppress(RuntimeError):
             return read()
@@ -149,7 +151,7 @@ def _families(
 
 
 class _Ports:
-    """The ports of this process that answer scrapes, each shared by the clients that want it."""
+    """The ports of this process that answer scrapes, each shared by clients with the same port."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -157,7 +159,7 @@ class _Ports:
         self._users: dict[int, int] = {}
 
     def open(self, port: int) -> tuple[FamiliesCollector, Callable[[], None]]:
-        """Return the collector of a port, and a function that ends this use of it."""
+        """Return the collector of a port, and a function that ends this use of the port."""
         # A late import: http.server takes long, and most clients have no port.
         from spark_log.metrics.server import MetricsServer
 
@@ -177,7 +179,7 @@ class _Ports:
                 self._opened.pop(port)[0].close()
 
     def forget(self) -> None:
-        """Start empty in a forked child: the threads that answer do not exist there."""
+        """Start without ports in a forked child, which lacks the threads that answer scrapes."""
         self.__init__()  # type: ignore[misc]
 
 

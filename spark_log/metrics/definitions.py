@@ -10,16 +10,16 @@ MetricType = Literal["counter", "gauge", "histogram"]
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """What is known of a metric before it has a value.
+    """The definition of a metric, without values.
 
     Attributes:
-        name: in Prometheus.
-        type: ``counter`` values only grow, until the process ends.
-        unit: of the value; empty for a plain number.
-        labels: names of the labels, in order.
-        help: what the value is.
-        kafka: group and name of the same value in `Producer.metrics` or `Consumer.metrics`; empty
-            if it is not there.
+        name: the name in Prometheus.
+        type: the type. ``counter`` values only grow, until the process ends.
+        unit: the unit of the value; empty for a plain number.
+        labels: the names of the labels, in order.
+        help: the description of the value.
+        kafka: the group and name of the same value in `Producer.metrics` or `Consumer.metrics`;
+            empty if they do not have it.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Prometheus' text format (version 0.0.4), written fast.
 
 ``prometheus_client.generate_latest`` takes 5 µs and more for a line. A root of 10,000 partitions
-has more than 100,000 lines, and the labels of a partition stand in many of them: they are written
-once here.
+has more than 100,000 lines, and the labels of a partition are in many of them. This module lets a
+caller build the text of labels once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def label_text(names: Sequence[str], values: Sequence[str]) -> str:
-    """Return labels as they stand behind a metric's name; empty without labels."""
+    """Return the text of labels that follows a metric's name; empty without labels."""
     if not names:
         return ""
     pairs = [f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)]
@@ -24,7 +24,7 @@ def label_text(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def heading(definition: MetricDefinition) -> str:
-    """Return the lines that stand before the samples of a metric."""
+    """Return the lines that precede the samples of a metric."""
     text = definition.help.replace("\\", r"\\").replace("\n", r"\n")
     return f"# HELP {definition.name} {text}\n# TYPE {definition.name} {definition.type}\n"
 
@@ -35,8 +35,8 @@ def metric_lines(
     """Yield the lines of a gauge or counter.
 
     Args:
-        definition: of the metric.
-        samples: labels as `label_text` returns them, and the value.
+        definition: the definition of the metric.
+        samples: pairs of labels, as the text from `label_text`, and value.
     """
     name = definition.name
     yield heading(definition)

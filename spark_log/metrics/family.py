@@ -9,16 +9,16 @@ from spark_log.metrics.definitions import MetricDefinition
 from spark_log.metrics.histogram import Histogram
 
 Labels = Sequence[str]
-"""Values of a metric's labels, in the order of its definition."""
+"""The values of a metric's labels, in the order of its definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric with the values that it has for each combination of its labels.
+    """A metric with its value for each combination of labels.
 
     Attributes:
-        definition: of the metric.
-        samples: label values and the value; of a histogram the `Histogram`.
+        definition: the definition of the metric.
+        samples: pairs of label values and value, which is a `Histogram` for a histogram.
     """
 
     definition: MetricDefinition

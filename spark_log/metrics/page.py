@@ -1,4 +1,4 @@
-"""docs/metrics.md, from the table of definitions."""
+"""The text of docs/metrics.md, built from the table of definitions."""
 
 from __future__ import annotations
 

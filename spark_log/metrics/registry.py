@@ -1,4 +1,4 @@
-"""Families as a collector of prometheus_client, which the extra ``metrics`` installs."""
+"""Exposes families as a collector of prometheus_client, which the extra ``metrics`` installs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ReadFamilies = Callable[[], Iterable[Family]]
 class FamiliesCollector:
     """A collector of several sources, such as the clients of one process.
 
-    The samples of one metric stand together, whichever source they are from.
+    The samples of one metric are collected together, whichever source they are from.
     """
 
     def __init__(self) -> None:
-        """Start without sources."""
+        """Return a collector without sources."""
         self._lock = threading.Lock()
         self._sources: dict[int, ReadFamilies] = {}
         self._next = 0
@@ -35,8 +35,8 @@ class FamiliesCollector:
         """Add a source; return a function that removes it.
 
         Args:
-            read: returns the families; any thread may call it. A `weakref.WeakMethod` is not
-                needed: pass a function that keeps nothing alive.
+            read: returns the families; any thread may call it. The collector keeps the function,
+                so it should not keep a client alive.
         """
         with self._lock:
             number = self._next = self._next + 1
@@ -48,7 +48,7 @@ class FamiliesCollector:
             self._sources.pop(number, None)
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that a registry does not collect when this is registered."""
+        """Return nothing, so that a registry does not collect during the registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -73,7 +73,7 @@ def new_registry() -> CollectorRegistry:
 
 
 def collector_of(registry: CollectorRegistry) -> FamiliesCollector:
-    """Return the one collector of a registry; the first call registers it.
+    """Return the collector of a registry; the first call for a registry registers one.
 
     Raises:
         InvalidConfigurationError: prometheus_client is not installed, or the argument is not one of

@@ -1,4 +1,4 @@
-"""Durations of the calls of a store, by operation."""
+"""Measures the durations of a store's calls, by operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS: Final = (
     "put_if_absent", "put", "read", "read_tail", "read_tail_and_size", "open_buffer", "list",
     "list_directories", "head", "delete",
 )  # fmt: skip
-"""Methods of `Store` that are measured. On an object store each is a request."""
+"""The methods of `Store` that are measured. On an object store each call is a request."""
 
 _END: Final = object()
 
@@ -27,20 +27,20 @@ class RequestTimes:
     """Measures the calls of one store. Thread-safe."""
 
     def __init__(self) -> None:
-        """Start without calls."""
+        """Return times without calls."""
         self._lock = threading.Lock()
         self._durations: dict[str, Histogram] = {}
         self._errors: Counter[tuple[str, str]] = Counter()
         self._is_inside = threading.local()
 
     def measure(self, store: Store) -> None:
-        """Measure the calls of a store from now on, whoever makes them.
+        """Measure all calls of a store from now on.
 
-        The methods of this one object are replaced, so that it keeps its type: some code takes a
-        faster way on a local store.
+        The methods of this one object are replaced, so that it keeps its type: some code is faster
+        with a local store's type.
 
         Args:
-            store: of one client; it cannot be pickled any more.
+            store: the store of one client. It cannot be pickled any more.
         """
         for operation in OPERATIONS:
             call = getattr(store, operation)
@@ -49,7 +49,7 @@ class RequestTimes:
             setattr(store, operation, measured(operation, call))
 
     def counts(self) -> dict[str, int]:
-        """Return the number of calls by operation; only of operations that were called."""
+        """Return the number of calls by operation, without operations that were not called."""
         with self._lock:
             return {name: found.count for name, found in sorted(self._durations.items())}
 
@@ -81,7 +81,7 @@ class RequestTimes:
         return measured
 
     def _measured_listing(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Measure a generator as one call: the time in it, without that of its caller."""
+        """Measure a generator as one call: only the time inside of it, not its caller's time."""
         inside = self._is_inside
 
         @wraps(call)

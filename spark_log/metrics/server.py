@@ -16,29 +16,29 @@ from spark_log.metrics.exposition import CONTENT_TYPE
 _logger = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS: Final = 16
-"""Connections at the same time; more are refused, so that memory is bounded."""
+"""Maximum number of concurrent connections; more are refused, so that memory is bounded."""
 
 _TIMEOUT_S: Final = 30.0
-"""A connection that sends or takes nothing for this long is closed."""
+"""Time after which an idle connection is closed."""
 
 
 class MetricsServer:
     """An HTTP server that answers ``GET /metrics``, in threads of its own.
 
     Attributes:
-        port: that it listens on.
+        port: the port that the server listens on.
     """
 
     def __init__(self, host: str, port: int, read: Callable[[], bytes]) -> None:
         """Listen; scrapes are answered from now on.
 
         Args:
-            host: name or address to listen on.
-            port: number of the port; 0 for any that is free.
-            read: returns the answer to a scrape; several threads may call it at once.
+            host: the name or address to listen on.
+            port: the number of the port; 0 for any free port.
+            read: returns the answer to a scrape; several threads may call it at the same time.
 
         Raises:
-            InvalidConfigurationError: it is not possible to listen there.
+            InvalidConfigurationError: the server cannot listen on this address and port.
         """
         try:
             family = socket.getaddrinfo(host, port)[0][0]
@@ -57,7 +57,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; a scrape that is being answered ends."""
+        """Stop listening. A running scrape is answered."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -86,7 +86,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: the other side has gone, or has sent what is no HTTP."""
+        """Log nothing: the client has disconnected, or has sent something other than HTTP."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             try:
                 self._answer(HTTPStatus.OK, self.server.read(), CONTENT_TYPE)
-            except Exception as error:  # a fault must not end the thread without an answer
+            except Exception as error:  # an error must not end the thread without an answer
                 _logger.warning("a scrape failed: %s: %s", type(error).__name__, error)
                 self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"the scrape failed; see the log\n")
         elif path == "/healthz":

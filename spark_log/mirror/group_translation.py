@@ -1,4 +1,4 @@
-"""`GroupTranslation`: committed offsets of consumer groups move from one side to the other."""
+"""`GroupTranslation`: copies committed offsets of consumer groups from one side to the other."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class TranslatedGroup:
-    """What was done for one group.
+    """The result for one group.
 
     Attributes:
-        group_id: the group.
-        offsets: what was committed, by partition of the target.
-        waiting: partitions of the source whose offset lies beyond what is mirrored.
-        is_active: the group has members on the target, so nothing was committed.
+        group_id: the id of the group.
+        offsets: the offsets that were committed, by partition of the target.
+        waiting: the partitions of the source whose committed offset is not mirrored yet.
+        is_active: whether the group has members on the target, so that nothing was committed.
     """
 
     group_id: str
@@ -35,7 +35,7 @@ class TranslatedGroup:
     is_active: bool = False
 
     def document(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the result for JSON."""
         return {
             "group": self.group_id,
             "active": self.is_active,
@@ -50,16 +50,16 @@ class TranslatedGroup:
 class GroupTranslation:
     """Commits the offsets of groups of one side on the other side (KIP-545).
 
-    A consumer that moves over goes on at the very record that it would have read next. Offsets of a
-    group with members on the target stay as they are, and none is moved back.
+    A consumer that moves to the other side continues at exactly the record that it would have read
+    next. Offsets of a group with members on the target are not changed. No offset is moved back.
     """
 
     def __init__(self, kafka: KafkaCluster, log: LogAddress, groups: Iterable[re.Pattern[str]]):
-        """Access nothing yet.
+        """Return a translation; neither side is accessed yet.
 
         Args:
-            kafka: one side.
-            log: the other one.
+            kafka: the Kafka cluster.
+            log: the log.
             groups: regular expressions for whole group ids.
         """
         self._kafka = kafka
@@ -77,7 +77,7 @@ class GroupTranslation:
             dry_run: whether to commit nothing.
 
         Returns:
-            Groups with offsets in mirrored partitions, sorted by id.
+            The groups with offsets in mirrored partitions, sorted by id.
         """
         admin = self._log.admin()
         if source is Side.KAFKA:

@@ -1,4 +1,4 @@
-"""`KafkaCluster`: topics, settings and groups of a Kafka cluster, as a mirror needs them."""
+"""`KafkaCluster`: a mirror's access to topics, settings and groups of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from spark_log.mirror.kafka_errors import (
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 TIMEOUT_S: Final = 30.0
-"""How long one call to the brokers may take."""
+"""Time limit of one call to the brokers."""
 
 BATCH_BYTES: Final = 1_000_000
-"""Largest batch that a producer makes; less than Kafka's default ``max.message.bytes``."""
+"""Maximum bytes of a producer's batch; less than Kafka's default ``max.message.bytes``."""
 
 _POLL_S: Final = 0.1
 
 _QUIET: Final = {"log_level": 0}
-"""What librdkafka logs on stderr, users are told by the errors of calls."""
+"""Setting that stops librdkafka's log on stderr: the errors of calls tell users the same."""
 
 _T = TypeVar("_T")
 
@@ -57,11 +57,11 @@ class KafkaCluster:
     def __init__(
         self, settings: Mapping[str, str | int | float | bool], clock: Clock | None = None
     ) -> None:
-        """Connect to no broker yet.
+        """Return the cluster; no broker is connected yet.
 
         Args:
-            settings: of librdkafka, with ``bootstrap.servers``; never shown.
-            clock: for waiting; None: the system's.
+            settings: librdkafka's settings, with ``bootstrap.servers``; never shown.
+            clock: the clock for waiting; None for the system's.
 
         Raises:
             InvalidConfigurationError: a setting does not exist, or has a wrong value.
@@ -75,7 +75,7 @@ class KafkaCluster:
         """Return a consumer of committed records that commits no offsets.
 
         Args:
-            settings: of librdkafka, with ``_`` for dots.
+            settings: more of librdkafka's settings, with ``_`` for dots.
         """
         defaults: dict[str, Any] = {
             "group.id": "spark-log-mirror",  # required by the client; no group is joined
@@ -92,8 +92,8 @@ class KafkaCluster:
         """Return a transactional producer that has fenced all earlier ones with this id.
 
         Args:
-            transactional_id: the id.
-            batch_bytes: a batch of several records is not larger.
+            transactional_id: the transactional id.
+            batch_bytes: maximum bytes of a batch of several records.
 
         Raises:
             KafkaTimeoutError: no broker answered in time.
@@ -132,14 +132,14 @@ class KafkaCluster:
             topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
             for topic in topics.values():
                 if topic.error is not None and is_not_ready(topic.error):
-                    raise KafkaException(topic.error)  # a mirror must not believe that it is gone
+                    raise KafkaException(topic.error)  # it may still exist
             return {name: len(each.partitions) for name, each in topics.items() if not each.error}
 
         with kafka_errors():
             return self._call(counts)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the ids of topics: one that is created again has another one."""
+        """Return the ids of topics. A topic that was deleted and created again has another id."""
         given = list(topics)
         if not given:
             return {}
@@ -153,7 +153,7 @@ class KafkaCluster:
             return self._call(ids)
 
     def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings that were made for topics, without defaults."""
+        """Return the settings that users made for topics, without defaults."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
@@ -191,7 +191,7 @@ class KafkaCluster:
             self._call(grow)
 
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic; others stay."""
+        """Change some settings of a topic; its other settings stay."""
         changes = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in settings.items()
@@ -210,7 +210,7 @@ class KafkaCluster:
 
         def groups() -> Any:
             listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result()
-            for error in listed.errors:  # a coordinator did not tell its groups
+            for error in listed.errors:  # a coordinator did not return its groups
                 raise error
             return listed
 
@@ -242,7 +242,7 @@ class KafkaCluster:
         """Set committed offsets of a group without members.
 
         Raises:
-            GroupNotEmptyError: it has members.
+            GroupNotEmptyError: the group has members.
         """
         partitions = [
             KafkaPartition(tp.topic, tp.partition, each.offset, each.metadata)
@@ -267,7 +267,7 @@ class KafkaCluster:
             complete: whether to wait until transactions that are open now have ended.
 
         Raises:
-            KafkaTimeoutError: they do not end, or no broker answers.
+            KafkaTimeoutError: a transaction stays open, or no broker answers.
         """
         end = self._end_offset(topic) if complete else 0
         consumer = self.consumer()
@@ -292,11 +292,11 @@ class KafkaCluster:
             consumer.close()
 
     def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets that partitions still have."""
+        """Return the first offset that each partition still has."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets after the last records of partitions, committed or not."""
+        """Return the offset after the last record of each partition, committed or not."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def _end_offset(self, topic: str) -> int:
@@ -324,7 +324,7 @@ class KafkaCluster:
 
 
 def _checked(partitions: list[KafkaPartition] | None) -> list[KafkaPartition]:
-    """Return the partitions of an answer, of which each has its own error."""
+    """Return the partitions of an answer; raise the error of the first one that has one."""
     for each in partitions or []:
         if each.error is not None:
             raise KafkaException(each.error)

@@ -1,4 +1,4 @@
-"""Errors of librdkafka as those of this package, and the calls that are tried again."""
+"""Translates errors of librdkafka into errors of this package, and retries calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_log.mirror.confluent import KafkaError, KafkaException, Message
 _log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 60_000
-"""How long a call is tried again while brokers are not ready (``default.api.timeout.ms``)."""
+"""Time for which a call is retried while brokers are not ready (``default.api.timeout.ms``)."""
 
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 1_000
@@ -33,14 +33,14 @@ _T = TypeVar("_T")
 
 
 def retry_while_not_ready(call: Callable[[], _T], clock: Clock) -> _T:
-    """Call Kafka, and again while the broker that is responsible is not ready, or is another one.
+    """Call Kafka; retry while the responsible broker is not ready, or another one is responsible.
 
-    A coordinator that loads its partition after a restart, and one that has moved, refuse a call
-    and do nothing. Librdkafka tries some calls again, but not those of its admin client.
+    A coordinator that loads its partition after a restart, or that has moved, refuses a call
+    and does nothing. Librdkafka retries some calls, but not those of its admin client.
 
     Args:
-        call: may be repeated.
-        clock: measures how long it was tried, and waits in between.
+        call: the call, which may be repeated.
+        clock: measures the time since the first try, and waits between tries.
 
     Raises:
         KafkaException: the first error of another kind, or the last one after `RETRY_MS`.
@@ -64,15 +64,15 @@ def retry_while_not_ready(call: Callable[[], _T], clock: Clock) -> _T:
 
 
 def is_not_ready(error: KafkaError) -> bool:
-    """Whether Kafka did nothing yet, and the same call may succeed soon."""
+    """Return whether Kafka has done nothing, and the same call may succeed soon."""
     return error.code() in _NOT_READY or error.retriable()
 
 
 def is_end(message: Message) -> bool:
-    """Whether a message only says that the end of a partition was reached.
+    """Return whether a message only reports that the end of a partition was reached.
 
     Raises:
-        SparkLogError: it says that reading failed.
+        SparkLogError: the message reports that reading failed.
     """
     error = message.error()
     if error is None:
@@ -86,13 +86,13 @@ def is_end(message: Message) -> bool:
 
 @contextmanager
 def kafka_errors(*expected: int) -> Iterator[None]:
-    """Raise errors of librdkafka as those of this package.
+    """Raise errors of librdkafka as errors of this package.
 
     Args:
-        expected: codes of errors that are ignored.
+        expected: the codes of errors that are ignored.
 
     Raises:
-        SparkLogError: what corresponds to the error of librdkafka.
+        SparkLogError: the error that corresponds to librdkafka's error.
     """
     try:
         yield
@@ -101,7 +101,7 @@ def kafka_errors(*expected: int) -> Iterator[None]:
         if error.code() not in expected:
             raise as_own_error(error) from None
     except SystemError as raised:
-        # Confluent-kafka raises a fatal error before it calls the callbacks that are left.
+        # Confluent-kafka raises a fatal error before it calls the remaining callbacks.
         cause = raised.__cause__
         if not isinstance(cause, KafkaException):
             raise

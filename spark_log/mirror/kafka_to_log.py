@@ -39,9 +39,9 @@ from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
 _log = logging.getLogger(__name__)
 
 _MESSAGES: Final = 50_000
-"""Most messages of one table."""
+"""Maximum number of messages in one table."""
 _WAIT_S: Final = 0.1
-"""How long messages are collected for one table."""
+"""Time for which messages are collected for one table."""
 
 Runs = dict[MirroredPartition, np.ndarray]
 _Sent = list[tuple[MessageTable, TableFuture]]
@@ -50,8 +50,8 @@ _Sent = list[tuple[MessageTable, TableFuture]]
 class KafkaToLog(Mirror):
     """Reads committed records of Kafka, and writes them as tables in transactions of the log.
 
-    Keys, values, headers and partitions are the same. Timestamps are those of Kafka, in
-    milliseconds, whichever type they have there.
+    Keys, values, headers and partitions stay the same. Timestamps are those of Kafka, in
+    milliseconds, of either timestamp type.
     """
 
     source = Side.KAFKA
@@ -76,7 +76,7 @@ class KafkaToLog(Mirror):
         self.refresh()
 
     def refresh(self) -> None:
-        """Create new topics and partitions in the log, take over settings, and read new ones."""
+        """Create new topics and partitions in the log, copy changed settings, and read new ones."""
         if self._task is not None:
             own = self._task.partition
             self._assign({(own.kafka_topic, own.partition)})
@@ -109,7 +109,7 @@ class KafkaToLog(Mirror):
         self._prune()
 
     def transfer(self, wait_s: float = 0.5) -> int:
-        """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
+        """Copy the records of one transaction, and commit it (`Mirror.transfer`)."""
         producer = self._opened_producer()
         first = self._consume(wait_s)
         if not first and not self._has_passed(self._ended):
@@ -126,9 +126,10 @@ class KafkaToLog(Mirror):
         return pace.count
 
     def lag(self) -> dict[MirroredPartition, int]:
-        """Return how many offsets of Kafka are not mirrored yet and can be read, by partition.
+        """Return the number of readable offsets in Kafka that are not mirrored yet, by partition.
 
-        The ends are those of the last fetch. A partition that was not fetched yet has no lag.
+        The end offsets are those of the last fetch. A partition that was not fetched yet has no
+        lag.
         """
         found = {}
         for (topic, number), partition in self._partitions.items():
@@ -176,7 +177,7 @@ class KafkaToLog(Mirror):
         return self._producer
 
     def _assign(self, wanted: set[tuple[str, int]]) -> None:
-        """Read these partitions: new ones from where they are mirrored, or from their start."""
+        """Read these partitions. New ones are read from their mirrored end, or from their start."""
         assert self._consumer is not None
         gone = self._partitions.keys() - wanted
         for each in gone:
@@ -185,7 +186,7 @@ class KafkaToLog(Mirror):
         for topic, number in sorted(wanted - self._partitions.keys()):
             partition = self._settings.partition(topic, number, Side.KAFKA)
             if number not in self._opened_producer().partitions_for(partition.log_topic):
-                continue  # the producer will know it at the next refresh
+                continue  # the producer will know the partition at the next refresh
             self._partitions[topic, number] = partition
             end = self.maps[partition].end(Side.KAFKA)
             added.append(KafkaPartition(topic, number, OFFSET_BEGINNING if end is None else end))
@@ -197,7 +198,7 @@ class KafkaToLog(Mirror):
                 self._consumer.incremental_assign(added)
 
     def _consume(self, wait_s: float) -> list[Message]:
-        """Return the next records; note where a partition's end was reached."""
+        """Return the next records; store the offset at which a partition's end was reached."""
         assert self._consumer is not None
         with kafka_errors():
             messages = self._consumer.consume(_MESSAGES, wait_s)
@@ -228,7 +229,7 @@ class KafkaToLog(Mirror):
             )
 
     def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, TransactionPace]:
-        """Send messages, and those that arrive in the time of a transaction."""
+        """Send messages, and further messages that arrive in the time of the transaction."""
         pace = TransactionPace(self._settings)
         sent: _Sent = []
         while messages or sent:

@@ -44,12 +44,12 @@ from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
 
 _ROWS: Final = 50_000
-"""Most rows that are produced before the client's callbacks run."""
+"""Maximum number of rows that are produced before the client's callbacks run."""
 _WAIT_MS: Final = 100
 _BATCH_OVERHEAD: Final = 1_024
-"""Most bytes of a batch that librdkafka does not count before it is compressed."""
+"""Maximum bytes of a batch that librdkafka does not count before compression."""
 _AHEAD_BYTES: Final = 67_108_864
-"""How much is read while a transaction is being committed."""
+"""Number of bytes after which reading stops while a transaction is being committed."""
 
 Runs = dict[MirroredPartition, np.ndarray]
 
@@ -59,10 +59,10 @@ class _Fetched:
     """Records that were read and are ready to be produced.
 
     Attributes:
-        rows: of each partition.
-        count: number of records.
-        size_bytes: of their columns.
-        positions: where the log was read up to.
+        rows: the records of each partition.
+        count: the number of records.
+        size_bytes: the size of the records' columns.
+        positions: the offset up to which each partition of the log was read.
     """
 
     rows: list[PartitionRows]
@@ -74,14 +74,14 @@ class _Fetched:
 class LogToKafka(Mirror):
     """Reads committed records of the log, and writes them in transactions of Kafka.
 
-    Keys, values, headers and partitions are the same. Timestamps lose their microseconds, and those
-    before the epoch's first millisecond become that.
+    Keys, values, headers and partitions stay the same. Timestamps are cut to milliseconds; those
+    before the first millisecond of the epoch become the first millisecond.
 
-    Kafka reports the offset of each record by a callback, which costs as much as the record. So
-    only the first and the last record of a partition are asked for. If these show that another
-    producer wrote between them, or that Kafka refused a record, the transaction is aborted and
-    repeated, and from then on every record is asked for. Batches are no larger than the smallest
-    ``max.message.bytes`` of the topics, which in Kafka limits a batch.
+    Kafka reports the offset of each record by a callback, which costs as much as the record.
+    Only the offsets of a partition's first and last record are requested. If these show that
+    another producer wrote between them, or that Kafka refused a record, the transaction is aborted
+    and repeated, and from then on the offset of every record is requested. Batches are no larger
+    than the smallest ``max.message.bytes`` of the topics, which in Kafka limits a batch.
     """
 
     source = Side.LOG
@@ -103,7 +103,7 @@ class LogToKafka(Mirror):
         self.refresh()
 
     def refresh(self) -> None:
-        """Create new topics and partitions in Kafka, take over settings, and read new ones."""
+        """Create new topics and partitions in Kafka, copy changed settings, and read new ones."""
         if self._task is not None:
             own = self._task.partition
             self._limit_batches(self._kafka.topic_settings([own.kafka_topic]).values())
@@ -146,7 +146,7 @@ class LogToKafka(Mirror):
         self._prune()
 
     def transfer(self, wait_s: float = 0.5) -> int:
-        """Copy the records of one transaction, and commit it; see `Mirror.transfer`."""
+        """Copy the records of one transaction, and commit it (`Mirror.transfer`)."""
         if not self._partitions:
             time.sleep(wait_s)
             return 0
@@ -163,9 +163,9 @@ class LogToKafka(Mirror):
             return self.transfer(wait_s)
 
     def lag(self) -> dict[MirroredPartition, int]:
-        """Return how many offsets of the log are not mirrored yet, by partition.
+        """Return the number of offsets in the log that are not mirrored yet, by partition.
 
-        A mirror does not stay before the start of the log: it fails, or passes what was deleted.
+        Deleted records count only until the mirror next reads: then it fails, or skips them.
         """
         if not self._partitions:
             return {}
@@ -193,7 +193,7 @@ class LogToKafka(Mirror):
             self._producer = None
 
     def _limit_batches(self, settings: Iterable[Mapping[str, str]]) -> None:
-        """Make another producer if the present one makes batches that a topic refuses."""
+        """Replace the producer if its batches may be larger than a topic accepts."""
         limits = [int(each.get("max.message.bytes", BATCH_BYTES)) for each in settings]
         limit = min(max(1, min(limits, default=BATCH_BYTES) - _BATCH_OVERHEAD), BATCH_BYTES)
         if limit < self._batch_bytes:
@@ -256,7 +256,7 @@ class LogToKafka(Mirror):
             IN_PROCESS.add("abort of a transaction in Kafka", self._settings.map_topic, error)
 
     def _assign(self, wanted: set[TopicPartition]) -> None:
-        """Read these partitions: new ones from where they are mirrored, or from their start."""
+        """Read these partitions. New ones are read from their mirrored end, or from their start."""
         if wanted == self._partitions.keys():
             return
         consumer = self._opened_consumer()
@@ -281,7 +281,7 @@ class LogToKafka(Mirror):
         return {each: consumer.position(tp) for tp, each in self._partitions.items()}
 
     def _fetch(self, wait_ms: float) -> _Fetched:
-        """Return the next records, which were read ahead or are read now."""
+        """Return the next records, read ahead or read now."""
         self._join_reader()
         if self._fetched:
             return self._fetched.popleft()
@@ -293,7 +293,7 @@ class LogToKafka(Mirror):
         return _Fetched(rows, table.num_rows, table.nbytes, self._positions())
 
     def _read_ahead(self) -> None:
-        """Read in another thread while this one waits for Kafka, which needs no interpreter."""
+        """Read in another thread while this one waits for Kafka without the interpreter lock."""
         if self._ahead is None and not self._fetched:
             self._ahead = self._reader.submit(self._read_some)
 
@@ -307,13 +307,13 @@ class LogToKafka(Mirror):
         return found
 
     def _join_reader(self) -> None:
-        """Wait until the other thread has read."""
+        """Wait until the other thread has finished reading; keep its records."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             self._fetched.extend(ahead.result())
 
     def _forget_fetched(self) -> None:
-        """Drop what was read ahead; where it is read again is for the caller to seek."""
+        """Drop the records that were read ahead; the caller has to seek to read them again."""
         if self._ahead is not None:
             wait([self._ahead])
             self._ahead = None
@@ -338,7 +338,7 @@ class LogToKafka(Mirror):
     def _produce(
         self, fetched: _Fetched, produced: dict[TopicPartition, list[ProducedRows]]
     ) -> None:
-        """Produce records, and note whose offsets Kafka will report."""
+        """Produce records, and add the produced rows, by partition, to ``produced``."""
         producer = self._opened_producer()
         for rows in fetched.rows:
             tp = rows.topic_partition
@@ -352,7 +352,7 @@ class LogToKafka(Mirror):
                 producer.poll(0)
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """Return why the producer has ended for good: a call that produces does not tell it."""
+        """Return the reason of the producer's fatal error, which producing does not show."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._opened_producer().abort_transaction(TIMEOUT_S)
@@ -368,7 +368,7 @@ class LogToKafka(Mirror):
             raise KafkaTimeoutError(f"{left} records were not acknowledged by Kafka in time")
 
     def _runs(self, produced: dict[TopicPartition, list[ProducedRows]]) -> Runs:
-        """Return the runs of each partition; everything is acknowledged.
+        """Return the runs of each partition, after all records were acknowledged.
 
         Raises:
             InterleavedError: the offsets of some records are not known.

@@ -27,12 +27,12 @@ _NAME: Final = re.compile(r"mirror-offset-syncs\.[^.]+\.[^.]+\.internal")
 
 @dataclass(frozen=True, slots=True)
 class MapTopic:
-    """What the topic holds, on both sides.
+    """The content of the map topic, on both sides.
 
     Attributes:
         maps: the offset maps.
-        generations: of tasks, by the side that they write to.
-        topic_ids: of the topics that are mirrored to a side, by their names in the source.
+        generations: the generations of tasks, by the side that the tasks write to.
+        topic_ids: the ids of the topics that are mirrored to each side, by name in the source.
     """
 
     maps: OffsetMaps = field(default_factory=OffsetMaps)
@@ -42,7 +42,7 @@ class MapTopic:
     )
 
     def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
-        """Take over a record of the topic on one side."""
+        """Add a record of the topic on one side."""
         if key == KEY:
             if value is not None:
                 self.generations[to] = TaskGeneration.parse(value)
@@ -54,24 +54,24 @@ class MapTopic:
 
 
 def read_maps(kafka: KafkaCluster, log: LogAddress, topic: str) -> OffsetMaps:
-    """Return the offset maps of both directions, as they are committed now."""
+    """Return the offset maps of both directions, as they are committed at present."""
     return read_map_topic(kafka, log, topic).maps
 
 
 def read_map_topic(
     kafka: KafkaCluster, log: LogAddress, topic: str, *, complete: Side | None = None
 ) -> MapTopic:
-    """Return all that is committed.
+    """Return the committed content of a map topic, on both sides.
 
     Args:
-        kafka: one of the two sides.
-        log: the other one.
-        topic: its name.
-        complete: the side on which open transactions of others are waited for: what is committed
-            behind them is not shown earlier.
+        kafka: the Kafka cluster.
+        log: the log.
+        topic: the name of the map topic.
+        complete: the side on which to wait for open transactions: records after them are not
+            readable before they end.
 
     Raises:
-        KafkaTimeoutError: another's transaction stays open.
+        KafkaTimeoutError: the transaction of another mirror stays open.
     """
     found = MapTopic()
     if topic in kafka.partition_counts():
@@ -89,23 +89,23 @@ def topic_id_record(topic: str, topic_id: str) -> tuple[bytes, bytes]:
 
 
 def has_map_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:
-    """Whether a side has the topic, because it was mirrored to."""
+    """Return whether a side has the map topic: a mirror has written to this side."""
     return topic in _topics(kafka, log, side)
 
 
 def sources_of_others(
     kafka: KafkaCluster, log: LogAddress, topic: str, side: Side
 ) -> dict[str, dict[str, str]]:
-    """Return what mirrors with other aliases have written to topics that keep their names.
+    """Return the sources of topics that mirrors with other aliases have written, unrenamed.
 
     Args:
-        kafka: one of the two sides.
-        log: the other one.
-        topic: the own map topic.
-        side: the side that they have written to.
+        kafka: the Kafka cluster.
+        log: the log.
+        topic: this mirror's map topic.
+        side: the side that the other mirrors have written to.
 
     Returns:
-        Topic → id of the topic that it was mirrored from → the map topic that says so.
+        Topic → id of the topic that it was mirrored from → the map topic with this information.
     """
     sources: dict[str, dict[str, str]] = {}
     for name in sorted(_topics(kafka, log, side)):

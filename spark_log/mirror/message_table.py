@@ -21,7 +21,7 @@ from spark_log.record import (
 
 _US_PER_MS: Final = 1000
 
-_headers: Any = Message.headers  # its type allows text and dicts, which only a producer gives
+_headers: Any = Message.headers  # its type allows text and dicts, which only a producer passes
 _COLUMNS: Final = pa.schema(
     [
         pa.field("key", pa.binary()),
@@ -38,8 +38,9 @@ class MessageTable:
     """Messages of one topic.
 
     Attributes:
-        topic: its name in Kafka.
-        table: columns of `Producer.send_table`, with ``partition``; rows as they were read.
+        topic: the topic's name in Kafka.
+        table: the columns of `Producer.send_table`, with ``partition``; rows in the order of
+            reading.
         partitions: int32, the partition of each row.
         offsets: int64, the offset of each row in Kafka.
     """
@@ -53,8 +54,7 @@ class MessageTable:
 def message_tables(messages: Sequence[Message]) -> Iterator[MessageTable]:
     """Yield the messages of each topic as a table.
 
-    Messages without a timestamp get that of the epoch's first millisecond. A message without
-    headers has null headers.
+    Messages without a timestamp get the timestamp 0. A message without headers has null headers.
     """
     for topic, of_topic in _by_topic(messages):
         count = len(of_topic)
@@ -76,7 +76,7 @@ def headers_array(headers: Sequence[list[tuple[str, bytes | None]] | None]) -> p
     """Return the headers of records as an array of `HEADERS_TYPE`.
 
     Args:
-        headers: of each record; None: null.
+        headers: the headers of each record; None becomes null.
     """
     count = len(headers)
     if headers.count(None) == count:

@@ -28,22 +28,22 @@ from spark_log.mirror.task_generation import (
 from spark_log.types import TopicPartition
 
 _PRUNED_RUNS: Final = 10_000
-"""A map with fewer runs is not pruned."""
+"""Minimum number of runs of a map that is pruned."""
 
 
 class Mirror(ABC):
     """Copies topics of a source to a target, each record exactly once.
 
-    A transaction of the target has the records, and the runs of the offset map that they make. If
-    the process is killed at any point, the next mirror aborts or completes that transaction, reads
-    the map, and continues behind its end. A mirror with the same aliases fences earlier ones.
+    A transaction of the target contains the records and their runs of the offset map. If the
+    process is killed at any point, the next mirror aborts or completes that transaction, reads the
+    map, and continues after its end. A mirror with the same aliases fences earlier ones.
 
-    A mirror of one partition alone is a task of a job (`begin_tasks`).
+    A mirror of a single partition is a task of a job (`begin_tasks`).
 
-    For one thread.
+    Not thread-safe.
 
     Attributes:
-        maps: of all mirrored partitions, as far as they are committed.
+        maps: the committed offset maps of all mirrored partitions.
     """
 
     source: Side
@@ -55,13 +55,13 @@ class Mirror(ABC):
         settings: MirrorSettings,
         task: MirrorTask | None = None,
     ) -> None:
-        """Access nothing yet.
+        """Return a mirror; neither side is accessed yet.
 
         Args:
-            kafka: one of the two sides.
-            log: the other one.
-            settings: how to mirror.
-            task: the one partition to mirror; None: all that the settings say.
+            kafka: the Kafka cluster.
+            log: the log.
+            settings: the settings of the mirror.
+            task: the single partition to mirror; None for all partitions that the settings select.
         """
         self._task = task
         self._kafka = kafka
@@ -84,11 +84,11 @@ class Mirror(ABC):
         """Mirror new topics, new partitions and changed settings from now on."""
 
     def begin_tasks(self) -> list[MirrorTask]:
-        """Let tasks mirror from now on, each one partition, at the same time; stop reading.
+        """Return one task for each partition, to mirror them at the same time; stop reading.
 
-        Topics and partitions of the target exist then. Each task is given to a mirror of its own,
-        in any process. A mirror that is opened later without a task fences them all. Call
-        `end_tasks` when they have ended.
+        The topics and partitions of the target exist already. Pass each task to a mirror of its
+        own, in any process. A mirror that is opened later without a task fences all tasks. Call
+        `end_tasks` after the tasks have ended.
 
         Raises:
             ProducerFencedError: another mirror has taken over.
@@ -99,7 +99,7 @@ class Mirror(ABC):
         return [MirrorTask(generation.generation_id, each) for each in generation.partitions]
 
     def end_tasks(self) -> None:
-        """Refuse all tasks that this mirror has begun, so that the next mirror fences none.
+        """Refuse all tasks that this mirror has begun, so that the next mirror need not fence them.
 
         Raises:
             ProducerFencedError: another mirror has taken over.
@@ -112,16 +112,16 @@ class Mirror(ABC):
 
     @abstractmethod
     def _write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Commit records of the map topic: keys and values, None to remove one."""
+        """Commit records of the map topic: pairs of key and value; a None value removes the key."""
 
     def _check_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Refuse topics of the source that were created again; remember the ids of new ones.
+        """Refuse topics of the source that were re-created; store the ids of new ones.
 
         Args:
-            topic_ids: of the topics that are mirrored.
+            topic_ids: the ids of the mirrored topics, by name.
 
         Raises:
-            DataLossError: the offset map is that of a topic that was deleted.
+            DataLossError: the offset map belongs to a topic that was deleted.
         """
         for topic, topic_id in topic_ids.items():
             if self._topic_ids.get(topic, topic_id) != topic_id:
@@ -139,10 +139,10 @@ class Mirror(ABC):
             self._topic_ids |= new
 
     def _check_not_back(self, topics: Iterable[str]) -> None:
-        """Refuse topics of the source that were mirrored from the very topic of the target.
+        """Refuse topics of the source that were mirrored from their own topic of the target.
 
-        Their records would come back to where they were. A mirror with the same aliases knows which
-        they are; one with others does not.
+        Their records would return to the topic that they came from. A mirror with the same aliases
+        knows such records by the offset map; a mirror with other aliases does not.
 
         Raises:
             InvalidConfigurationError: a mirror with other aliases has written one of the topics.
@@ -203,21 +203,21 @@ class Mirror(ABC):
         """Copy the records of one transaction, and commit it.
 
         Args:
-            wait_s: how long to wait for the first record.
+            wait_s: the maximum time to wait for the first record.
 
         Returns:
-            Number of records; 0 if there were none.
+            The number of records; 0 if none arrived.
 
         Raises:
             ProducerFencedError: another mirror has taken over.
             DataLossError: records were deleted before they were mirrored.
-            SparkLogError: the source or the target failed. The transaction has no effect, or all
-                of it: open another mirror.
+            SparkLogError: the source or the target failed. The transaction has its whole effect or
+                none: open another mirror.
         """
 
     @abstractmethod
     def lag(self) -> dict[MirroredPartition, int]:
-        """Return how many offsets of the source are not mirrored yet, by partition."""
+        """Return the number of offsets in the source that are not mirrored yet, by partition."""
 
     @property
     @abstractmethod
@@ -231,13 +231,13 @@ class Mirror(ABC):
     def metrics(self, lag: Mapping[MirroredPartition, int] | None = None) -> dict[str, float]:
         """Return metrics since the mirror was opened, by name.
 
-        ``record-count``, ``byte-count`` (keys and values) and ``transaction-count`` count what was
-        committed. ``records-lag`` is the number of offsets that are not mirrored yet, in all
-        partitions, and ``records-lag-max`` that of the partition with most. ``partition-count`` is
-        the number of mirrored partitions.
+        ``record-count``, ``byte-count`` (keys and values) and ``transaction-count`` count committed
+        transactions. ``records-lag`` is the number of offsets that are not mirrored yet, in all
+        partitions, and ``records-lag-max`` is the highest number of a single partition.
+        ``partition-count`` is the number of mirrored partitions.
 
         Args:
-            lag: what `lag` returns; None: it is called.
+            lag: the result of `lag`; None to call it.
         """
         lag = self.lag() if lag is None else lag
         return {
@@ -261,11 +261,11 @@ class Mirror(ABC):
         """Mirror until told to stop.
 
         Args:
-            is_stopped: asked between two transactions.
-            refresh_interval_s: how often to look for new topics, partitions and settings.
+            is_stopped: called between two transactions; returns whether to stop.
+            refresh_interval_s: the interval between two calls of `refresh`.
             until_end: whether to stop when everything is mirrored.
             on_transaction: called after each transaction.
-            on_refresh: called after each look, and at the end.
+            on_refresh: called after each `refresh`, and at the end.
 
         Raises:
             SparkLogError: the errors of `transfer` and `refresh`.
@@ -284,13 +284,13 @@ class Mirror(ABC):
 
     @abstractmethod
     def _open_producer(self) -> None:
-        """Make the producer, which fences earlier mirrors with the same id, and the map topic."""
+        """Create the producer, which fences earlier mirrors with the same transactional id."""
 
     def _take_over(self) -> None:
-        """Fence all that this mirror replaces, and read where to continue.
+        """Fence the mirrors and tasks that this mirror replaces, and read the map topic.
 
-        The own side is fenced first: of two mirrors of both ways that begin at the same time, one
-        is fenced by the other in any case.
+        The target side is fenced first. If two mirrors of opposite directions begin at the same
+        time, one of them fences the other in any case.
 
         Raises:
             ProducerFencedError: this mirror is a task, and another mirror has begun since.
@@ -330,7 +330,7 @@ class Mirror(ABC):
     def _on_commit(
         self, runs: Mapping[MirroredPartition, np.ndarray], count: int, size_bytes: int
     ) -> None:
-        """Take over what a transaction has committed."""
+        """Add a committed transaction to the maps and the metrics."""
         for partition, added in runs.items():
             self.maps[partition].add(added, self.target)
         self._records += count
@@ -340,15 +340,15 @@ class Mirror(ABC):
     def _with_passed(
         self, runs: dict[MirroredPartition, np.ndarray], positions: Mapping[MirroredPartition, int]
     ) -> dict[MirroredPartition, np.ndarray]:
-        """Return the runs of a transaction, and where the source was read beyond its last record.
+        """Return the runs of a transaction, with empty runs where reading passed the last record.
 
         Markers, and aborted or compacted records, take offsets at which a group may have committed.
-        In a partition without a mirrored record, as one that was emptied before, what comes next
-        begins at the end of the target's partition or behind it.
+        In a partition without a mirrored record, for example one that was emptied before, the next
+        record will be at the end of the target's partition or after it.
 
         Args:
-            runs: of the transaction's records.
-            positions: the offset up to which the source was read.
+            runs: the runs of the transaction's records, by partition.
+            positions: the offset up to which the source was read, by partition.
         """
         found = dict(runs)
         passed = [
@@ -368,13 +368,13 @@ class Mirror(ABC):
         return found
 
     def _has_passed(self, positions: Mapping[MirroredPartition, int]) -> bool:
-        """Whether the source was read beyond the end of a map."""
+        """Return whether the source was read beyond the end of any map."""
         return any(self._is_passed(each, positions) for each in positions)
 
     def _is_passed(
         self, partition: MirroredPartition, positions: Mapping[MirroredPartition, int]
     ) -> bool:
-        """Whether the source was read beyond the end of a partition's map."""
+        """Return whether the source was read beyond the end of a partition's map."""
         end = self.maps[partition].end(self.source)
         return end is None or positions[partition] > end
 

@@ -1,4 +1,4 @@
-"""`MirrorMetrics`: what a mirror has copied and has left to copy, for Prometheus."""
+"""`MirrorMetrics`: a mirror's progress and lag, for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from spark_log.mirror.mirror import Mirror
 
 
 class MirrorMetrics:
-    """The metrics of a `Mirror` as they were read last, for any thread."""
+    """The last read metrics of a `Mirror`, for any thread."""
 
     def __init__(self, mirror: Mirror) -> None:
-        """Read nothing yet.
+        """Return metrics without values; nothing is read yet.
 
         Args:
-            mirror: is asked in `update` only.
+            mirror: the mirror; only `update` calls it.
         """
         self._mirror = mirror
         self._families: tuple[Family, ...] = ()
 
     def update(self) -> dict[str, float]:
-        """Read the metrics, and return `Mirror.metrics`; for the thread of the mirror."""
+        """Read the metrics, and return `Mirror.metrics`; call it in the mirror's thread."""
         mirror = self._mirror
         source = mirror.source
         lag = mirror.lag()

@@ -1,4 +1,4 @@
-"""What a mirror between Kafka and a log is told: whom it connects, what it copies, and how."""
+"""Settings of a mirror between Kafka and a log: its sides, topics and transactions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LogAddress:
     """The root of a log.
 
     Attributes:
-        root: path or URL of the cluster root.
-        client_arguments: keyword arguments of every client, such as ``storage_options``; never
+        root: the path or URL of the cluster root.
+        client_arguments: the keyword arguments of every client, such as ``storage_options``; never
             shown.
     """
 
@@ -42,7 +42,7 @@ class LogAddress:
             buffer_memory=268_435_456,
             max_request_size=2**31 - 1,  # the topic's own limit decides
             metadata_max_age_ms=1_000,  # new partitions
-            flush_on_exit=False,  # what is not committed is mirrored again
+            flush_on_exit=False,  # uncommitted records are mirrored again
             **self.client_arguments,
         )
         producer.init_transactions()
@@ -60,11 +60,11 @@ class LogAddress:
         )
 
     def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offsets that partitions still have."""
+        """Return the first offset that each partition still has."""
         return self._offsets(partitions, OffsetSpec.EARLIEST)
 
     def latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log end offsets of partitions."""
+        """Return the log end offset of each partition."""
         return self._offsets(partitions, OffsetSpec.LATEST)
 
     def _offsets(
@@ -76,18 +76,18 @@ class LogAddress:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """How a mirror works.
+    """The settings of a mirror.
 
     Attributes:
-        kafka_alias: name of the Kafka cluster, in topic names and in those of offset maps.
-        log_alias: name of the log.
-        policy: how mirrored topics are named.
-        topics: which topics of the source are mirrored.
-        commit_interval_ms: how long a transaction collects records; five times as long while
-            more of them wait than it takes.
-        max_transaction_bytes: of records, after which a transaction is committed earlier.
+        kafka_alias: the name of the Kafka cluster, in the names of topics and of offset maps.
+        log_alias: the name of the log, in the same names.
+        policy: the rule for the names of mirrored topics.
+        topics: the filter of the source's topics that are mirrored.
+        commit_interval_ms: the time for which a transaction collects records; five times as long
+            while the mirror lags behind the source.
+        max_transaction_bytes: the size of records after which a transaction is committed earlier.
         fail_on_data_loss: whether a mirror fails if records were deleted before they were mirrored.
-            If not, it continues at the first record that is left.
+            If not, it continues at the first remaining record.
     """
 
     kafka_alias: str = "kafka"
@@ -114,18 +114,19 @@ class MirrorSettings:
 
     @property
     def map_topic(self) -> str:
-        """Name of the topic with the offset map; it has this name in Kafka and in the log."""
+        """Name of the topic with the offset map, the same in Kafka and in the log."""
         return f"mirror-offset-syncs.{self.kafka_alias}.{self.log_alias}.internal"
 
     def transactional_id(self, target: Side, partition: MirroredPartition | None = None) -> str:
         """Return the transactional id of the mirror that writes to one side.
 
-        If topics keep their names, a record would come back to where it was. So both directions
-        have one id, and the mirror that is started last fences the other.
+        If topics keep their names, mirroring in both directions would return records to the topic
+        that they came from. Both directions have the same id, so that the mirror that is
+        started last fences the other.
 
         Args:
-            target: the side.
-            partition: what a task of a job mirrors; None: all partitions.
+            target: the side that the mirror writes to.
+            partition: the partition of a job's task; None for a mirror of all partitions.
         """
         name = f"mirror.{self.kafka_alias}.{self.log_alias}"
         if not self.is_exclusive:
@@ -138,11 +139,11 @@ class MirrorSettings:
         return self.policy is ReplicationPolicy.IDENTITY
 
     def is_mirrored(self, topic: str, source: Side) -> bool:
-        """Whether a topic of the source is mirrored: not one that came from the target."""
+        """Return whether a topic of the source is mirrored; topics from the target are not."""
         return self.topics(topic) and not self.policy.comes_from(topic, self._alias(source.other))
 
     def partition(self, topic: str, partition: int, source: Side) -> MirroredPartition:
-        """Return a partition of the source together with that of the target."""
+        """Return a partition of the source together with its partition of the target."""
         target = self.policy.target_topic(topic, self._alias(source))
         names = (topic, target) if source is Side.KAFKA else (target, topic)
         return MirroredPartition(*names, partition)

@@ -1,14 +1,14 @@
-"""`OffsetMap`: which offset of a partition in Kafka is which offset in the log, exactly.
+"""`OffsetMap`: the exact mapping between a partition's offsets in Kafka and in the log.
 
 A map is a set of runs: ``count`` records that have consecutive offsets on both sides. A run ends at
 a transaction marker, at a record that compaction or an abort removed, and at the end of the
-mirror's transaction. A run of no records says that there was nothing to mirror before its offset in
-the source, since the record before it, or at all. It counts until records of the other direction
-are mirrored to where it stands.
+mirror's transaction. A run without records states that the source has no record to mirror between
+the previous run, or the start, and the run's offset in the source. It is valid until records of the
+other direction are mirrored to this place.
 
 Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
-records. So the map has a record if and only if the target has it, and the end of the map is where a
-mirror continues after a crash. Runs of records that neither side has any more are pruned.
+records. The map has a record if and only if the target has it. After a crash a mirror continues at
+the end of the map. Runs of records that neither side has any more are pruned.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from spark_log.untrusted_json import parse_json
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _FIELDS: Final = 3
 _TO: Final = 3
-"""Column with the side that the records of a run were written to."""
+"""Index of the column with the side that the records of a run were written to."""
 _IS_FIRST: Final = 4
-"""Column that is 1 in the first run of a record of the topic."""
+"""Index of the column that is 1 in the first run of each record of the topic."""
 _COLUMNS: Final = 5
 
 
 class Side(IntEnum):
-    """One of the two places of a mirrored partition, and its column in a run."""
+    """One of the two places of a mirrored partition. The value is its column in a run."""
 
     KAFKA = 0
     LOG = 1
 
     @property
     def other(self) -> Side:
-        """The other one."""
+        """The other side."""
         return Side(1 - self)
 
 
@@ -52,12 +52,12 @@ class MirroredPartition(NamedTuple):
     partition: int
 
     def topic(self, side: Side) -> str:
-        """The topic's name on one side."""
+        """Return the topic's name on one side."""
         return self.kafka_topic if side is Side.KAFKA else self.log_topic
 
 
 class OffsetMap:
-    """The runs of one `MirroredPartition`, of both directions."""
+    """The runs of one `MirroredPartition`, in both directions."""
 
     def __init__(self) -> None:
         """Return a map without runs."""
@@ -72,12 +72,12 @@ class OffsetMap:
         return self._size
 
     def add(self, runs: np.ndarray, to: Side) -> None:
-        """Add the runs of one record, which were written to one side.
+        """Add the runs of one record of the map topic.
 
         Args:
             runs: int64 of shape (runs, 3): first offset in Kafka, first offset in the log, number
                 of records.
-            to: the target.
+            to: the side that the mirrored records were written to.
         """
         needed = self._size + len(runs)
         if needed > len(self._runs):
@@ -90,7 +90,7 @@ class OffsetMap:
         added[:, _IS_FIRST] = 0
         added[:1, _IS_FIRST] = 1
         for side in Side:
-            # A run of no records is no reason for the way back to pass what the target has there.
+            # A run without records must not let the opposite direction skip records of the target.
             counted = runs if side != to else runs[runs[:, 2] > 0]
             if len(counted):
                 end = int((counted[:, side] + counted[:, 2]).max())
@@ -100,15 +100,15 @@ class OffsetMap:
         self._size = needed
 
     def end(self, side: Side) -> int | None:
-        """Return the offset up to which one side is mirrored; None if no record of it is."""
+        """Return the offset up to which one side is mirrored; None without a mirrored record."""
         return self._ends[side] if self._ends[side] >= 0 else None
 
     def translate(self, offset: int, side: Side) -> int | None:
         """Return the offset on the other side at which a reader finds the same next record.
 
         Args:
-            offset: the next offset to read on one side.
-            side: this side.
+            offset: the next offset to read on ``side``.
+            side: the side of ``offset``.
 
         Returns:
             None if records before the offset are not mirrored yet, or there are no runs.
@@ -117,7 +117,7 @@ class OffsetMap:
             return None
         runs = self._sorted()
         at = int(np.searchsorted(runs[:, side], offset, "right")) - 1
-        if at < 0:  # what lies before the first run was deleted before it could be mirrored
+        if at < 0:  # records before the first run were deleted before they could be mirrored
             return int(runs[0, side.other])
         first, there, count = int(runs[at, side]), int(runs[at, side.other]), int(runs[at, 2])
         passed = offset - first
@@ -128,16 +128,16 @@ class OffsetMap:
         return there + min(passed, count)
 
     def prune(self, earliest: tuple[int, int], to: Side) -> np.ndarray:
-        """Forget the records of the map whose offsets nobody can ask for any more.
+        """Remove records of the map whose offsets neither side has any more.
 
-        The last record stays: the mirror continues behind it.
+        The last record stays: the mirror continues after it.
 
         Args:
             earliest: the first offsets that Kafka and the log still have.
-            to: the target; records of the other direction stay.
+            to: the target of the removed records; records of the other direction stay.
 
         Returns:
-            The first run of each record that was forgotten: int64 of shape (records, 3).
+            The first run of each removed record: int64 of shape (records, 3).
         """
         runs = self._sorted()
         own = runs[runs[:, _TO] == to]
@@ -151,17 +151,18 @@ class OffsetMap:
         return forgotten
 
     def forget(self, first: np.ndarray, to: Side) -> None:
-        """Forget a record of one direction, and those before it.
+        """Remove a record of one direction, and the records before it.
 
         Args:
-            first: its first run, of which the first offset in Kafka and the number count.
-            to: the target.
+            first: the record's first run. Only the first offset in Kafka and the number of records
+                are used.
+            to: the target of the direction.
         """
         self._forgotten[to] = max(self._forgotten[to], int(_order(first)))
 
     def _sorted(self) -> np.ndarray:
         runs = self._runs[: self._size]
-        if not self._is_sorted:  # two topics hold the runs of the two directions
+        if not self._is_sorted:  # the runs of the two directions are in two topics
             runs[:] = runs[np.lexsort((runs[:, 1], runs[:, 0]))]
             self._is_sorted = True
         if self._checked != self._size:
@@ -181,7 +182,7 @@ class OffsetMap:
         return runs
 
     def _without_contradicted(self, runs: np.ndarray) -> np.ndarray:
-        """Drop runs of no records to where records of the other direction were mirrored since."""
+        """Drop runs without records where the other direction has mirrored records since."""
         is_empty = runs[:, 2] == 0
         records = runs[~is_empty]
         if not is_empty.any() or not len(records) or (runs[:, _TO] == runs[0, _TO]).all():
@@ -206,23 +207,23 @@ class OffsetMaps:
     """The maps of all partitions of a mirror."""
 
     def __init__(self) -> None:
-        """Return no maps."""
+        """Return an empty collection."""
         self._maps: dict[MirroredPartition, OffsetMap] = {}
 
     def __getitem__(self, partition: MirroredPartition) -> OffsetMap:
-        """Return the map of a partition, which is empty if the partition was never mirrored."""
+        """Return the map of a partition. It is empty if the partition was never mirrored."""
         return self._maps.setdefault(partition, OffsetMap())
 
     def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
-        """Add the runs of a record of the topic that holds them.
+        """Add the runs of a record of the map topic.
 
         Args:
-            key: its key.
-            value: its value; None: the record with this key is pruned, and those before it.
-            to: the side that has the topic.
+            key: the record's key.
+            value: the record's value; None removes the record with this key, and those before it.
+            to: the side that has the map topic.
 
         Raises:
-            CorruptRecordError: it is no such record.
+            CorruptRecordError: the record is not part of an offset map.
         """
         try:
             fields = parse_json(key)
@@ -250,8 +251,8 @@ class OffsetMaps:
 def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, bytes]:
     """Return key and value of the record that holds runs.
 
-    Every key is used once, so compaction keeps all runs that are not pruned. The value is the runs
-    as little-endian int64: first offset in Kafka, first offset in the log, number of records.
+    Every key is used once, so compaction keeps all runs that are not pruned. The value has three
+    little-endian int64 per run: first offset in Kafka, first offset in the log, number of records.
     """
     key = {
         "kafka": partition.kafka_topic,
@@ -265,16 +266,16 @@ def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, b
 
 
 def _order(runs: np.ndarray) -> np.ndarray:
-    """Return numbers that order the first runs of records as they were written."""
+    """Return numbers by which the first runs of records sort in the order of writing."""
     order: np.ndarray = 2 * runs[..., Side.KAFKA] + (runs[..., 2] > 0)
     return order
 
 
 def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:
-    """Return the runs of records whose offsets on both sides are given, in order.
+    """Return the runs of records from their offsets on both sides, in order.
 
     Returns:
-        int64 of shape (runs, 3), as `OffsetMap.add` takes them.
+        int64 of shape (runs, 3), the form that `OffsetMap.add` takes.
     """
     breaks = np.flatnonzero((np.diff(kafka_offsets) != 1) | (np.diff(log_offsets) != 1)) + 1
     firsts = np.concatenate(([0], breaks)).astype(np.int64)
@@ -283,7 +284,7 @@ def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:
 
 
 def parts_by_partition(partitions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each partition with the indexes of its rows, in their order."""
+    """Yield each partition with the indexes of its rows, in the order of rows."""
     order = np.argsort(partitions, kind="stable")
     numbers, firsts = np.unique(partitions[order], return_index=True)
     yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)

@@ -25,14 +25,15 @@ from spark_log.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
-    """What a copy of a partition did.
+    """The result of copying a partition.
 
     Attributes:
         topic_partition: the partition.
-        copied_bytes: size of the segments that were copied.
-        copied_segments: their number.
+        copied_bytes: the size of the segments that were copied.
+        copied_segments: the number of these segments.
         end_offset: the log end offset of the target now.
-        lag: number of offsets up to the last stable offset of the source that can be read.
+        lag: the number of readable offsets before the source's last stable offset that are not
+            copied.
     """
 
     topic_partition: TopicPartition
@@ -43,11 +44,11 @@ class CopiedPartition:
 
 
 class PartitionMirror:
-    """Copies one partition of the source to the target, again and again. For one thread at a time.
+    """Copies one partition of the source to the target repeatedly. Not thread-safe.
 
-    Between two copies it remembers where both logs ended, for as long as their listings are valid.
-    So a copy that finds nothing new asks each log for the name of its next segment alone. The log
-    start of the source is followed when a listing shows it: after half of ``file.delete.delay.ms``
+    Between two copies it remembers the ends of both logs, for as long as their listings are valid.
+    A copy that finds nothing new only asks each log for the name of its next segment. The target's
+    log start follows the source's when a listing shows it: after half of ``file.delete.delay.ms``
     at the latest.
     """
 
@@ -58,12 +59,12 @@ class PartitionMirror:
         target: ReplicatedLog,
         on_copied: Callable[[int], None],
     ) -> None:
-        """Access no storage yet.
+        """Return the mirror of a partition; no storage is accessed yet.
 
         Args:
             topic_partition: the partition.
-            source: is read.
-            target: gets the segments.
+            source: the log that is read.
+            target: the log that gets the segments.
             on_copied: called with the size of each segment after it was copied.
         """
         self._tp = topic_partition
@@ -79,9 +80,9 @@ class PartitionMirror:
 
         Raises:
             LeaderNotAvailableError: the source has no leader.
-            DivergedReplicaError: somebody else has written to the target.
+            DivergedReplicaError: another program has written to the target.
             CorruptRecordError: the source is damaged. The damage was not copied.
-            SparkLogError: one of the two logs cannot be read or written. What was copied stays.
+            SparkLogError: one of the two logs cannot be read or written. Copied segments stay.
         """
         present = self._target.states.current()
         number = present.directory_number(present.leader)
@@ -102,14 +103,14 @@ class PartitionMirror:
         return last
 
     def _is_source_unchanged(self) -> bool:
-        """Whether the source ends where it did at the last copy, and has the same replicas."""
+        """Return whether the source has the same end and replicas as at the last copy."""
         if self._read is None or self._read[0] != self._source.states.current():
             return False
         tail = self._read[1]
         return tail.ends_at(tail.log_end_offset)
 
     def _copy(self, follower: Replica, known_end: int | None) -> CopiedPartition:
-        """Copy what is new.
+        """Copy new records.
 
         Args:
             follower: the replica of the target.
@@ -155,7 +156,7 @@ class PartitionMirror:
     def _check_is_prefix(
         self, source: Replica, view: LogView, follower: Replica, there: LogView
     ) -> None:
-        """Check that the target's log ends in the source's log, with the same record."""
+        """Check that the target's last record is in the source's log at the same offset."""
         offset = there.log_end_offset
         if view.log_start_offset < offset <= view.log_end_offset:
             last = offset - 1
@@ -180,9 +181,9 @@ def _record(replica: Replica, view: LogView, offset: int) -> object:
     """Return the record at an offset, which may be a marker; None if compaction has removed it.
 
     Args:
-        replica: that has the record.
-        view: of this replica; one of another replica is not used.
-        offset: of the record.
+        replica: the replica that has the record.
+        view: a view of this replica's log. A view of another replica is replaced by a new one.
+        offset: the offset of the record.
     """
     files = replica.files
     if view.origin != files.url:

@@ -1,4 +1,4 @@
-"""Names of mirrored topics, and which topics are mirrored, by the rules of MirrorMaker 2."""
+"""Names and filters of mirrored topics, by the rules of MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from spark_log.errors import InvalidConfigurationError
 
 DEFAULT_EXCLUDED: Final = (r".*[-.]internal", r".*\.replica", r"__.*")
-"""Topics that are not mirrored by default: those that Kafka and its tools keep for themselves."""
+"""Topics that are not mirrored by default: internal topics of Kafka and its tools."""
 
 _ALIAS = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 
 
 class ReplicationPolicy(StrEnum):
-    """How a mirrored topic is named (Kafka's classes of these names)."""
+    """The rule for the names of mirrored topics (Kafka's classes of these names)."""
 
     IDENTITY = "identity"
     """The topic keeps its name (``IdentityReplicationPolicy``, KIP-690)."""
@@ -25,25 +25,25 @@ class ReplicationPolicy(StrEnum):
     """The source's alias and a dot precede the name (``DefaultReplicationPolicy``, KIP-382)."""
 
     def target_topic(self, topic: str, source_alias: str) -> str:
-        """Return the name that a topic of the source has in the target."""
+        """Return the name in the target of a topic of the source."""
         return topic if self is ReplicationPolicy.IDENTITY else f"{source_alias}.{topic}"
 
     def comes_from(self, topic: str, alias: str) -> bool:
-        """Whether a topic's name says that it was mirrored from the cluster with this alias.
+        """Return whether a topic was mirrored from the cluster with this alias, by its name.
 
-        Also by way of others: ``c.b.a.flights`` came from ``a``. Of mirrors in a circle each would
-        otherwise make a longer name, without end (``MirrorSourceConnector.isCycle``).
+        The topic may have passed other clusters: ``c.b.a.flights`` came from ``a``. Mirrors in a
+        circle would otherwise make longer and longer names (``MirrorSourceConnector.isCycle``).
         """
         return self is ReplicationPolicy.DEFAULT and alias in topic.split(".")[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """Which topics of the source are mirrored, by regular expressions for whole names.
+    """The filter of the source's topics that are mirrored, by regular expressions for whole names.
 
     Attributes:
-        include: a topic is mirrored if one of these matches its name.
-        exclude: and none of these.
+        include: the expressions of which one must match a mirrored topic's name.
+        exclude: the expressions of which none may match a mirrored topic's name.
     """
 
     include: tuple[re.Pattern[str], ...]
@@ -61,7 +61,7 @@ class TopicFilter:
         return cls(patterns(include, "topics"), patterns(exclude, "topics-exclude"))
 
     def __call__(self, topic: str) -> bool:
-        """Whether a topic is mirrored."""
+        """Return whether a topic is mirrored."""
         return _any(self.include, topic) and not _any(self.exclude, topic)
 
 
@@ -86,8 +86,8 @@ def check_alias(alias: str, option: str) -> str:
     """Return an alias of a cluster, which becomes a part of topic names.
 
     Raises:
-        InvalidConfigurationError: it cannot be a part of a topic's name, or has a dot, at which the
-            alias ends.
+        InvalidConfigurationError: the alias cannot be a part of a topic's name, or has a dot, which
+            would end the alias.
     """
     if not _ALIAS.fullmatch(alias):
         raise InvalidConfigurationError(

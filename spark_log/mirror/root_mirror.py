@@ -1,11 +1,12 @@
 """`RootMirror`: copies topics of one root to another one, segment by segment.
 
 The target's topics have the names and the ids of the source's, and its segments are the source's
-files. So every record has the same offset, and nothing is decoded or encoded. The checksum of each
-batch is checked before it is copied, where the source's files are mapped.
+files. Every record has the same offset, and nothing is decoded or encoded. If the source's files
+are mapped, the checksum of each batch is checked before it is copied.
 
-A crash at any point leaves a prefix of the source's log, at which the next copy continues. Two
-mirrors at once copy the same files under the same names, so one of them finds them there.
+A crash at any point leaves a prefix of the source's log, and the next copy continues after it. Two
+mirrors at the same time copy the same files under the same names, so one of them finds files of the
+other.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from spark_log.mirror.replication_policy import TopicFilter
 from spark_log.types import NewTopic, TopicPartition
 
 _THREADS: Final = 4
-"""Partitions that are copied at the same time."""
+"""Number of partitions that are copied at the same time."""
 
 
 class RootMirror:
-    """Copies topics of a source root to a target root. Nobody else may write to them there.
+    """Copies topics of a source root to a target root. No other program may write to the copies.
 
-    Only what is decided is copied: a segment with records of a transaction that is open in the
+    Only decided records are copied: a segment with records of a transaction that is open in the
     source is copied when the transaction has ended. A topic of the target has one replica.
     """
 
@@ -48,12 +49,12 @@ class RootMirror:
         topics: TopicFilter,
         on_progress: Callable[[int], object] = lambda done_bytes: None,
     ) -> None:
-        """Access nothing yet.
+        """Return a mirror; no root is accessed yet.
 
         Args:
             source: the root that is read.
             target: the root that is written.
-            topics: which topics are copied.
+            topics: the filter of the topics that are copied.
             on_progress: called with the size of each segment after it was copied, by any thread.
         """
         self._source = source
@@ -66,15 +67,15 @@ class RootMirror:
         self._partitions: dict[TopicPartition, tuple[object, PartitionMirror]] = {}
 
     def copy(self) -> list[CopiedPartition]:
-        """Create what the target lacks, and copy every partition up to its last stable offset.
+        """Create missing topics in the target; copy partitions up to their last stable offsets.
 
         Returns:
-            What was done, by partition.
+            The results, one per partition.
 
         Raises:
             InvalidConfigurationError: source and target are one root.
             InvalidTopicError: the target has another topic with the name of one that is copied.
-            DivergedReplicaError: somebody else has written to a partition of the target.
+            DivergedReplicaError: another program has written to a partition of the target.
             CorruptRecordError: the source is damaged. The damage was not copied.
             SparkLogError: a root cannot be read or written. What was copied stays, and all other
                 partitions were copied.
@@ -103,7 +104,7 @@ class RootMirror:
         return [each.result() for each in copies]
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics since the mirror was made, under the names of `Mirror.metrics`."""
+        """Return metrics since the mirror was created, under the names of `Mirror.metrics`."""
         return {
             "byte-count": self._bytes,
             "records-lag": sum(self._lag.values()),
@@ -112,7 +113,7 @@ class RootMirror:
         }
 
     def _partition(self, tp: TopicPartition, topic: TopicImage, there: TopicImage) -> None:
-        """Keep the mirror of a partition, or make one by the present settings of its topics."""
+        """Keep the mirror of a partition, or replace it if the settings of its topics changed."""
         made_by = topic.topic_id, topic.config(), there.config()
         known = self._partitions.get(tp)
         if known is None or known[0] != made_by:
@@ -129,9 +130,9 @@ class RootMirror:
 def _records(
     topics: list[TopicImage], source: MetadataImage, target: MetadataImage
 ) -> list[MetadataRecord]:
-    """Return what the target's metadata lack: topics, partitions, epochs and producer ids."""
+    """Return the target's missing records: topics, partitions, epochs and producer ids."""
     records: list[MetadataRecord] = []
-    # The ids of the source's producers are in its segments: a producer of the target gets others.
+    # The ids of the source's producers are in its segments: producers of the target get others.
     if target.next_producer_id < source.next_producer_id:
         records.append(ProducerIdsRecord(next_producer_id=source.next_producer_id))
     for topic in topics:
@@ -162,5 +163,5 @@ def _records(
 
 
 def _settings(overrides: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings of a new topic: those of the source, but for its replicas."""
+    """Return the settings of a new topic: those of the source, without ``min.insync.replicas``."""
     return {key: value for key, value in overrides.items() if key != "min.insync.replicas"}

@@ -1,4 +1,4 @@
-"""Rows of Arrow tables as records of a Kafka producer, and the offsets that they get."""
+"""Sends rows of Arrow tables as records of a Kafka producer, and collects their offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_log.types import TopicPartition
 _FIRST_AND_LAST: Final = 2
 _FULL_WAIT_S: Final = 0.05
 _MIN_TIME_MS: Final = 1
-"""Librdkafka takes 0 for the present time."""
+"""The lowest timestamp that is sent: librdkafka replaces 0 by the present time."""
 _US_PER_MS: Final = 1000
 
 _Report = Callable[[KafkaError | None, Message], None]
@@ -36,11 +36,11 @@ _REFUSED: Final = (
     KafkaError.INVALID_TIMESTAMP,
 )
 _PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-"""What follows from an earlier error."""
+"""Errors that only follow from an earlier error."""
 
 
 class InterleavedError(Exception):
-    """Not all offsets in Kafka are known, as only the first and the last record were asked for.
+    """Some offsets in Kafka are unknown, as only the first and the last one were requested.
 
     Another producer wrote between the records of a transaction, or Kafka refused one of them.
     """
@@ -52,11 +52,12 @@ class PartitionRows:
 
     Attributes:
         topic_partition: the partition of the log.
-        offsets: int64, their offsets in the log, ascending.
-        keys: of each record.
-        values: of each record.
-        times_ms: of each record.
-        headers: of each record, pairs of name and value; None: no record has any.
+        offsets: the records' offsets in the log, int64, ascending.
+        keys: the key of each record.
+        values: the value of each record.
+        times_ms: the timestamp of each record.
+        headers: the headers of each record, as pairs of name and value; None if no record has
+            headers.
     """
 
     topic_partition: TopicPartition
@@ -72,10 +73,11 @@ class ProducedRows:
     """Rows that were produced to one partition of Kafka, in order.
 
     Attributes:
-        offsets: int64, their offsets in the log.
-        reported: gets the offsets in Kafka that the broker reports: of all rows, or of the first
+        offsets: the rows' offsets in the log, int64.
+        reported: the offsets in Kafka that the broker has reported: of all rows, or of the first
             and the last.
-        errors: gets the errors of rows that were not delivered, and how many were delivered before.
+        errors: the errors of rows that were not delivered, each with the number of rows that were
+            delivered before.
         asks_for_all: whether the broker was asked for the offset of each row.
     """
 
@@ -85,10 +87,11 @@ class ProducedRows:
     asks_for_all: bool = False
 
     def kafka_offsets(self) -> np.ndarray:
-        """Return the offset of each row in Kafka, when all are acknowledged.
+        """Return the offset of each row in Kafka, after all rows were acknowledged.
 
         Raises:
-            InterleavedError: only the first and the last were asked for, and that is not enough.
+            InterleavedError: only the first and the last offset were requested, and the others
+                cannot be computed from them.
             InvalidRecordError: Kafka refused a record.
             SparkLogError: a record was not delivered, so that the commit would fail.
         """
@@ -116,10 +119,10 @@ class ProducedRows:
 
 
 def rows_by_partition(table: pa.Table) -> Iterator[PartitionRows]:
-    """Yield the rows of each partition, in their order.
+    """Yield the rows of each partition, in the order of the table.
 
     Args:
-        table: as `Consumer.poll_table` returns it.
+        table: a table from `Consumer.poll_table`.
     """
     for tp, part in _tables_by_partition(table):
         times_us = ints_of(part.column("timestamp").combine_chunks(), np.int64)
@@ -138,13 +141,13 @@ def produce_rows(
 ) -> ProducedRows:
     """Produce rows, and wait while the client's queue is full.
 
-    A report of an offset costs as much as the record, so only the first and the last row are asked
-    for, unless told otherwise.
+    The report of an offset costs as much as the record, so only the offsets of the first and the
+    last row are requested by default.
 
     Args:
-        producer: of which a transaction is open.
-        topic: in Kafka; the number of the partition is that of the rows.
-        rows: at least one.
+        producer: a producer with an open transaction.
+        topic: the topic in Kafka. The partition's number is that of the rows.
+        rows: the rows, at least one.
         asks_for_all: whether the broker is asked for the offset of each row.
     """
     produced = ProducedRows(rows.offsets, asks_for_all=asks_for_all)
@@ -167,7 +170,7 @@ def produce_rows(
 def _produce(
     producer: Producer, topic: str, rows: PartitionRows, part: slice, report: _Report | None
 ) -> None:
-    """Produce a slice of rows: the call for each record decides how fast a mirror is."""
+    """Produce a slice of rows. The call for each record limits the speed of a mirror."""
     produce: Any = producer.produce
     partition = rows.topic_partition.partition
     keys, times_ms = iter(rows.keys[part]), iter(rows.times_ms[part])
@@ -206,7 +209,7 @@ def _produce(
 
 
 def _refusal(error: KafkaError, offset: int) -> InvalidRecordError:
-    """Return what to tell of a record that Kafka refused."""
+    """Return the error for a record that Kafka refused."""
     text = f"Kafka refused the record at offset {offset} of the log: {error.str()}"
     undone = "nothing of the transaction is in Kafka, and the mirror continues there when started"
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):

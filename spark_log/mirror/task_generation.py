@@ -1,9 +1,9 @@
-"""`TaskGeneration`: which tasks may write to one side, if a job mirrors each partition in its own.
+"""`TaskGeneration`: the tasks that may write to one side, if a job has one task per partition.
 
-A mirror of all partitions fences the one before it by their one transactional id. The tasks of a
-job run at the same time, so each partition has an id of its own, and a task that comes late, from a
-job that was killed, has to be refused as well. As in Kafka Connect (KIP-618), the one that begins
-fences all tasks of the last generation first; the generation is a record of the map topic.
+A mirror of all partitions fences the one before it by their common transactional id. The tasks of a
+job run at the same time, so each partition has an id of its own, and a late task of a killed job
+has to be refused as well. As in Kafka Connect (KIP-618), a new mirror first fences all tasks of the
+last generation. The generation is a record of the map topic.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class TaskGeneration:
     """The tasks of a job.
 
     Attributes:
-        generation_id: unlike that of any other generation.
-        partitions: of which each may have a task; none: no job mirrors.
+        generation_id: the unique id of the generation.
+        partitions: the partitions, each of which may have a task; empty if no job mirrors.
     """
 
     generation_id: str
@@ -49,7 +49,7 @@ class TaskGeneration:
         """Return the generation of a record.
 
         Raises:
-            CorruptRecordError: it is no such record.
+            CorruptRecordError: the value is not a generation.
         """
         try:
             fields: dict[str, Any] = parse_json(value)
@@ -74,11 +74,11 @@ class TaskGeneration:
 
 @dataclass(frozen=True, slots=True)
 class MirrorTask:
-    """The one partition that a mirror copies for a job.
+    """The single partition that a mirror copies for a job.
 
     Attributes:
-        generation_id: of the job's tasks.
-        partition: what it copies.
+        generation_id: the id of the generation of the job's tasks.
+        partition: the partition that the task copies.
     """
 
     generation_id: str
@@ -92,18 +92,18 @@ def fence_tasks(
     side: Side,
     generation: TaskGeneration,
 ) -> None:
-    """Fence all tasks that write to a side, also those that have not begun yet.
+    """Fence all tasks that write to a side, including tasks that have not begun yet.
 
-    A task begins by fencing its own predecessor, and reads the generation then. So the id of the
-    generation is changed first, and its partitions are removed last: if this is cut off, it will be
-    done again.
+    A task begins by fencing its own predecessor, and then reads the generation. Therefore the id of
+    the generation is changed first, and its partitions are removed last: if this function is
+    interrupted, the next mirror repeats it.
 
     Args:
-        kafka: one of the two sides.
-        log: the other one.
-        settings: of the mirror.
-        side: the side.
-        generation: its present generation.
+        kafka: the Kafka cluster.
+        log: the log.
+        settings: the settings of the mirror.
+        side: the side that the tasks write to.
+        generation: the present generation of this side.
     """
     write_generation(kafka, log, settings, side, TaskGeneration.of(generation.partitions))
     for partition in generation.partitions:
@@ -118,7 +118,7 @@ def fence_mirror(
     side: Side,
     partition: MirroredPartition | None = None,
 ) -> None:
-    """Fence the mirror that writes to a side: that of all partitions, or the task of one."""
+    """Fence the mirror that writes to a side: of all partitions, or the task of one partition."""
     name = settings.transactional_id(side, partition)
     if side is Side.KAFKA:
         kafka.producer(name)
@@ -133,7 +133,7 @@ def write_generation(
     side: Side,
     generation: TaskGeneration,
 ) -> None:
-    """Fence all mirrors that write to a side, except tasks, and replace its generation."""
+    """Fence all mirrors that write to a side, except tasks, and replace the side's generation."""
     name = settings.transactional_id(side)
     if side is Side.KAFKA:
         write_to_kafka(kafka, kafka.producer(name), settings, [generation.record()])

@@ -1,8 +1,8 @@
 """Settings of topics that mean the same in Kafka and in the log, translated both ways.
 
-As in MirrorMaker 2, only settings that were made for the topic are taken over, not defaults, and
-not ``min.insync.replicas`` and ``message.timestamp.type``: these belong to the cluster that has the
-topic, and append times would replace the timestamps of mirrored records.
+As in MirrorMaker 2, only settings that were made for the topic are translated, not defaults. Two
+settings are never translated: ``min.insync.replicas`` belongs to the cluster that has the topic,
+and ``message.timestamp.type`` could replace the timestamps of mirrored records by append times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`TransactionPace`: when a mirror commits its transaction."""
+"""`TransactionPace`: decides when a mirror commits its transaction."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 from spark_log.mirror.mirror_settings import MirrorSettings
 
 CATCH_UP: Final = 5
-"""How many times longer a transaction may take while the mirror is behind."""
+"""Factor by which a transaction may take longer while the mirror lags."""
 
 
 class TransactionPace:
-    """Counts the records of one transaction, and says how long it may still collect.
+    """Counts the records of one transaction, and computes how long it may collect more of them.
 
-    A commit costs round trips in which nothing is copied. So a transaction is longer while records
-    are waiting that nobody sees in time anyway, up to ``max_transaction_bytes``.
+    A commit costs round trips in which nothing is copied. While records wait in the source, which
+    are late anyway, a transaction is longer, up to ``max_transaction_bytes``.
 
     Attributes:
-        count: number of records.
-        size_bytes: of their columns.
+        count: the number of records.
+        size_bytes: the size of the records' columns.
     """
 
     def __init__(self, settings: MirrorSettings) -> None:
-        """Begin now."""
+        """Begin the time of the transaction."""
         self.count = 0
         self.size_bytes = 0
         self._settings = settings
@@ -34,16 +34,16 @@ class TransactionPace:
         """Count records.
 
         Args:
-            count: how many.
-            size_bytes: of their columns.
-            is_behind: whether more were waiting than were taken.
+            count: the number of records.
+            size_bytes: the size of the records' columns.
+            is_behind: whether more records were waiting than were taken.
         """
         self.count += count
         self.size_bytes += size_bytes
         self._is_behind = is_behind
 
     def left_s(self) -> float:
-        """Return how long the transaction may go on; 0 or less: commit it."""
+        """Return the time for which the transaction may continue; at 0 or less, commit it."""
         if self.size_bytes >= self._settings.max_transaction_bytes:
             return 0.0
         times = CATCH_UP if self._is_behind else 1

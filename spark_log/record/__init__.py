@@ -1,4 +1,4 @@
-"""Records in a segment file: Arrow schema, batch header, checksums; and Kafka's key hash."""
+"""Records in a segment file: schema, batch header and checksums; and Kafka's hash of keys."""
 
 from spark_log.exports import attach_stub
 

@@ -1,9 +1,9 @@
 """Conversion between Arrow arrays and Python's or numpy's values, through Arrow's buffers.
 
 pyarrow's own functions (``pa.array``, ``pa.scalar``, ``to_numpy``, ``fill_null``) import pandas if
-it is installed, and so does a function of `pyarrow.compute` that is given a number or a string in
-place of a scalar. That would take a quarter of a second of a process's first append or poll, and
-half of a short command.
+it is installed. A function of `pyarrow.compute` does the same if it gets a number or a string
+instead of a scalar. The import would take a quarter of a second of a process's first append or
+poll, and half of the time of a short command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_log.record.schema import TIMESTAMP_TYPE
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
-    """Return byte strings as a binary array; ten times as fast as ``pa.array``.
+    """Return byte strings as a binary array. This is ten times as fast as ``pa.array``.
 
     Args:
         values: the byte strings; None becomes null.
@@ -98,8 +98,8 @@ def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
     """Return an Arrow array of numbers or timestamps as a numpy array.
 
     Args:
-        column: the Arrow array; it is not copied unless it has nulls, which become 0.
-        kind: its type in numpy.
+        column: the Arrow array. It is copied only if it has nulls, which become 0.
+        kind: the array's type in numpy.
     """
     if not len(column):
         return np.empty(0, kind)

@@ -26,8 +26,8 @@ _BLOCK = np.dtype(
 _U32, _I32, _U16 = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<H")
 END_OF_STREAM_BYTES = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
-_MESSAGE_VTABLE = struct.Struct("<H10xH")  # its size; offset of the custom metadata
-_KEY_VALUE_VTABLE = struct.Struct("<H2xHH")  # its size; offsets of key and value
+_MESSAGE_VTABLE = struct.Struct("<H10xH")  # size of the vtable; offset of the custom metadata
+_KEY_VALUE_VTABLE = struct.Struct("<H2xHH")  # size of the vtable; offsets of key and value
 _MAX_METADATA_ENTRIES = 1024
 _CODECS = ("lz4", "zstd")  # indexed by Arrow's CompressionType
 
@@ -37,9 +37,9 @@ class Block:
     """Position of one record batch in the file: its message, followed by its body.
 
     Attributes:
-        position: byte position of the message in the file.
-        metadata_bytes: length of the message with its prefix and padding.
-        body_bytes: length of the body, the buffers that follow the message.
+        position: the byte position of the message in the file.
+        metadata_bytes: the length of the message with its prefix and padding.
+        body_bytes: the length of the body, the buffers that follow the message.
     """
 
     position: int
@@ -56,8 +56,8 @@ class Blocks(Sequence[Block]):
     """The record batch blocks of a file, in order. A file may have very many.
 
     Attributes:
-        positions: byte position of each block, int64.
-        ends: byte position after each block, int64.
+        positions: the byte position of each block, int64.
+        ends: the byte position after each block, int64.
     """
 
     def __init__(self, packed: memoryview) -> None:
@@ -89,7 +89,7 @@ class Blocks(Sequence[Block]):
         )
 
     def ordinal_at(self, position: int) -> int | None:
-        """Return the ordinal of the block that begins at ``position``, None if no block does."""
+        """Return the ordinal of the block that begins at ``position``; None if no block does."""
         at = int(np.searchsorted(self.positions, position))
         return at if at < len(self) and self.positions[at] == position else None
 
@@ -150,10 +150,10 @@ def check_blocks(blocks: Blocks, footer_position: int | None) -> None:
 
     Args:
         blocks: the blocks in the footer.
-        footer_position: byte position of the footer; None if the size of the file is not known.
+        footer_position: the byte position of the footer; None if the size of the file is not known.
 
     Raises:
-        ValueError: there is a gap, an overlap, or a block of negative length.
+        ValueError: the blocks have a gap, an overlap, or a negative length.
     """
     if not len(blocks):
         return
@@ -184,9 +184,10 @@ def codec(message: memoryview) -> str:
 
 
 def custom_metadata(message: memoryview) -> dict[bytes, bytes]:
-    """Return the custom metadata of an encapsulated message; of a repeated key the first value.
+    """Return the custom metadata of an encapsulated message; for a repeated key, the first value.
 
-    Does not use `_Table`, for speed: this is most of the time that reading a batch header takes.
+    For speed this function does not use `_Table`: it takes most of the time of reading a batch
+    header.
 
     Args:
         message: the first ``metadata_bytes`` bytes of a block.
@@ -262,6 +263,6 @@ class _Table:
         return self._position + offset if offset else None
 
     def indirect(self, field: int) -> int | None:
-        """Return the position of the vector, string or table in a field; None without one."""
+        """Return the position of the vector, string or table in a field; None without a value."""
         at = self.at(field)
         return None if at is None else int(at + _U32.unpack_from(self.buffer, at)[0])

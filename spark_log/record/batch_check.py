@@ -1,13 +1,13 @@
 """The header check of an Arrow batch: a checksum of its batch headers without its records.
 
-The checksum in a batch header also covers the records, and does not cover the batch's position in
+The checksum in a batch header covers the records, too, and does not cover the batch's position in
 its segment. But readers use headers without reading the records: to find an offset or a time, to
-find the log's end, to rebuild producer state. So the writer adds a check to the Arrow batch's
-``custom_metadata`` under `CHECK_KEY` (ADR 17): base64 of
+find the log's end, to rebuild producer state. For them the writer adds a check to the Arrow batch's
+``custom_metadata`` under `CHECK_KEY` (ADR 17). The value is the base64 of
 
 - a CRC-32C over the segment's append id, the value under `METADATA_KEY`, and the column sums;
 - the column sums: nothing, or a CRC-32C of each column in the file's order, for readers that read
-  some of the columns only.
+  only some of the columns.
 
 Segments that older versions wrote have no check.
 """
@@ -27,7 +27,7 @@ from spark_log.record.schema import RECORD_SCHEMA
 CHECK_KEY: Final = b"spark_log.check"
 
 COLUMN_SUMS_BYTES: Final = 16_384
-"""Batches from this size on have column sums. Below it, checking all columns is as fast."""
+"""Minimum size of a batch with column sums. In smaller batches, checking all columns is as fast."""
 
 _SUM: Final = struct.Struct("<I")
 
@@ -42,7 +42,7 @@ def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> b
     """
     sums = b""
     has_offsets = records.num_columns > len(RECORD_SCHEMA)
-    # `nbytes` would take as long as summing a small batch. For a slice this counts too much.
+    # `nbytes` would take as long as the sums of a small batch. For a slice this size is too large.
     if has_offsets or records.get_total_buffer_size() >= COLUMN_SUMS_BYTES:
         sums = b"".join(_SUM.pack(array_crc32c(column)) for column in records.columns)
     packed = _SUM.pack(_header_sum(append_id, headers, sums)) + sums
@@ -50,16 +50,16 @@ def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> b
 
 
 def decode_check(value: bytes, append_id: bytes, headers: bytes, columns: int) -> tuple[int, ...]:
-    """Check the headers of an Arrow batch; return its column sums, empty if it has none.
+    """Check the headers of an Arrow batch; return its column sums, or an empty tuple without any.
 
     Args:
         value: the value under `CHECK_KEY`.
         append_id: the segment's append id.
         headers: the value under `METADATA_KEY`.
-        columns: how many columns the file has.
+        columns: the number of columns of the file.
 
     Raises:
-        ValueError: the headers differ from those that were written, or the check is damaged.
+        ValueError: the headers differ from the written ones, or the check is damaged.
     """
     packed = binascii.a2b_base64(value, strict_mode=True)
     sums = packed[_SUM.size :]

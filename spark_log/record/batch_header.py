@@ -2,7 +2,7 @@
 
 On storage: in the ``custom_metadata`` of the Arrow record batch under ``spark_log.batch``, one or
 more 53-byte little-endian structs, one after the other, in base64 (readers built on arrow-rs
-require metadata in UTF-8: ADR 2). Each of several headers in one Arrow batch describes the next
+require metadata in UTF-8: ADR 2). If an Arrow batch has several headers, each describes the next
 ``record_count`` rows.
 """
 
@@ -46,30 +46,31 @@ HEADER_DTYPE: Final = np.dtype(
         ("record_count", "<i4"),
     ]
 )
-"""One header of `header_array`: the fields of `BatchHeader`, in the order of its 53 bytes."""
+"""The type of one header in `header_array`: the fields of `BatchHeader`, in the order of its
+bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What is known of a batch without decoding its records (Kafka's ``DefaultRecordBatch``).
+    """The header of a batch, read without decoding its records (Kafka's ``DefaultRecordBatch``).
 
     Attributes:
-        base_offset_delta: first offset of the batch, relative to the segment's base offset.
-        last_offset_delta: last offset of the batch, relative to the segment's base offset. In a
-            compacted segment the batch may have no record of this offset, or none at all.
-        leader_epoch: epoch of the leader that appended the batch.
+        base_offset_delta: the first offset of the batch, relative to the segment's base offset.
+        last_offset_delta: the last offset of the batch, relative to the segment's base offset. In a
+            compacted segment the batch may have no record with this offset, or no record at all.
+        leader_epoch: the epoch of the leader that appended the batch.
         attributes: bit 3 timestamp type, 4 transactional, 5 control, 6 delete horizon, 7 abort: the
             control batch ends a transaction as aborted, not as committed.
-        crc32c: checksum of the other fields and of the batch's content (`record.checksum`).
-        base_timestamp_us: timestamp of the first record, microseconds; -1 without records. With
-            bit 6 the delete horizon instead: the batch's tombstones may be removed from then on
-            (KIP-534).
-        max_timestamp_us: largest timestamp of the batch, microseconds; -1 without records.
-        producer_id: id of the idempotent producer; -1 without one.
-        producer_epoch: epoch of the idempotent producer; -1 without one.
-        base_sequence: sequence number of the first record; -1 without an idempotent producer.
-        record_count: how many records (rows) the batch has.
-        magic: format of the batch, 2.
+        crc32c: the checksum of the other fields and of the batch's content (`record.checksum`).
+        base_timestamp_us: the timestamp of the first record, microseconds; -1 without records. With
+            bit 6, the delete horizon instead: the time from which the batch's tombstones may be
+            removed (KIP-534).
+        max_timestamp_us: the largest timestamp of the batch, microseconds; -1 without records.
+        producer_id: the id of the idempotent producer; -1 without one.
+        producer_epoch: the epoch of the idempotent producer; -1 without one.
+        base_sequence: the sequence number of the first record; -1 without an idempotent producer.
+        record_count: the number of records (rows) in the batch.
+        magic: the format of the batch, 2.
     """
 
     base_offset_delta: int
@@ -99,7 +100,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records, which no consumer returns."""
+        """Whether the batch holds control records, which consumers do not return."""
         return bool(self.attributes & self.CONTROL_BIT)
 
     @property
@@ -109,9 +110,9 @@ class BatchHeader:
 
     @property
     def marker(self) -> ControlRecordType | None:
-        """The outcome, if the batch is the marker at the end of a transaction; else None.
+        """The outcome of a transaction, if the batch is the marker at its end; otherwise None.
 
-        A control batch that is not transactional is no marker.
+        A control batch that is not transactional is not a marker.
         """
         if not (self.is_control and self.is_transactional):
             return None
@@ -143,7 +144,7 @@ class BatchHeader:
     def checksummed_bytes(self) -> bytes:
         """Return the fields that the checksum covers, in a form that a merge does not change.
 
-        Of the offsets only the length of their range is covered: the base offset depends on the
+        The fields include only the length of the range of offsets: the base offset depends on the
         segment (Kafka's checksum does not cover the base offset either).
         """
         return _CHECKSUMMED.pack(
@@ -192,7 +193,7 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
 
 
 def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
-    """Return the headers of which `BatchHeader.pack` gave the bytes, one after the other.
+    """Return the headers in consecutive results of `BatchHeader.pack`.
 
     Raises:
         ValueError: a header is of unknown magic.
@@ -208,7 +209,7 @@ def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
 def header_array(value: bytes) -> np.ndarray:
     """Return the headers in a value under `METADATA_KEY` as an array of `HEADER_DTYPE`.
 
-    For many headers of which few fields are needed: this takes a tenth of `decode_headers`.
+    Use it for few fields of many headers: it takes a tenth of the time of `decode_headers`.
 
     Raises:
         ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
@@ -224,7 +225,7 @@ def _unpacked(value: bytes) -> bytes:
     packed = binascii.a2b_base64(value, strict_mode=True)
     if not packed or len(packed) % _LAYOUT.size:
         raise ValueError(f"{len(packed)} bytes are not a whole number of batch headers")
-    # The last character may have bits of no byte: b2a_base64 leaves them 0.
+    # The last character may have bits that belong to no byte: b2a_base64 leaves them 0.
     rest = len(packed) % 3
     if rest and binascii.b2a_base64(packed[-rest:], newline=False) != value[-4:]:
         raise ValueError("the last character of the base64 text is damaged")

@@ -1,13 +1,14 @@
 """The checksum of a record batch: CRC-32C over its header's fields and its logical content.
 
 The content is logical: the checksum does not depend on how Arrow stores the batch. A slice, a part
-of a merged batch, a compressed file and a new array of equal records have equal checksums. It is
-computed over Arrow's buffers (13 GB/s), and copies only offsets that have to be rebased.
+of a merged batch, a compressed file and a new array of equal records have equal checksums. The
+checksum is computed over Arrow's buffers (13 GB/s); only offsets that have to be rebased are
+copied.
 
 It covers, in this order: `BatchHeader.checksummed_bytes`; the columns key, value, headers,
 timestamp; and, if the batch has gaps, the offsets relative to the batch's first offset as int32. A
-column is one marker byte (0: no nulls; 1: some nulls; 2: all null, then nothing follows); for 1 the
-validity bits (least significant first, from row 0); and then
+column consists of one marker byte (0: no nulls; 1: some nulls; 2: all null, then nothing follows);
+after marker 1, the validity bits (least significant first, from row 0); and then
 
 - timestamp, int32: the values, little-endian;
 - binary, string: n + 1 int32 offsets from 0, then the bytes; a null has no bytes;
@@ -46,8 +47,8 @@ def array_crc32c(array: pa.Array, crc: int = 0) -> int:
     """Return the checksum of an array's logical content, as a column of a batch's checksum.
 
     Args:
-        array: the array; of a type named in the module's docstring or another fixed-width type.
-        crc: the checksum of the content before it.
+        array: the array. Its type is named in the module's docstring, or has a fixed width.
+        crc: the checksum of the content before the array.
     """
     return _extend(crc, array)
 
@@ -90,7 +91,7 @@ def _offsets(array: pa.Array) -> np.ndarray:
 
 
 def _hides_bytes(array: pa.Array, offsets: np.ndarray) -> bool:
-    """Return whether a null has bytes, which Arrow allows and the checksum must ignore."""
+    """Return whether any null has bytes, which Arrow allows and the checksum must ignore."""
     null = bools_of(array.is_null())
     return bool(np.diff(offsets)[null].any())
 

@@ -1,8 +1,8 @@
 """Control records: the types of records in a control batch (Kafka's ``ControlRecordType``).
 
 The key of a control record begins with ``version i16, type i16``, big-endian. Types 0 and 1 are the
-markers at the end of a transaction. The header of a marker's batch has the type too
-(`BatchHeader.marker`), so that nobody has to read the record (docs/adr/0021).
+markers at the end of a transaction. The header of a marker's batch has the type, too
+(`BatchHeader.marker`), so that readers need not read the record (docs/adr/0021).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 _KEY = struct.Struct(">hh")
 
 MARKER_VALUE: Final = struct.pack(">hi", 0, 0)
-"""The value of a marker: ``version i16, coordinator epoch i32``, as in Kafka. No coordinator has an
-epoch here, so it is always 0."""
+"""The value of a marker: ``version i16, coordinator epoch i32``, as in Kafka. Spark-log's
+coordinators have no epoch, so it is always 0."""
 
 
 class ControlRecordType(IntEnum):

@@ -1,4 +1,4 @@
-"""Murmur2 as Kafka's clients compute it, over whole Arrow arrays.
+"""The murmur2 hash of Kafka's clients, computed over whole Arrow arrays.
 
 The algorithm is ``Utils.murmur2`` and ``Utils.toPositive`` of the Java client: a key goes to the
 same partition as with a Kafka producer.
@@ -19,18 +19,18 @@ _SEED = np.uint32(_SEED_INT)
 _M = np.uint32(_M_INT)
 _UINT32_MASK: Final = 0xFFFFFFFF
 _LONG_WORDS = 256
-"""Keys of at least 256 4-byte words are hashed one by one (each with numpy over its words)."""
+"""Minimum number of 4-byte words of a key that is hashed alone, with numpy over its words."""
 
 
 def partition_for_keys(keys: pa.Array, num_partitions: int) -> np.ndarray:
     """Return Kafka's default partition for each key.
 
     Args:
-        keys: binary or string array; the result for a null has no meaning.
-        num_partitions: how many partitions the topic has.
+        keys: a binary or string array; the result for a null has no meaning.
+        num_partitions: the number of partitions of the topic.
 
     Returns:
-        int32 array of the same length.
+        An int32 array of the same length.
     """
     positive = murmur2_of_keys(keys) & np.uint32(0x7FFFFFFF)
     return (positive % np.uint32(num_partitions)).astype(np.int32)
@@ -40,7 +40,7 @@ def murmur2_of_keys(keys: pa.Array) -> np.ndarray:
     """Return the 32-bit murmur2 hash of every key as uint32.
 
     Args:
-        keys: binary or string array; a null is hashed like an empty key.
+        keys: a binary or string array; a null is hashed like an empty key.
     """
     count = len(keys)
     if count == 0:
@@ -71,7 +71,7 @@ def murmur2_of_keys(keys: pa.Array) -> np.ndarray:
 
 
 def murmur2_of_key(key: bytes) -> int:
-    """Return the 32-bit murmur2 hash of one key, faster than `murmur2` of an array of one."""
+    """Return the 32-bit murmur2 hash of one key. `murmur2_of_keys` of one key would be slower."""
     length = len(key)
     hashed = _SEED_INT ^ length
     whole = length & ~3
@@ -99,7 +99,7 @@ def _mix_equal(hashes: np.ndarray, data: np.ndarray, start: int, length: int) ->
 
 
 def _mix_short(hashes: np.ndarray, data: np.ndarray, starts: np.ndarray, words: np.ndarray) -> None:
-    """Mix in all whole words: word by word, over the keys that have so many words."""
+    """Mix in all whole words: one word after the other, over all keys that have this word."""
     rows = np.flatnonzero((words > 0) & (words < _LONG_WORDS))
     step = 0
     while rows.size:

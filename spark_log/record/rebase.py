@@ -20,13 +20,13 @@ def rebase_batches(
 
     Args:
         headers: the batches' headers.
-        records: their rows, with the column ``offset_delta`` if a batch has gaps.
-        shift: the old segment's base offset minus the new segment's.
+        records: the batches' rows, with the column ``offset_delta`` if a batch has gaps.
+        shift: the old segment's base offset minus the new segment's base offset.
         with_offsets: whether the new segment has the column ``offset_delta``.
 
     Returns:
-        Headers and rows with offsets relative to the new base offset. The rows have the columns of
-        `RECORD_SCHEMA`, and ``offset_delta`` if ``with_offsets``.
+        The headers and rows with offsets relative to the new base offset. The rows have the columns
+        of `RECORD_SCHEMA`, and ``offset_delta`` if ``with_offsets`` is true.
 
     Raises:
         ValueError: a batch has gaps, and ``records`` or the new segment lacks ``offset_delta``.

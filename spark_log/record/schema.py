@@ -8,10 +8,10 @@ import os
 import pyarrow as pa
 
 FORMAT_VERSION = "1"
-"""Value of the schema metadata ``spark_log.format``."""
+"""The value of the schema metadata ``spark_log.format``."""
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-"""Record headers: names and values in order, duplicates kept."""
+"""The type of record headers: names and values in order; duplicates are kept."""
 
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 
@@ -23,10 +23,10 @@ RECORD_SCHEMA = pa.schema(
         pa.field("timestamp", TIMESTAMP_TYPE, nullable=False),
     ]
 )
-"""Columns of a segment without gaps, in which a record's offset is base offset + row number."""
+"""The columns of a segment without gaps, in which a record's offset is base offset + row number."""
 
 OFFSET_DELTA_FIELD = pa.field("offset_delta", pa.int32(), nullable=False)
-"""Fifth column, only in rewritten segments with gaps: offset minus the segment's base offset."""
+"""The fifth column, only in rewritten segments with gaps: the offset minus the base offset."""
 
 
 def segment_schema(
@@ -34,15 +34,16 @@ def segment_schema(
 ) -> pa.Schema:
     """Return the schema of a new segment file, with metadata that identifies the segment.
 
-    ``spark_log.append_id`` is random: by it a writer that lost an answer can tell its own file from
-    a file with equal records (ADR 3).
+    ``spark_log.append_id`` is random: by this id a writer that lost an answer can distinguish its
+    own file from a file with equal records (ADR 3).
 
     Args:
         topic_id: the topic's id.
         partition: the partition's number.
-        name: name of a rewritten segment, without ``.log``. It is known before the file is written.
-            None for an appended segment, which gets its name by put-if-absent after it is written.
-        compaction_id: random id of the compaction that wrote the segment; None for other segments.
+        name: the name of a rewritten segment, without ``.log``. It is known before the file is
+            written. None for an appended segment, which gets its name by put-if-absent after it is
+            written.
+        compaction_id: the random id of the compaction that writes the segment; None for others.
     """
     metadata = {
         "spark_log.format": FORMAT_VERSION,

@@ -1,8 +1,8 @@
-"""Replicas come back, move, and are watched.
+"""Replication: replicas catch up and move, and a controller watches them.
 
-A `Replicator` copies the log of a partition to one replica that is not in sync, and puts it back
-into the in-sync replicas; a `ClusterReplicator` does so for many. A `Controller` watches brokers
-and partitions, and decides what is to be done; each `Decision` has its reason.
+A `Replicator` copies the log of a partition to one replica that is not in sync, and returns it to
+the in-sync replicas; a `ClusterReplicator` does so for many. A `Controller` watches brokers and
+partitions, and decides on changes; each `Decision` has its reason.
 """
 
 from spark_log.exports import attach_stub

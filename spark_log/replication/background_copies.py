@@ -1,4 +1,4 @@
-"""`BackgroundCopies`: brings replicas back on other threads, and tries again after a failure."""
+"""`BackgroundCopies`: lets replicas catch up on other threads, and retries after a failure."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _LONGEST_PAUSE_MS: Final = 300_000
 CopyPartition = Callable[
     [TopicPartition, Collection[TopicPartitionReplica]], Iterable[ReplicatedPartition]
 ]
-"""Brings replicas of one partition back, one after the other."""
+"""A function that lets replicas of one partition catch up, one after the other."""
 
 
 class BackgroundCopies:
-    """Brings the replicas of several partitions back at the same time.
+    """Lets the replicas of several partitions catch up at the same time.
 
-    The threads are daemons: a root that hangs does not keep the process from ending, and whatever
-    is interrupted then is continued by the next process.
+    The threads are daemons: a root that hangs does not keep the process from ending, and the next
+    process continues an interrupted copy.
     """
 
     def __init__(self, copy: CopyPartition, *, threads: int, clock: Clock, random: Random) -> None:
-        """Start no thread yet.
+        """Return the copies; no thread is started yet.
 
         Args:
-            copy: brings replicas of one partition back.
-            threads: how many partitions are copied at the same time.
+            copy: lets replicas of one partition catch up.
+            threads: the number of partitions that are copied at the same time.
             clock: measures the pauses between tries.
             random: varies the pauses.
         """
@@ -54,15 +54,16 @@ class BackgroundCopies:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being copied, or waits for it."""
+        """Whether no partition is being copied or waits for a thread."""
         with self._lock:
             return not self._busy and not self._pending
 
     def begin(self, replicas: Collection[TopicPartitionReplica]) -> None:
-        """Begin to bring replicas back, unless it is done already or a pause after a failure.
+        """Begin to copy replicas, except those being copied and those in a pause after a failure.
 
         Args:
-            replicas: all that are not in sync. What is known of others is forgotten.
+            replicas: all replicas that are not in sync. The failures of other replicas are
+                forgotten.
         """
         for known in (self._failures, self._next_try_ms):
             for gone in known.keys() - set(replicas):
@@ -80,11 +81,11 @@ class BackgroundCopies:
             threading.Thread(target=self._run, name="spark-log-replicate", daemon=True).start()
 
     def has_failed(self, replica: TopicPartitionReplica) -> bool:
-        """Whether the last try for a replica failed."""
+        """Return whether the last try for a replica failed."""
         return replica in self._failures
 
     def finished(self) -> Iterator[ReplicatedPartition]:
-        """Yield what was finished since the last call."""
+        """Yield the results since the last call."""
         while True:
             try:
                 tp, results = self._done.get_nowait()

@@ -1,4 +1,4 @@
-"""`BrokerProbes`: whether the roots of the brokers answer, and for how long one has not."""
+"""`BrokerProbes`: checks whether the brokers' roots answer, and measures how long they fail."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class BrokerFailure:
     """A broker whose root does not answer.
 
     Attributes:
-        failing_ms: for how long, at least.
-        reason: what the last probe found.
+        failing_ms: the minimum time for which it has not answered.
+        reason: the error of the last probe.
     """
 
     failing_ms: float
@@ -25,17 +25,17 @@ class BrokerFailure:
 
 
 class BrokerProbes:
-    """Reads ``meta.properties`` of the brokers' roots, of all at the same time.
+    """Reads ``meta.properties`` of all brokers' roots at the same time.
 
-    A root that hangs holds up one thread, and no other broker's probe.
+    A root that hangs blocks one thread, and does not delay the probes of other brokers.
     """
 
     def __init__(self, cluster: Cluster, timeout_ms: float) -> None:
-        """Access no storage yet.
+        """Return the probes; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
-            timeout_ms: how long one probe may take.
+            timeout_ms: the maximum duration of one probe.
         """
         self._cluster = cluster
         self._timeout_ms = timeout_ms
@@ -46,7 +46,7 @@ class BrokerProbes:
         """Probe brokers, and return those that fail.
 
         Args:
-            brokers: their ids.
+            brokers: the ids of the brokers.
         """
         clock = self._cluster.clock
         began_ms = clock.monotonic_ms()
@@ -68,7 +68,7 @@ class BrokerProbes:
         return failures
 
     def _result(self, broker_id: int, left_ms: float) -> str | None:
-        """Return why a broker fails; None if it does not."""
+        """Return the reason why a broker fails; None if it answers."""
         call = self._calls[broker_id]
         if not call.wait(max(0.0, left_ms) / 1000):
             return f"its root does not answer within {self._timeout_ms:.0f} ms"

@@ -1,17 +1,17 @@
-"""`Replicator`: brings a replica that is not in sync back into the in-sync replicas.
+"""`Replicator`: returns a replica that is not in sync to the in-sync replicas.
 
-1. It chooses the directory. The present one, if its log is a prefix of the leader's. If the replica
-   has records that the leader lacks (an old leader's, which were never acknowledged), or is
-   damaged, then the next number: logs only grow, and are never truncated in place.
+1. It chooses the directory. It keeps the present one if its log is a prefix of the leader's. If the
+   replica is damaged, or has records that the leader lacks (an old leader's, which were never
+   acknowledged), it takes the next number: logs only grow, and are never truncated in place.
 2. It copies the leader's segments up to the high watermark, without a change of the metadata.
 3. The replica joins: a record in the metadata log, and a barrier in the logs. From this barrier on
    writers put their segments into the joining replica, too.
-4. When the barrier stands on all in-sync replicas and on the joining one, this one enters the
-   in-sync replicas, at their end: one more record, and one more barrier. On object stores not
-   before `METADATA_LEASE_MS` have passed since it began to join: by then every writer knows it.
+4. When the barrier is on all in-sync replicas and on the joining replica, this replica enters the
+   in-sync replicas, at their end: one more record, and one more barrier. On object stores this
+   waits `METADATA_LEASE_MS` after the replica began to join: by then every writer knows it.
 
-A crash at any point loses nothing but time: what was copied stays, and the next run continues. Any
-number of processes may do this for the same replica at the same time.
+A crash at any point costs only time: copied segments stay, and the next run continues. Any number
+of processes may do this for the same replica at the same time.
 """
 
 from __future__ import annotations
@@ -45,27 +45,28 @@ from spark_log.metadata import (
 )
 
 _MAX_TRIES: Final = 20
-"""Changes of the partition that one call follows before it gives up."""
+"""Maximum number of changes of the partition that one call follows before it gives up."""
 
 _MAX_DIRECTORIES: Final = 10
-"""Directories that are tried after the present one: crashes may have left unfinished copies."""
+"""Maximum number of directories that are tried after the present one. Crashes may have left
+unfinished copies in them."""
 
 _CLOSE_BYTES: Final = 4_194_304
-"""A replica joins when the last pass copied no more than this: writers copy the rest."""
+"""Maximum bytes of a copy's last pass. The replica joins after it; writers copy the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What was done for one replica.
+    """The result of catching up for one replica.
 
     Attributes:
-        broker_id: the broker that has the replica.
+        broker_id: the id of the broker that has the replica.
         is_in_sync: whether the replica is in sync now. It is not if the partition has no such
             replica any more, or its broker is fenced.
-        is_joining: whether the replica is in sync as soon as every writer knows it.
-        directory: number of the replica's directory.
-        copied_segments: number of segments that were copied.
-        copied_bytes: their size.
+        is_joining: whether the replica becomes in sync as soon as every writer knows it.
+        directory: the number of the replica's directory.
+        copied_segments: the number of segments that were copied.
+        copied_bytes: the size of these segments.
     """
 
     broker_id: int
@@ -77,7 +78,7 @@ class CatchUp:
 
 
 class Replicator:
-    """Brings one replica of one partition back. For one thread at a time."""
+    """Returns one replica of one partition to the in-sync replicas. Not thread-safe."""
 
     def __init__(
         self,
@@ -89,13 +90,13 @@ class Replicator:
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         on_listed: Callable[[int], None] = lambda remaining_bytes: None,
     ) -> None:
-        """Access no storage yet.
+        """Return the replicator of a replica; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
             topic: the partition's topic.
-            partition: number of the partition.
-            broker_id: the broker that has the replica.
+            partition: the number of the partition.
+            broker_id: the id of the broker that has the replica.
             on_progress: called with the number of bytes of each segment after it was copied; it may
                 sleep to throttle.
             on_listed: called with the number of bytes that are still to be copied, whenever the
@@ -116,10 +117,10 @@ class Replicator:
         self._joining_until = 0, 0.0
 
     def catch_up(self) -> CatchUp:
-        """Copy what the replica lacks, and put it into the in-sync replicas.
+        """Copy the records that the replica lacks, and add it to the in-sync replicas.
 
         Raises:
-            Errors as of `advance`.
+            SparkLogError: one of the errors of `advance`.
         """
         report = self.advance()
         while report.is_joining:
@@ -129,25 +130,25 @@ class Replicator:
 
     @property
     def remaining_ms(self) -> float:
-        """How long the replica goes on joining: until every writer knows of it.
+        """Remaining time until every writer knows that the replica joins.
 
         A writer acknowledges by metadata that it has read within `METADATA_LEASE_MS`. On a file
         system it also sees, without a request, whether a root has lost its files.
         """
         leader_epoch, until_ms = self._joining_until
         if leader_epoch != self._log.states.current().leader_epoch:
-            return 0.0  # `advance` has to look first
+            return 0.0  # `advance` has to read the metadata first
         return max(until_ms - self._cluster.clock.monotonic_ms(), 0.0)
 
     def advance(self) -> CatchUp:
-        """Do for the replica what can be done without waiting for writers.
+        """Copy, join or enter the in-sync replicas, as far as possible without waiting for writers.
 
         Returns:
-            What was done. If the replica is joining, call again in `remaining_ms`.
+            The result. If the replica is joining, call again after `remaining_ms`.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
-            StorageError: a root cannot be reached. What was copied stays.
+            StorageError: a root cannot be reached. Copied segments stay.
             UnknownTopicOrPartitionError: the topic was deleted.
             CorruptRecordError: the leader's log is damaged.
         """
@@ -196,10 +197,10 @@ class Replicator:
     # --- joining ---------------------------------------------------------------------------------
 
     def _complete(self) -> bool:
-        """Put the barrier through the chain, and then the joining replica into the isr.
+        """Append the barrier to all replicas, and then move the joining replica into the ISR.
 
         Returns:
-            False if it is too early for that.
+            False if the time for it has not come yet.
         """
         if self.remaining_ms > 0:
             return False
@@ -228,7 +229,7 @@ class Replicator:
 
     def _copy_and_join(self, state: PartitionState) -> None:
         """Copy the log, and let the replica join if the leader epoch is still the same."""
-        # The lower ones were given up, and may be deleted at any time.
+        # Directories with lower numbers were given up, and may be deleted at any time.
         store = self._cluster.broker_store(self._broker_id)
         lowest = next_directory_number(store, self._topic, self._partition)
         number = max(state.directory_number(self._broker_id), lowest)
@@ -262,14 +263,14 @@ class Replicator:
     # --- copying ---------------------------------------------------------------------------------
 
     def _copy(self, state: PartitionState, follower: Replica) -> int | None:
-        """Copy the leader's log up to the high watermark, more than once if it takes long.
+        """Copy the leader's log up to the high watermark, in several passes if it takes long.
 
         Returns:
             The leader epoch in which the follower was found to be a prefix of the leader; None if
             the leader changed meanwhile.
 
         Raises:
-            DivergedReplicaError, CorruptRecordError: the follower cannot be continued.
+            DivergedReplicaError, CorruptRecordError: the follower's log cannot be continued.
             LeaderFailedError: the leader failed.
             StorageError: a root cannot be reached.
         """
@@ -290,10 +291,10 @@ class Replicator:
         return state.leader_epoch
 
     def _high_watermark(self) -> int:
-        """Return the offset before which all in-sync replicas have everything.
+        """Return the high watermark: all in-sync replicas have every record before it.
 
         Raises:
-            LeaderFailedError: it cannot be read.
+            LeaderFailedError: the high watermark cannot be read.
         """
         try:
             return self._log.observe().log_end_offset

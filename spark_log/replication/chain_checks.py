@@ -1,7 +1,7 @@
-"""`ChainChecks`: replicas that nobody brings up to the leader are brought up now and then.
+"""`ChainChecks`: regularly copies records that no writer copied from the leader to the replicas.
 
-Writers bring the replicas up when they append. What a writer with ``acks=1`` appended last may lie
-on the leader alone, if the writer ended before; and a change of the replicas may lack its barrier.
+Writers copy such records when they append. The last records of a writer with ``acks=1`` may be on
+the leader only, if the writer ended early, and a change of the replicas may lack its barrier.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_log.storage import LimitedCall
 from spark_log.types import TopicPartition
 
 _INTERVAL_MS: Final = 300_000
-"""Each partition is checked this often."""
+"""Interval between checks of a partition."""
 
 _FAILURES = (
     BrokerIdNotRegisteredError,
@@ -43,7 +43,7 @@ class ChainChecks:
     """Checks all partitions on another thread, one after the other."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Access no storage yet.
+        """Return the checks; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
@@ -54,18 +54,18 @@ class ChainChecks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being checked, and nothing is due."""
+        """Whether no check is running or due."""
         return self._call is None and not self._is_due()
 
     def continue_(self, image: MetadataImage, tell: Callable[[Decision], None]) -> None:
-        """Begin to check if it is due; tell what was done since the last call.
+        """Begin to check if a check is due; report the decisions since the last call.
 
         Args:
             image: the present metadata.
-            tell: gets the decisions.
+            tell: called with each decision.
         """
         if self._call is not None and self._call.wait(0):
-            call, self._call = self._call, None  # also if it has failed: the next one begins
+            call, self._call = self._call, None  # also after a failure: the next check begins
             decisions = call.result()
             assert isinstance(decisions, list)
             for each in decisions:
@@ -103,7 +103,7 @@ class ChainChecks:
 
 
 def _why_behind(log: ReplicatedLog) -> str | None:
-    """Return why the replicas have to be brought up; None if they are up to the leader."""
+    """Return the reason why replicas need records of the leader; None if they have all."""
     state = log.states.refresh()
     if state.leader == NO_LEADER:
         return None
@@ -111,7 +111,7 @@ def _why_behind(log: ReplicatedLog) -> str | None:
     try:
         leading = leader.files.observe()
         epoch = leader.leader_epoch(leading)
-    except NotFoundError:  # rewritten since: somebody works on it
+    except NotFoundError:  # rewritten since: a process is working on it
         return None
     except REPLICA_ERRORS as error:
         return f"the leader on broker {state.leader} cannot be read: {error}"

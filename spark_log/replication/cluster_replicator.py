@@ -1,4 +1,4 @@
-"""Brings the replicas of a root that are not in sync back, one partition after the other."""
+"""Returns replicas of a root to the in-sync replicas, one partition after the other."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ReplicatedPartition(NamedTuple):
 
     Attributes:
         replica: the replica.
-        report: what was done; None if it failed.
-        error: why it failed; None if it did not.
+        report: the result of catching up; None if it raised an error.
+        error: the reason why the replica is not in sync; None if it is, or was moved away.
         completes_reassignment: whether the replica was the last one that a reassignment waited for,
-            and this is completed now.
+            and the reassignment is completed now.
     """
 
     replica: TopicPartitionReplica
@@ -97,8 +97,8 @@ def out_of_sync_replicas(
 
     Args:
         image: the metadata.
-        topics: names of topics; None for all.
-        brokers: only replicas on these; None for all.
+        topics: the names of topics; None for all.
+        brokers: the ids of the brokers whose replicas are returned; None for all.
 
     Raises:
         UnknownTopicOrPartitionError: a topic does not exist.
@@ -120,7 +120,7 @@ def replication_throttle(image: MetadataImage, bytes_per_second: float | None = 
 
     Args:
         image: the metadata.
-        bytes_per_second: None for ``replication.throttled.rate``.
+        bytes_per_second: the limit; None for ``replication.throttled.rate``.
     """
     if bytes_per_second is None:
         bytes_per_second = image.cluster_config().replication_throttled_rate
@@ -128,10 +128,10 @@ def replication_throttle(image: MetadataImage, bytes_per_second: float | None = 
 
 
 class ClusterReplicator:
-    """Brings replicas back one after the other; a failure of one does not stop the others.
+    """Returns replicas to the in-sync replicas in turn; one failure does not stop the others.
 
-    Replicas that go on joining (`Replicator.remaining_ms`) do so at the same time. Thread-safe, if
-    no two threads work on one replica.
+    Several replicas can be joining (`Replicator.remaining_ms`) at the same time. Thread-safe, if no
+    two threads work on one replica.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ClusterReplicator:
         on_listed: Callable[[int], None] = lambda remaining_bytes: None,
         on_begin: Callable[[TopicPartitionReplica], None] = lambda replica: None,
     ) -> None:
-        """Access no storage yet.
+        """Return the replicator of a cluster; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
@@ -160,7 +160,7 @@ class ClusterReplicator:
     def catch_up(
         self, replicas: Collection[TopicPartitionReplica]
     ) -> Iterator[ReplicatedPartition]:
-        """Bring replicas back; skip those of topics that were deleted meanwhile.
+        """Return replicas to the in-sync replicas; skip those whose topic was deleted meanwhile.
 
         Raises:
             StorageError: the metadata cannot be read.
@@ -174,11 +174,11 @@ class ClusterReplicator:
             yield from self.advance(self._due())
 
     def advance(self, replicas: Collection[TopicPartitionReplica]) -> Iterator[ReplicatedPartition]:
-        """Do for replicas what can be done without waiting for writers.
+        """Advance replicas as far as possible without waiting for writers (`Replicator.advance`).
 
         Yields:
-            A result for each replica but those that are joining, and those of topics that were
-            deleted meanwhile. Call again for those that are joining.
+            A result for each replica, except replicas that are joining and replicas whose topic was
+            deleted meanwhile. Call again for replicas that are joining.
 
         Raises:
             StorageError: the metadata cannot be read.
@@ -196,9 +196,10 @@ class ClusterReplicator:
         return min(replicator.remaining_ms for replicator in self._joining.values())
 
     def _advance(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
-        """Do for a replica what can be done; None if it is joining, or its topic was deleted.
+        """Advance a replica; return None if it is joining, or its topic was deleted.
 
-        If the replica was the last one that a reassignment waited for, this is completed.
+        If the replica was the last one that a reassignment waited for, the reassignment is
+        completed.
 
         Raises:
             StorageError: the metadata cannot be read.
@@ -231,7 +232,7 @@ class ClusterReplicator:
         return ReplicatedPartition(replica, report, self._why_not(replica))
 
     def _complete_reassignment(self, topic: TopicImage, partition: int) -> bool:
-        """Complete the reassignment of a partition if nothing is left to do; return whether."""
+        """Complete a partition's reassignment if all its replicas are in sync; return whether."""
         records: list[MetadataRecord] = []
 
         def decide(image: MetadataImage) -> list[MetadataRecord]:

@@ -1,13 +1,14 @@
 """`Controller`: watches the brokers of a cluster and the replicas of its partitions.
 
-Nobody waits for it. A writer that meets a failed root leaves it out by itself, and a reader puts a
-missing barrier. The controller does what nobody else is there for: it fences brokers whose roots do
-not answer, elects leaders, brings replicas back, balances leaders, and carries reassignments on.
+No client waits for it. A writer that meets a failed root removes it from the ISR by itself, and a
+reader appends a missing barrier. The controller does the remaining work: it fences brokers whose
+roots do not answer, elects leaders, lets replicas catch up, balances leaders, and advances
+reassignments.
 
-Each of its changes is decided on the newest metadata and appended to them conditionally, so any
-number of controllers are safe at the same time, and a round needs one look at the metadata to see
-what may be due. To save work the newest one works alone: it
-registers with an epoch in the metadata log, and one that sees a newer epoch stops.
+Each of its changes is decided on the newest metadata and appended to them conditionally. For
+this reason any number of controllers are safe at the same time. A round reads the metadata once to
+see which changes may be due. To save work only the newest controller works: it registers with an
+epoch in the metadata log, and a controller that sees a newer epoch stops.
 """
 
 from __future__ import annotations
@@ -52,23 +53,23 @@ from spark_log.replication.decision import Decision
 from spark_log.types import TopicPartition, random_id
 
 _PROBE_TIMEOUT_MS: Final = 5_000
-"""A root that does not answer for so long counts as failing."""
+"""Time limit of a probe. A root that does not answer within it counts as failing."""
 
 _COMPLETE: Final = "complete the reassignment"
 _ALL_ARE_IN_SYNC: Final = "all replicas of the target are in sync"
 
 _Change = tuple[Decide, Decision]
-"""A change of the metadata, and what is told if it is made."""
+"""A change of the metadata, and the decision that is reported if the change is made."""
 
 _log = logging.getLogger(__name__)
 
 
 class NewerControllerError(Exception):
-    """A newer controller has registered: this one stops."""
+    """A newer controller has registered, so this one stops."""
 
 
 class Controller:
-    """Watches the brokers and partitions of a cluster. For one thread."""
+    """Watches the brokers and partitions of a cluster. Not thread-safe."""
 
     def __init__(
         self,
@@ -79,13 +80,13 @@ class Controller:
         on_decision: Callable[[Decision], None] = lambda decision: None,
         random: Random | None = None,
     ) -> None:
-        """Access no storage yet.
+        """Return a controller; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
-            copy: brings replicas of one partition back; None to copy in this process, throttled by
-                ``replication.throttled.rate``.
-            threads: how many partitions are copied at the same time.
+            copy: lets replicas of one partition catch up; None to copy in this process, throttled
+                by ``replication.throttled.rate``.
+            threads: the number of partitions that are copied at the same time.
             on_decision: called with each decision after it was made.
             random: varies the pauses between tries.
         """
@@ -114,7 +115,7 @@ class Controller:
     def run(self, wait: Callable[[], bool]) -> None:
         """Register, and work until a newer controller registers.
 
-        A round that fails is repeated by the next one.
+        The next round repeats the work of a failed one.
 
         Args:
             wait: called after each round; it waits, and returns whether to stop.
@@ -141,7 +142,7 @@ class Controller:
             wait: called after each round; it waits, and returns whether to stop.
 
         Returns:
-            The replicas that did not come back.
+            The replicas that are not in sync because their last try failed.
 
         Raises:
             StorageError: the metadata cannot be read or changed.
@@ -155,7 +156,7 @@ class Controller:
         """Register as the newest controller, and return the epoch.
 
         Raises:
-            StorageError: it is not known whether it is registered.
+            StorageError: it is not known whether the controller is registered.
         """
         own_id = random_id()
 
@@ -171,18 +172,18 @@ class Controller:
         if controller is not None and controller.incarnation_id == own_id:
             self._epoch = controller.controller_epoch
         else:
-            self._epoch = 1  # a newer one has come already: the first round finds it
+            self._epoch = 1  # a newer controller has registered already: the first round finds it
         self._tell(Decision("register", f"controller epoch {self._epoch}"))
         return self._epoch
 
     def do_round(self) -> bool:
-        """Look at all brokers and partitions once, and do what is due.
+        """Check all brokers and partitions once, and make the changes that are due.
 
         Returns:
-            Whether anything was done, or is going on.
+            Whether the round made a change, or work continues in the background.
 
         Raises:
-            NewerControllerError: this controller is registered, and a newer one is.
+            NewerControllerError: this controller is registered, and a newer one has registered.
             StorageError: the metadata cannot be read or changed.
         """
         decided = self._decided
@@ -195,7 +196,7 @@ class Controller:
             self._rate, self._throttle = rate, Throttle(rate)
         failures = self._probe(image)
         if failures:
-            image = self._cluster.image()  # waiting for a root that fails takes seconds
+            image = self._cluster.image()  # waiting for a failing root took seconds
         self._fence(image, failures)
         self._unfence(image, failures)
         self._shrink(self._known_image(), failures)
@@ -223,7 +224,7 @@ class Controller:
         return failures
 
     def _may_fence(self, broker_id: int, failures: Mapping[int, BrokerFailure]) -> bool:
-        """Whether a failure is the broker's rather than this process's.
+        """Return whether a failure is the broker's rather than this process's.
 
         A process without the mounts or the credentials of the brokers reaches none of them.
         """
@@ -259,7 +260,7 @@ class Controller:
     # --- partitions ------------------------------------------------------------------------------
 
     def _shrink(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
-        """Take failing brokers out of the partitions of topics that allow a shorter lag."""
+        """Remove failing brokers from the ISR of partitions whose topics allow a shorter lag."""
         changes: list[_Change] = []
         for topic in image.topics() if failures else ():
             lag_ms = topic.config().replica_lag_time_max_ms
@@ -382,7 +383,7 @@ class Controller:
     # --- changes of the metadata -----------------------------------------------------------------
 
     def _known_image(self) -> MetadataImage:
-        """Return the metadata after this round's look and its changes, without a request."""
+        """Return the metadata after this round's read and its changes, without a request."""
         return self._cluster.metadata.known_image()
 
     def _check_epoch(self, image: MetadataImage) -> None:
@@ -394,10 +395,10 @@ class Controller:
             )
 
     def _commit(self, changes: Sequence[_Change]) -> None:
-        """Make changes of the metadata together, as far as they are still due; tell of each.
+        """Make changes of the metadata together, as far as they are still due; report each one.
 
         Args:
-            changes: of different partitions.
+            changes: the changes, each of another partition or broker.
         """
         made: list[tuple[Decision, Sequence[MetadataRecord]]] = []
 
@@ -419,7 +420,7 @@ class Controller:
 
 
 def _outcome(decision: Decision, records: Sequence[MetadataRecord]) -> str:
-    """Return what records change, to be appended to a reason."""
+    """Return a description of the changes in records, to be appended to a reason."""
     changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
     if decision.topic is None:
         return f"; this changes {len(changes)} partitions" if changes else ""

@@ -1,4 +1,4 @@
-"""`Decision`: what a controller did, and why."""
+"""`Decision`: an action of a controller, with its reason."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a controller did, and why.
+    """An action of a controller, with its reason.
 
     Attributes:
-        action: in a few words, such as ``fence broker``; one of a fixed set.
-        reason: why.
-        topic: the partition's topic; None if it concerns no single partition.
-        partition: number of the partition; None if it concerns no single one.
-        broker: id of the broker; None if it concerns none.
+        action: the name of the action, such as ``fence broker``; one of a fixed set.
+        reason: the reason of the action.
+        topic: the partition's topic; None if the action concerns no single partition.
+        partition: the number of the partition; None if the action concerns no single partition.
+        broker: the id of the broker; None if the action concerns no broker.
     """
 
     action: str
@@ -25,11 +25,11 @@ class Decision:
     broker: int | None = None
 
     def __str__(self) -> str:
-        """Return it in one line."""
+        """Return the decision in one line."""
         where = "" if self.topic is None else f" of {self.topic}-{self.partition}"
         on = "" if self.broker is None else f" {self.broker}"
         return f"{self.action}{on}{where}: {self.reason}"
 
     def document(self) -> dict[str, Any]:
-        """Return it for JSON, without what it does not concern."""
+        """Return the decision for JSON, without the fields that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}

@@ -1,10 +1,10 @@
-"""A SQL expression that is true or false for a record, evaluated by duckdb in a closed room.
+"""A SQL expression that is true or false for a record, evaluated by duckdb in a sandbox.
 
-The text of a user reaches duckdb only after its syntax tree was checked: it is one expression, made
-of the columns, constants, operators and functions that are listed here. So it has no subquery, no
-table, and no function that reads a file or a setting, or makes much of little. duckdb itself opens
-no file and no network, loads no extension, sees no Python variable, and its settings are locked:
-each of the two would do.
+duckdb evaluates a user's text only after its syntax tree was checked: it is one expression, made
+of the columns, constants, operators and functions that are listed here. It has no subquery, no
+table, and no function that reads a file or a setting, or makes a large value of a small one. In
+addition duckdb opens no file and no network, loads no extension, sees no Python variable, and its
+settings are locked. Each of the two protections is sufficient alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_log.console.budget import Budget
 from spark_log.errors import InvalidConfigurationError
 
 COLUMNS: Final = ("key", "value", "json", "headers", "timestamp", "partition", "offset")
-"""Columns of an expression. ``key``, ``value`` and the values of headers are text; bytes that are
+"""The columns of an expression. ``key``, ``value`` and header values are text; bytes that are
 not UTF-8 are written as ``\\xNN``. ``json`` is the value, and null if it is not JSON. ``timestamp``
 is in UTC."""
 
@@ -81,7 +81,7 @@ _MAX_CALLS: Final = 60
 _QUERY: Final = "SELECT 1 FROM records WHERE (\n{}\n)"
 
 _OFFSET: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\boffset\b""", re.IGNORECASE)
-"""The column ``offset``, or text in which it is another word."""
+"""A pattern for the column ``offset``, and for quoted text and comments, which may contain it."""
 
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",
@@ -128,15 +128,15 @@ def check_expression(text: str) -> frozenset[str]:
 
 
 class Expression:
-    """An expression that was checked, with the engine that evaluates it. For one search."""
+    """A checked expression, with the engine that evaluates it, for one search."""
 
     def __init__(self, text: str, *, memory_bytes: int, threads: int | None = None) -> None:
         """Check the expression, and bind it to the columns.
 
         Args:
-            text: of the user.
-            memory_bytes: memory limit of duckdb.
-            threads: of duckdb; None for one per processor.
+            text: the user's text.
+            memory_bytes: the memory limit of duckdb.
+            threads: the number of duckdb's threads; None for one per processor.
 
         Raises:
             InvalidConfigurationError: it is not one expression, uses something that is not allowed,
@@ -157,7 +157,7 @@ class Expression:
         self._connection.close()
 
     def interrupt(self) -> None:
-        """Stop an evaluation. For any thread."""
+        """Stop an evaluation. Thread-safe."""
         self._connection.interrupt()
 
     def matches(
@@ -170,10 +170,10 @@ class Expression:
         """Return the rows, counted over all batches, for which the expression is true.
 
         Args:
-            batches: columns of `RECORD_SCHEMA`.
-            offsets: of the rows of each.
-            partition: of all of them.
-            budget: interrupts the evaluation.
+            batches: batches with the columns of `RECORD_SCHEMA`.
+            offsets: the offsets of the rows of each batch.
+            partition: the partition of all batches.
+            budget: the budget that interrupts the evaluation.
 
         Raises:
             InvalidConfigurationError: the expression fails for a record.
@@ -191,7 +191,7 @@ class Expression:
                 budget.check()
                 raise
             except _MalformedJsonError:
-                # From now on it is checked first which values are JSON.
+                # From now on each value is first checked to be JSON.
                 self._json_is_checked = True
                 return self._evaluate(table)
 
@@ -210,7 +210,7 @@ class Expression:
     def _columns_of(
         self, batch: pa.RecordBatch, offsets: np.ndarray, partition: int, first: int
     ) -> pa.RecordBatch:
-        """Return the columns that the expression names, zero-copy where they are text."""
+        """Return the columns that the expression names; text columns are not copied."""
         count = batch.num_rows
         made: dict[str, Any] = {}
         value: pa.Array | None = None
@@ -264,11 +264,11 @@ class Expression:
 
 
 class _MalformedJsonError(Exception):
-    """A value is not JSON, and the expression takes it for JSON."""
+    """A value is not JSON, and the expression uses it as JSON."""
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    r"""Return bytes as text; those that are not UTF-8 with the bytes above 127 as ``\xNN``."""
+    r"""Return bytes as text; bytes that are not UTF-8 become ``\xNN``."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
@@ -338,7 +338,7 @@ def _nodes(tree: object) -> Iterator[dict[str, Any]]:
 
 
 def _without_places(tree: Any) -> Any:
-    """Return a syntax tree without the positions in the text."""
+    """Return a syntax tree without positions in the text."""
     if isinstance(tree, dict):
         return {
             key: _without_places(each)

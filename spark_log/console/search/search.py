@@ -20,23 +20,24 @@ from spark_log.record import HEADERS_TYPE
 _FIRST_ROWS: Final = 8_192
 _MAX_ROWS: Final = 262_144
 _MAX_BYTES: Final = 33_554_432
-"""A chunk is evaluated at once. It begins small, so that the first hits are there at once, and is
-bounded in bytes, so that memory is: what a function makes of a chunk is about as large."""
+"""Maximum bytes of a chunk, which is evaluated at once. The first chunks are small, so that the
+first hits appear early. The bytes are bounded to bound memory: the result of a function on a chunk
+is about as large as the chunk."""
 
 _PIECE_ROWS: Final = 65_536
-"""Rows of a batch that duckdb evaluates in one thread."""
+"""Maximum number of rows of a batch that duckdb evaluates in one thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is.
+    """The progress of a search.
 
     Attributes:
-        records: records that were read.
-        total: records that there were when it began, or fewer in a compacted log.
-        hits: records that matched.
-        elapsed_ms: time since it began.
-        is_done: whether everything was read, or there are enough hits.
+        records: the number of records that were read.
+        total: the number of offsets to read; a compacted log has fewer records.
+        hits: the number of records that matched.
+        elapsed_ms: the time since the search began.
+        is_done: whether all records were read, or enough hits were found.
     """
 
     records: int
@@ -48,18 +49,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for, and where.
+    """The conditions and the partitions of a search.
 
     Attributes:
-        logs: log of each partition; for this search alone.
+        logs: the log of each partition, used by this search only.
         ranges: partition → first offset, and the offset to stop before.
         key: the key's bytes; None for any.
-        header: name of a header, and its value's bytes or None for any; None for no such condition.
-        from_us: least timestamp; None for any.
-        to_us: timestamps are before this; None for any.
-        expression: the SQL expression; None for none.
-        limit: most hits; None for all.
-        isolation: which records are left out.
+        header: the name of a header, and the bytes of its value or None for any; None for no such
+            condition.
+        from_us: the minimum timestamp; None for any.
+        to_us: the timestamp that all hits are before; None for any.
+        expression: the SQL expression; None for no such condition.
+        limit: the maximum number of hits; None for all.
+        isolation: the isolation level of the read.
     """
 
     logs: Mapping[int, PartitionLog]
@@ -79,12 +81,12 @@ class Search:
         on_hits: Callable[[FetchedRecords], None],
         on_progress: Callable[[Progress], None],
     ) -> Progress:
-        """Read, and hand on hits as they are found, by partition in offset order.
+        """Read the records, and pass on hits as they are found, by partition in offset order.
 
-        While one chunk is evaluated the next is read.
+        While one chunk is evaluated, the next is read.
 
         Args:
-            budget: of the request.
+            budget: the budget of the request.
             clock: measures the time.
             on_hits: called with hits, in this thread.
             on_progress: called after each chunk.
@@ -129,7 +131,7 @@ class Search:
             hits += min(left, len(rows))
 
     def _chunks(self, budget: Budget) -> Iterator[list[FetchedRecords]]:
-        """Yield the records of one partition after the other, some batches at a time."""
+        """Yield the records of one partition after the other, several batches at a time."""
         most = _FIRST_ROWS
         for partition, (start, end) in sorted(self.ranges.items()):
             chunk: list[FetchedRecords] = []
@@ -193,7 +195,7 @@ class Search:
 
 
 def _pieces(rows: FetchedRecords, most: int) -> Iterator[FetchedRecords]:
-    """Yield the rows, so many at a time that a piece is no larger than a chunk."""
+    """Yield the rows in pieces that are no larger than a chunk."""
     count = min(most, _PIECE_ROWS)
     average = rows.records.nbytes // max(1, len(rows)) + 1
     count = max(1, min(count, _MAX_BYTES // average))
@@ -201,7 +203,7 @@ def _pieces(rows: FetchedRecords, most: int) -> Iterator[FetchedRecords]:
 
 
 def _has_header(column: pa.Array, name: str, value: bytes | None) -> pa.Array:
-    """Return whether each row has a header of this name, and with this value if one is given."""
+    """Return whether each row has a header of this name, with this value if it is not None."""
     if column.null_count == len(column):
         return pa.array(np.zeros(len(column), bool))
     assert column.type == HEADERS_TYPE

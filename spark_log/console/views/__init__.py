@@ -1,4 +1,4 @@
-"""The pages of the console: what each is asked, and how its answer is read from the root."""
+"""The pages of the console: their parameters, answers, and functions that read the root."""
 
 from spark_log.exports import attach_stub
 

@@ -13,7 +13,7 @@ from spark_log.console.view import NoParameters, Parameters, View
 from spark_log.types import ConfigResource, ConfigResourceType
 
 _MAX_PARTITIONS = 200
-"""Most partitions that the page of a broker lists."""
+"""Maximum number of replicas that the page of brokers lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Broker:
     """A broker: a storage root.
 
     Attributes:
-        broker_id: its id.
-        log_dir: its path or URL.
-        rack: its rack; None without one.
+        broker_id: the broker's id.
+        log_dir: the path or URL of the broker's root.
+        rack: the broker's rack; None without one.
         state: ``active``, ``fenced`` or ``unregistering``.
-        replicas: number of partitions that it has a replica of.
-        in_sync: number of those replicas that are in sync.
-        leaders: number of partitions that it leads.
+        replicas: the number of replicas on the broker.
+        in_sync: the number of these replicas that are in sync.
+        leaders: the number of partitions that the broker leads.
     """
 
     broker_id: int
@@ -41,12 +41,12 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica that is out of sync, or moves.
+    """A replica that is out of sync, offline or moving.
 
     Attributes:
-        topic: name of the topic.
-        partition: number of the partition.
-        broker_id: of the replica.
+        topic: the name of the topic.
+        partition: the number of the partition.
+        broker_id: the id of the replica's broker.
         state: ``out of sync``, ``offline``, ``being added`` or ``being removed``.
     """
 
@@ -58,12 +58,12 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The brokers, and replicas that are not as they should be.
+    """The brokers, and the replicas that are out of sync, offline or moving.
 
     Attributes:
-        brokers: by id.
-        replicas: some of the replicas that are out of sync, offline or moving.
-        total_replicas: how many these are.
+        brokers: the brokers, sorted by id.
+        replicas: the first `_MAX_PARTITIONS` of these replicas.
+        total_replicas: the number of these replicas.
     """
 
     brokers: tuple[Broker, ...]
@@ -72,7 +72,7 @@ class Brokers:
 
 
 def read_brokers(console: Console, _: NoParameters, budget: Budget) -> Brokers:
-    """Read the metadata."""
+    """Read the brokers and their replicas from the metadata."""
     brokers = console.admin.list_brokers()
     offline = {each.broker_id for each in brokers if each.fenced}
     replicas = []
@@ -110,7 +110,7 @@ def read_brokers(console: Console, _: NoParameters, budget: Budget) -> Brokers:
 
 
 class ConfigsParameters(Parameters):
-    """Whose settings."""
+    """The resource whose settings are shown."""
 
     type: Annotated[
         Literal["broker", "topic", "client"], Field(description="Type of the resource.")
@@ -126,11 +126,11 @@ class Config:
     """A setting.
 
     Attributes:
-        name: its key.
+        name: the key of the setting.
         value: the value in effect; None if it is sensitive or not set.
-        source: where the value comes from, as in `ConfigEntry`.
-        is_default: whether nobody has set it.
-        documentation: what it is for.
+        source: the source of the value, as in `ConfigEntry`.
+        is_default: whether the value is the default, which no user has changed.
+        documentation: the description of the setting.
     """
 
     name: str
@@ -142,13 +142,13 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """Settings of one resource.
+    """The settings of one resource.
 
     Attributes:
-        type: ``broker`` (the whole cluster), ``topic`` or ``client``.
-        name: of the topic or client; empty for the cluster, and for all clients.
-        configs: by key.
-        clients: client ids that have quotas.
+        type: the type of the resource: ``broker`` (the whole cluster), ``topic`` or ``client``.
+        name: the name of the topic or client; empty for the cluster, and for all clients.
+        configs: the settings, sorted by key.
+        clients: the client ids that have quotas.
     """
 
     type: str

@@ -20,7 +20,7 @@ MAX_POINTS: Final = 500
 
 
 class GroupParameters(Parameters):
-    """Which group."""
+    """The group that is shown."""
 
     group: GroupId
 
@@ -30,13 +30,13 @@ class Member:
     """A member of a group.
 
     Attributes:
-        member_id: its id.
+        member_id: the member's id.
         group_instance_id: ``group.instance.id`` of a static member; None for a dynamic one.
-        client_id: ``client.id`` of its consumer.
-        client_host: host name of its machine; empty if not known.
-        assignment: partitions that it reads.
-        revoking: partitions that it has yet to release.
-        pending: partitions that it gets when others have released them.
+        client_id: ``client.id`` of the member's consumer.
+        client_host: the host name of the member's machine; empty if unknown.
+        assignment: the partitions that the member reads.
+        revoking: the partitions that the member still has to release.
+        pending: the partitions that the member gets after others have released them.
     """
 
     member_id: str
@@ -53,17 +53,18 @@ class PartitionLag:
     """Committed offset and lag of a group in one partition.
 
     Attributes:
-        topic: name of the topic.
-        partition: number of the partition.
+        topic: the name of the topic.
+        partition: the number of the partition.
         current_offset: the committed offset; None without one.
         log_end_offset: the next offset to be written.
-        lag: records from one to the other that can be read; None without a committed offset.
-        deleted: records that were deleted before the group read them; None without a committed
-            offset.
-        lag_ms: age of the first unread record; 0 if there is none, None if it is not known.
-        commit_timestamp_us: time of the commit; None without one.
-        metadata: text that was committed with the offset.
-        member_id: the member that reads it; empty without one.
+        lag: the number of readable records from the committed offset to the log end offset; None
+            without a committed offset.
+        deleted: the number of records that were deleted before the group read them; None without a
+            committed offset.
+        lag_ms: the age of the first unread record; 0 without an unread record, None if unknown.
+        commit_timestamp_us: the time of the commit; None without a commit.
+        metadata: the text that was committed with the offset.
+        member_id: the id of the member that reads the partition; empty without one.
     """
 
     topic: str
@@ -83,15 +84,16 @@ class Group:
     """A group.
 
     Attributes:
-        group_id: its id.
+        group_id: the group's id.
         state: ``Empty``, ``Stable`` or ``Reconciling``.
-        protocol: name of the assignor; empty without members.
-        generation: generation of the newest change.
-        lag: sum of the partitions' lags.
-        deleted: sum of what was deleted in the partitions before the group read it.
-        lag_ms: the largest of the partitions'; None if none is known.
-        members: in the order in which they joined.
-        partitions: by topic and number.
+        protocol: the name of the assignor; empty without members.
+        generation: the generation of the newest change.
+        lag: the sum of the partitions' lags.
+        deleted: the number of records, in all partitions, that were deleted before the group read
+            them.
+        lag_ms: the largest `lag_ms` of a partition; None if all are unknown.
+        members: the members, in the order in which they joined.
+        partitions: the partitions, sorted by topic and number.
     """
 
     group_id: str
@@ -109,7 +111,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
     """Read one group, and the log end of each of its partitions.
 
     Raises:
-        GroupIdNotFoundError: it has neither members nor committed offsets.
+        GroupIdNotFoundError: the group has neither members nor committed offsets.
     """
     (description,) = console.admin.describe_groups([parameters.group]).values()
     budget.check()
@@ -157,8 +159,8 @@ class Series:
     """Committed offsets of one partition over time.
 
     Attributes:
-        name: topic and partition.
-        offsets: the offset at each of the times; None before the first commit, and where the offset
+        name: the topic and partition.
+        offsets: the offset at each of the times; None before the first commit, and after the offset
             was deleted.
     """
 
@@ -168,13 +170,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """Committed offsets of a group over time, as far back as the offsets table has them.
+    """Committed offsets of a group over time, for as long as the offsets table keeps them.
 
     Attributes:
         group_id: the group's id.
         times_us: at most `MAX_POINTS` times of commits, in microseconds since the epoch.
-        series: at most `MAX_SERIES` partitions, those with the most commits first.
-        partitions: number of partitions that have a history.
+        series: the partitions with the most commits, at most `MAX_SERIES`, sorted by partition.
+        partitions: the number of partitions that have a history.
     """
 
     group_id: str
@@ -199,7 +201,7 @@ def read_history(console: Console, parameters: GroupParameters, budget: Budget) 
         every_us = every_us[np.unique(picked)]
     offsets = rows.column("offset").to_pylist()
     row_us = rows.column("us").to_numpy()
-    # Of each partition the last commit at or before each time.
+    # For each partition, find the last commit at or before each time.
     upto = np.searchsorted(row_us, every_us, side="right")
     latest: dict[tuple[str, int], int] = {}
     columns: dict[tuple[str, int], list[int | None]] = {key: [] for key in shown}

@@ -18,13 +18,14 @@ from spark_log.log import Lag, first_unread_us
 from spark_log.metadata import TopicImage
 
 _MAX_LAGS: Final = 1000
-"""Most partitions whose logs the list of groups reads."""
+"""Maximum number of partitions whose logs the list of groups reads."""
 _MAX_TIMES: Final = 250
-"""Most positions whose first unread records the list of groups reads: those with the most lag."""
+"""Maximum number of positions, those with the most lag, whose first unread records the list of
+groups reads."""
 
 
 class GroupsParameters(Parameters):
-    """Which groups."""
+    """The groups that are listed."""
 
     q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of groups to skip.")] = 0
@@ -36,16 +37,17 @@ class GroupRow:
     """A group in the list.
 
     Attributes:
-        group_id: its id.
+        group_id: the group's id.
         state: ``Empty``, ``Stable`` or ``Reconciling``.
-        members: number of its members.
-        topics: topics with a committed offset; those that were deleted are left out.
-        partitions: number of their partitions with a committed offset.
-        lag: records from the committed offsets to the log ends that can be read; None if there are
-            too many partitions to read, or if one cannot be read.
-        deleted: records that were deleted before the group read them; None where ``lag`` is None.
-        lag_ms: age of the oldest record that is first unread in its partition; 0 if there is none,
-            None if it is not known.
+        members: the number of the group's members.
+        topics: the topics with a committed offset, without deleted topics.
+        partitions: the number of these topics' partitions with a committed offset.
+        lag: the number of readable records from the committed offsets to the log ends; None if
+            there are too many partitions to read, or if one cannot be read.
+        deleted: the number of records that were deleted before the group read them; None if ``lag``
+            is None.
+        lag_ms: the age of the oldest unread record of all partitions; 0 without an unread record,
+            None if unknown.
     """
 
     group_id: str
@@ -60,12 +62,12 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups by id.
+    """One page of the groups, sorted by id.
 
     Attributes:
-        total: number of groups whose ids match.
-        start: number of groups before these.
-        groups: some of them.
+        total: the number of groups whose ids match.
+        start: the number of groups before this page.
+        groups: the groups of this page.
     """
 
     total: int
@@ -78,7 +80,7 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
     wanted = parameters.q.lower()
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
-    # Committed offsets first: a log end that is read later is never before them.
+    # Read committed offsets first: a log end that is read later is never before them.
     committed = OffsetsTable(console.cluster).all_positions()
     keys = {key for each in page for key in committed.get(each.group_id, ())}
     topics = _topics(console, keys)
@@ -137,7 +139,7 @@ def _topics(console: Console, keys: Iterable[PartitionKey]) -> dict[PartitionKey
 def _bounds(
     console: Console, topics: Mapping[PartitionKey, TopicImage], budget: Budget
 ) -> dict[PartitionKey, tuple[int, int]]:
-    """Return the log start and end offsets of partitions that can be read."""
+    """Return the log start and end offsets of the partitions that can be read."""
 
     def bounds(key: PartitionKey) -> tuple[int, int] | None:
         try:
@@ -156,7 +158,7 @@ def _ages_ms(
     groups: Iterable[Mapping[PartitionKey, Lag | None]],
     budget: Budget,
 ) -> dict[tuple[PartitionKey, int], int | None]:
-    """Return the age of the first unread record by its offset; one read for each offset."""
+    """Return the age of the first unread record, by partition and offset; one read for each."""
     now_us = console.cluster.clock.time_us()  # only shown
     unread = {
         (key, lag.first_offset): lag.unread

@@ -1,4 +1,4 @@
-"""What is wrong with a root, as the overview tells it: the worst first, each with a link."""
+"""Findings about the health of a root for the overview: the worst first, each with a link."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from spark_log.console.views.partition_looks import Committed, PartitionLooks
 from spark_log.coordinator import PartitionKey
 
 MAX_SHOWN: Final = 6
-"""Most findings of a kind."""
+"""Maximum number of findings of a kind."""
 
 Severity = Literal["error", "warning", "info", "ok"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a person should know.
+    """A fact that a user should know.
 
     Attributes:
         severity: ``error`` (data cannot be read or written), ``warning``, ``info`` or ``ok``.
-        sentence: what it is.
-        path: the page that shows more; empty for none.
-        command: the command of a shell that mends it, or shows more; empty for none.
+        sentence: the text of the finding.
+        path: the path of the page with details; empty for none.
+        command: the shell command that solves the problem or shows details; empty for none.
     """
 
     severity: Severity
@@ -43,16 +43,16 @@ def health(
     states: Mapping[str, str],
     transactions: Sequence[OpenTransaction],
 ) -> tuple[Finding, ...]:
-    """Return what is wrong, the worst first; one finding that all is well if nothing is.
+    """Return the findings, the worst first; without a problem, an ``ok`` finding is the first.
 
     Args:
-        console: of the root.
-        looks: what was seen of partitions.
-        began_ms: monotonic time before the committed offsets were read: a log end that was seen
-            before says nothing of an offset behind it.
+        console: the console of the root.
+        looks: the observations of partitions.
+        began_ms: the monotonic time before the committed offsets were read. A log end that was
+            observed earlier is not compared with a higher committed offset.
         committed: group id → partition → committed offset.
-        states: group id → its state.
-        transactions: the open ones.
+        states: group id → state of the group.
+        transactions: the open transactions.
 
     Raises:
         SparkLogError: the metadata cannot be read.

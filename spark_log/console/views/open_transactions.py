@@ -12,7 +12,8 @@ from spark_log.transaction import list_transactional_ids
 from spark_log.types import TransactionDescription
 
 MAX_TRANSACTIONS: Final = 100
-"""Most transactional ids whose state one view reads; open ones are read again."""
+"""Maximum number of transactional ids whose state one view reads, besides open transactions, which
+are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,11 @@ class OpenTransaction:
     """A transaction that readers with ``read_committed`` wait for.
 
     Attributes:
-        transactional_id: its id.
+        transactional_id: the transactional id.
         state: ``Ongoing``, ``PrepareCommit`` and so on, as in Kafka.
-        open_ms: time since it began, by the clock of the process that began it.
+        open_ms: the time since the transaction began, by the clock of the process that began it.
         timeout_ms: ``transaction.timeout.ms``.
-        partitions: those that are registered.
+        partitions: the partitions that are registered.
     """
 
     transactional_id: str
@@ -35,7 +36,7 @@ class OpenTransaction:
 
 
 def open_transactions(console: Console, now_us: int, budget: Budget) -> list[OpenTransaction]:
-    """Return the open transactions, the longest first, by their present state."""
+    """Return the open transactions in their present state, the longest first."""
     cluster = console.cluster
     ids = list_transactional_ids(cluster.store, cluster.clock)
 
@@ -53,7 +54,7 @@ def open_transactions(console: Console, now_us: int, budget: Budget) -> list[Ope
         ids, lambda due: console.map(see, due, budget), MAX_TRANSACTIONS
     )
     found = [(key, look) for key, look in looks.items() if _is_open(look.seen)]
-    # What an earlier view saw may be over.
+    # A transaction that an earlier view saw may have ended.
     old = [key for key, look in found if look.looked_ms < began_ms][:MAX_TRANSACTIONS]
     seen = {key: look.seen for key, look in found}
     seen.update(zip(old, console.map(see, old, budget), strict=True))

@@ -1,8 +1,8 @@
-"""The overview: what is wrong, how much is written, and which groups are behind.
+"""The overview: health, throughput, and groups that lag.
 
-One view costs the metadata, the committed offsets, the states of groups, and a bounded number of
-listings and reads: `MAX_LISTED`, `MAX_TRANSACTIONS` and `_MAX_TIMES`. In a large cluster each view
-looks at other partitions, and shows of the rest what an earlier one saw.
+One view reads the metadata, the committed offsets, the states of groups, and makes a bounded number
+of listings and reads: `MAX_LISTED`, `MAX_TRANSACTIONS` and `_MAX_TIMES`. In a large cluster each
+view lists other partitions, and shows earlier observations of the rest.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.log import Lag, first_unread_us
 
 _MAX_TIMES: Final = 4
-"""Most partitions of a group that is shown whose first unread record is read."""
+"""Maximum number of partitions of each shown group whose first unread record is read."""
 _SHOWN: Final = 6
-"""Most topics, groups and transactions that are shown."""
+"""Maximum number of topics, groups and transactions that are shown."""
 _MINUTE_US: Final = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What was appended to all topics in the last half hour, by the dates of segments.
+    """The appends to all topics in the last half hour, by the dates of segments.
 
     Attributes:
-        step_s: seconds that one number is the mean of.
-        times_us: begin of each such time, in microseconds since the epoch.
-        records_per_second: offsets appended.
-        bytes_per_second: size of their segments, of one replica.
+        step_s: the length of a step in seconds. Each number is the mean of a step.
+        times_us: the begin of each step, in microseconds since the epoch.
+        records_per_second: the number of offsets appended per second.
+        bytes_per_second: the bytes of their segments per second, of one replica.
     """
 
     step_s: int
@@ -53,12 +53,12 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class TopicRate:
-    """What was appended to a topic, as the mean of the last minute.
+    """The appends to a topic, as the mean of the last minute.
 
     Attributes:
-        name: its name.
-        records_per_second: offsets appended.
-        bytes_per_second: size of their segments, of one replica.
+        name: the topic's name.
+        records_per_second: the number of offsets appended per second.
+        bytes_per_second: the bytes of their segments per second, of one replica.
     """
 
     name: str
@@ -71,10 +71,11 @@ class GroupBehind:
     """A group with unread records.
 
     Attributes:
-        group_id: its id.
+        group_id: the group's id.
         state: ``Empty``, ``Stable`` or ``Reconciling``.
-        lag: records that it can read and has not; of partitions that were looked at.
-        lag_ms: age of the oldest of their first unread records, as far as it is known; else None.
+        lag: the number of unread records in the partitions that were listed.
+        lag_ms: the age of the oldest unread record in the partitions that were read; None if
+            unknown.
     """
 
     group_id: str
@@ -88,23 +89,23 @@ class Overview:
     """The cluster at a glance.
 
     Attributes:
-        root: its URL, without credentials.
-        cluster_id: its id.
-        version: of spark-log.
-        brokers: number of brokers.
-        topics: number of topics.
-        partitions: number of partitions.
-        partitions_seen: number of partitions that this view or an earlier one has looked at; the
-            numbers below are of these.
-        oldest_look_ms: how long ago the first of them was looked at; 0 without one.
+        root: the URL of the root, without credentials.
+        cluster_id: the id of the cluster.
+        version: the version of spark-log.
+        brokers: the number of brokers.
+        topics: the number of topics.
+        partitions: the number of partitions.
+        partitions_seen: the number of partitions that this view or an earlier one has listed. The
+            numbers below are sums of these partitions.
+        oldest_look_ms: the age of the oldest of these listings; 0 without one.
         groups: group state → number of groups.
-        findings: its health, the worst first.
-        records_per_second: offsets appended, as the mean of the last minute.
-        bytes_per_second: size of their segments, of one replica.
-        throughput: the same over time.
-        busiest_topics: topics with the most bytes a second, the first ones.
-        groups_behind: groups with the most lag, the first ones.
-        open_transactions: transactions that are open, the longest first; the first ones.
+        findings: the findings about health, the worst first.
+        records_per_second: the number of offsets appended per second, in the last minute.
+        bytes_per_second: the bytes of their segments per second, of one replica.
+        throughput: the same numbers over time.
+        busiest_topics: the topics with the most bytes per second, at most `_SHOWN`.
+        groups_behind: the groups with the most lag, at most `_SHOWN`.
+        open_transactions: the longest open transactions, at most `_SHOWN`.
     """
 
     root: str
@@ -132,7 +133,7 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
     image = cluster.image()
     states = {each.group_id: each.group_state for each in console.admin.list_groups()}
     budget.check()
-    # Committed offsets first: a log end that is read later is never before them.
+    # Read committed offsets first: a log end that is read later is never before them.
     committed = {
         group_id: {key: each.offset for key, each in positions.items()}
         for group_id, positions in OffsetsTable(cluster).all_positions().items()
@@ -171,9 +172,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _throughput(looks: PartitionLooks, now_step: int) -> tuple[Throughput, tuple[TopicRate, ...]]:
-    """Return what was appended to all topics, and to those with the most bytes a second.
+    """Return the appends to all topics, and to the topics with the most bytes per second.
 
-    The present quarter minute is not over, so it is left out.
+    The present quarter minute is left out, because it has not ended.
     """
     steps = range(now_step - STEPS, now_step)
     last = steps[-(_MINUTE_US // 1_000_000 // STEP_S) :]

@@ -1,4 +1,4 @@
-"""Looks at partitions for the overview: a bounded number of listings for each view."""
+"""Lists partitions for the overview: a bounded number of listings for each view."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from spark_log.log import LiveSegment, LogView
 from spark_log.metadata import MetadataImage, TopicImage
 
 MAX_LISTED: Final = 200
-"""Most partitions that one view lists, and most merged segments whose headers it reads.
+"""Maximum number of partitions that one view lists, and of merged segments whose headers it reads.
 
-On an object store, where requests are paid for, it is a fifth of it."""
+On an object store, where requests cost money, the limit is a fifth of it."""
 
 PartitionLooks = Mapping[PartitionKey, Look[Activity | None]]
 Committed = Mapping[str, Mapping[PartitionKey, int]]
@@ -35,16 +35,16 @@ def look_at_partitions(
     since_step: int,
     budget: Budget,
 ) -> PartitionLooks:
-    """List some partitions, and return what was seen of all that were ever listed.
+    """List some partitions, and return the last observation of every partition listed so far.
 
-    Those of groups come first, then the first ones of each topic.
+    Partitions with committed offsets come first, then the first partitions of each topic.
 
     Args:
-        console: of the root.
+        console: the console of the root.
         image: the metadata.
         committed: group id → partition → committed offset.
-        since_step: quarter minute from which on appends are counted (`activity.step_of`).
-        budget: of the request.
+        since_step: the first quarter minute whose appends are counted (`activity.step_of`).
+        budget: the budget of the request.
     """
     by_topic = [partition_keys(topic) for topic in image.topics()]
     every = [key for keys in itertools.zip_longest(*by_topic) for key in keys if key is not None]
@@ -82,7 +82,7 @@ def look_at_partitions(
 def _headers(
     console: Console, topic: TopicImage, partition: int, view: LogView, segment: LiveSegment
 ) -> np.ndarray | None:
-    """Return the batch headers of a segment of the replica that was listed, if it can be read."""
+    """Return the batch headers of a segment on the listed replica; None if it cannot be read."""
     cluster = console.cluster
     with cluster.suppressed.suppress("console segment", view.origin, SparkLogError):
         for broker_id in topic.partitions[partition].replicas:

@@ -1,4 +1,4 @@
-"""Records of a topic: by offset, by time, newest first; one record in full."""
+"""Records of a topic: by offset, by time, or newest first; a single record with its full value."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from spark_log.log import FetchedRecords, PartitionLog
 
 MAX_PARTITIONS: Final = 64
-"""Most partitions whose records are shown together."""
+"""Maximum number of partitions whose records are shown together."""
 
 
 class RecordsParameters(Parameters):
-    """Which records. Without an offset and a time: the newest."""
+    """The records that are shown: the newest ones if neither an offset nor a time is given."""
 
     topic: TopicName
     partition: PartitionNumber = None
@@ -58,14 +58,14 @@ class Records:
     """Records of a topic.
 
     Attributes:
-        topic: its name.
-        partitions: numbers of all of its partitions.
+        topic: the topic's name.
+        partitions: the numbers of all of the topic's partitions.
         order: ``offset``, ``time``, or ``newest`` for newest first.
-        records: the records. By time they are in the order of their timestamps.
-        before: an offset of ``partition`` before which there are more; None if there are none.
-        after: an offset from which there may be more; None if it is not one partition.
+        records: the records. In the order ``time`` they are sorted by timestamp.
+        before: the offset of ``partition`` before which there may be more records; None otherwise.
+        after: the offset from which there may be more records; None for several partitions.
         partition: the partition of ``before`` and ``after``.
-        is_cut: whether values are shown in part, because there are too many bytes.
+        is_cut: whether values are shortened, because they have too many bytes.
     """
 
     topic: str
@@ -161,7 +161,7 @@ def _read(
 def _chosen(
     found: Iterable[FetchedRecords], limit: int, order: str, *, is_one: bool
 ) -> tuple[list[FetchedRecords], int]:
-    """Return the rows to show, and how many they are; of several partitions, those of one page."""
+    """Return the rows of one page, and their number; rows of several partitions are merged."""
     rows = list(found)
     if is_one:
         return rows, sum(map(len, rows))
@@ -176,7 +176,7 @@ def _chosen(
 
 
 class RecordParameters(Parameters):
-    """Which record."""
+    """The record that is shown."""
 
     topic: TopicName
     partition: Annotated[int, Field(ge=0, lt=2**31, description="Number of the partition.")]
@@ -186,10 +186,10 @@ class RecordParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class OneRecord:
-    """A record in full: of each value up to ``max_value_bytes``.
+    """A single record, with up to ``max_value_bytes`` of each value.
 
     Attributes:
-        topic: name of its topic.
+        topic: the name of the record's topic.
         record: the record.
     """
 

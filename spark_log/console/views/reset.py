@@ -1,4 +1,4 @@
-"""Resetting the committed offsets of a group: a plan that is shown first, then the change."""
+"""Resets the committed offsets of a group: shows a plan first, then commits it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 
 
 class ResetParameters(Parameters):
-    """Which offsets of a group become which, and whether they are committed."""
+    """The partitions of a group, their new offsets, and whether these are committed."""
 
     group: GroupId
     topic: Annotated[
@@ -51,10 +51,10 @@ class NewOffset:
     """The new offset of a partition.
 
     Attributes:
-        topic: name of the topic.
-        partition: number of the partition.
+        topic: the name of the topic.
+        partition: the number of the partition.
         current_offset: the committed offset; None without one.
-        new_offset: what it becomes.
+        new_offset: the new committed offset.
     """
 
     topic: str
@@ -68,10 +68,10 @@ class Reset:
     """A reset that was planned or executed.
 
     Attributes:
-        group_id: the group.
-        executed: whether the offsets are committed.
-        offsets: by topic and partition.
-        notes: one sentence for each partition that gets another offset than asked for.
+        group_id: the group's id.
+        executed: whether the offsets were committed.
+        offsets: the new offsets, sorted by topic and partition.
+        notes: one sentence for each partition whose new offset differs from the requested one.
     """
 
     group_id: str
@@ -81,7 +81,7 @@ class Reset:
 
 
 def execute_reset(console: Console, parameters: ResetParameters, budget: Budget) -> Reset:
-    """Plan new offsets; commit them if this is asked for, all of them or none.
+    """Plan new offsets; if ``execute`` is true, commit all of them or none.
 
     Raises:
         GroupNotEmptyError: the group has members; nothing was changed.
@@ -158,8 +158,8 @@ def _number(text: str) -> int:
 
 def _parsed(lines: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    # Not splitlines(): a topic's name may have what it takes for the end of a line. A browser sends
-    # a line break of a field as two characters.
+    # Not splitlines(): a topic's name may contain characters that it treats as line ends. A browser
+    # sends a line break of a field as two characters.
     for line in lines.replace("\r\n", "\n").split("\n"):
         try:
             topic, partition, offset = line.rsplit(",", 2)

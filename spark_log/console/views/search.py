@@ -1,4 +1,4 @@
-"""The page of the search; its stream of hits and the export take the same parameters."""
+"""The page of the search. The stream of hits and the export take the same parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_log.log import FetchedRecords
 
 
 class SearchParameters(Parameters):
-    """What to look for. All conditions have to hold; without one every record matches."""
+    """The conditions of a search. A hit fulfils all of them; without one every record is a hit."""
 
     topic: TopicName
     partition: PartitionNumber = None
@@ -55,12 +55,12 @@ class Hits:
     """Hits of a search, by partition in offset order.
 
     Attributes:
-        topic: name of the topic.
-        partitions: numbers of all of its partitions.
-        hits: at most ``limit`` records.
-        progress: how far the search came before it had enough hits or its time was over; None if it
-            was not begun.
-        is_complete: whether all records were read, or ``limit`` hits found.
+        topic: the name of the topic.
+        partitions: the numbers of all of the topic's partitions.
+        hits: the records that match, at most ``limit``.
+        progress: the progress of the search when it had enough hits or its time was over; None if
+            it has not begun.
+        is_complete: whether all records were read, or ``limit`` hits were found.
     """
 
     topic: str
@@ -108,7 +108,7 @@ def open_search(console: Console, parameters: SearchParameters, *, limit: int | 
 
 
 def read_hits(console: Console, parameters: SearchParameters, budget: Budget) -> Hits:
-    """Search until there are enough hits, everything is read, or most of the time is over."""
+    """Search until enough hits are found, all records are read, or most of the time is over."""
     topic = console.cluster.topic(parameters.topic)
     every = tuple(sorted(topic.partitions))
     if not parameters.run:
@@ -131,7 +131,7 @@ def read_hits(console: Console, parameters: SearchParameters, budget: Budget) ->
     try:
         reached = search.run(budget, console.cluster.clock, on_hits, on_progress)
     except KafkaTimeoutError:
-        pass  # what was found is shown; the stream of hits has more time
+        pass  # the hits so far are shown; the stream of hits has more time
     finally:
         if search.expression is not None:
             search.expression.close()

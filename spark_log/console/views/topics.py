@@ -1,4 +1,4 @@
-"""Topics: their size, rate, retention, and what the cleaner has left to do; one topic in full."""
+"""Topics with size, rate, retention and cleaner state; a single topic with its partitions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, Par
 
 @dataclass(frozen=True, slots=True)
 class CleanerState:
-    """What the cleaner has done with a topic, as the names of its segments tell.
+    """The cleaner's progress with a topic, from the names of the topic's segments.
 
     Attributes:
         policy: ``cleanup.policy``.
         retention_ms: ``retention.ms``; -1 for no limit.
         retention_bytes: ``retention.bytes``; -1 for no limit.
-        segments: number of segments.
-        unmerged_segments: those that are as an append wrote them.
-        dirty_ratio: bytes that no compaction has seen, divided by all; None without compaction.
+        segments: the number of segments.
+        unmerged_segments: the number of segments that were not merged since an append wrote them.
+        dirty_ratio: the share of bytes that were not compacted; None without compaction.
     """
 
     policy: str
@@ -44,16 +44,17 @@ class TopicRow:
     """A topic in the list.
 
     Attributes:
-        name: its name.
-        partitions: number of its partitions.
-        replication_factor: most replicas of a partition.
-        records: offsets between start and end, of all partitions that can be read.
-        size_bytes: size of the segments of one replica of each.
-        records_per_second: since the page was looked at before, at most a minute ago; None if it
-            was not.
-        under_replicated: number of partitions with replicas out of sync.
-        unreadable: number of partitions that cannot be read now.
-        cleaner: what the cleaner has left to do.
+        name: the topic's name.
+        partitions: the number of the topic's partitions.
+        replication_factor: the maximum number of replicas of a partition.
+        records: the number of offsets between log start and end, in all partitions that can be
+            read.
+        size_bytes: the size of the segments, of one replica of each partition.
+        records_per_second: the mean rate since the page was read before, at most a minute ago; None
+            if it was not.
+        under_replicated: the number of partitions with replicas out of sync.
+        unreadable: the number of partitions that cannot be read now.
+        cleaner: the cleaner's progress.
     """
 
     name: str
@@ -68,7 +69,7 @@ class TopicRow:
 
 
 class TopicsParameters(Parameters):
-    """Which topics."""
+    """The topics that are listed."""
 
     q: Annotated[str, Field(max_length=1000, description="A part of the name.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of topics to skip.")] = 0
@@ -77,12 +78,12 @@ class TopicsParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics by name.
+    """One page of the topics, sorted by name.
 
     Attributes:
-        total: number of topics whose names match.
-        start: number of topics before these.
-        topics: some of them.
+        total: the number of topics whose names match.
+        start: the number of topics before this page.
+        topics: the topics of this page.
     """
 
     total: int
@@ -124,7 +125,7 @@ def _topic_row(
 
 
 class TopicParameters(Parameters):
-    """Which topic."""
+    """The topic that is shown."""
 
     topic: TopicName
 
@@ -134,17 +135,17 @@ class Partition:
     """A partition of a topic. Numbers are -1 if the partition cannot be read now.
 
     Attributes:
-        partition: its number.
-        leader: the broker that leads it; -1 if none can.
-        leader_epoch: number of changes of the leader and of the in-sync replicas.
+        partition: the partition's number.
+        leader: the id of the leader's broker; -1 without a leader.
+        leader_epoch: the number of changes of the leader and of the in-sync replicas.
         replicas: the brokers that have a replica, the preferred leader first.
         isr: the in-sync replicas.
-        offline_replicas: replicas on brokers that are fenced.
+        offline_replicas: the replicas on brokers that are fenced.
         is_under_replicated: whether replicas are out of sync.
         log_start_offset: the first offset that can be read.
         log_end_offset: the next offset to be written.
-        size_bytes: size of the segments of one replica.
-        segments: their number.
+        size_bytes: the size of the segments of one replica.
+        segments: the number of these segments.
     """
 
     partition: int
@@ -165,14 +166,16 @@ class Topic:
     """A topic.
 
     Attributes:
-        name: its name.
-        topic_id: its id.
-        records: offsets between start and end, of all partitions that can be read.
-        size_bytes: size of the segments of one replica of each partition.
-        records_per_second: as in `TopicRow`.
-        cleaner: what the cleaner has left to do.
-        partitions: in order.
-        configs: settings that somebody has set, for this topic or for the cluster: key → value.
+        name: the topic's name.
+        topic_id: the topic's id.
+        records: the number of offsets between log start and end, in all partitions that can be
+            read.
+        size_bytes: the size of the segments, of one replica of each partition.
+        records_per_second: the mean rate since the page was read before, at most a minute ago; None
+            if it was not.
+        cleaner: the cleaner's progress.
+        partitions: the partitions, sorted by number.
+        configs: the settings that users have made for this topic or for the cluster: key → value.
     """
 
     name: str
@@ -189,7 +192,7 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
     """Read one topic: a listing for each of its partitions.
 
     Raises:
-        UnknownTopicOrPartitionError: it does not exist.
+        UnknownTopicOrPartitionError: the topic does not exist.
     """
     topic = console.cluster.topic(parameters.topic)
     (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
@@ -209,7 +212,7 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
 
 
 def modified_configs(console: Console, topic: str) -> Mapping[str, ConfigEntry]:
-    """Return the settings that somebody has set, for a topic or for the cluster."""
+    """Return the settings that users have made for a topic or for the cluster."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     described = console.admin.describe_configs([resource], config_filter="modified")
     return described.get("topic", {}).get(topic, {})

@@ -1,4 +1,4 @@
-"""Transactions: each transactional id with its newest transaction, and those that hang."""
+"""Transactions: each transactional id with its newest transaction, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_log.types import TopicPartition
 
 
 class TransactionsParameters(Parameters):
-    """Which transactional ids."""
+    """The transactional ids that are listed."""
 
     q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of ids to skip.")] = 0
@@ -30,14 +30,14 @@ class Transaction:
     """A transactional id and its newest transaction.
 
     Attributes:
-        transactional_id: its id.
+        transactional_id: the transactional id.
         state: ``Empty``, ``Ongoing``, ``PrepareCommit`` and so on, as in Kafka.
-        producer_id: of the producer that decides its transactions.
-        producer_epoch: its epoch.
+        producer_id: the id of the producer that has the transactional id.
+        producer_epoch: the epoch of this producer.
         timeout_ms: ``transaction.timeout.ms``.
-        started_us: when it began; None if it is complete or there is none.
-        partitions: those that are registered.
-        groups: consumer groups whose offsets it commits.
+        started_us: the time when the transaction began; None if no transaction is open.
+        partitions: the partitions that are registered.
+        groups: the consumer groups whose offsets the transaction commits.
     """
 
     transactional_id: str
@@ -52,15 +52,15 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A transaction that is open in a partition, and that nobody will end.
+    """A transaction that is open in a partition, and that no producer will end.
 
     Attributes:
-        topic: name of the topic.
-        partition: number of the partition.
-        producer_id: of its producer.
-        producer_epoch: the epoch of its records.
-        start_offset: its first offset.
-        transactional_id: None if it has expired.
+        topic: the name of the topic.
+        partition: the number of the partition.
+        producer_id: the id of the transaction's producer.
+        producer_epoch: the producer epoch of the transaction's records.
+        start_offset: the first offset of the transaction.
+        transactional_id: the transactional id; None if it has expired.
     """
 
     topic: str
@@ -76,10 +76,10 @@ class Transactions:
     """Transactional ids, and hanging transactions of a topic.
 
     Attributes:
-        total: number of ids that match.
-        start: number of ids before these.
-        transactions: some of them, by id.
-        hanging: in the topic that was asked for; None if none was.
+        total: the number of ids that match.
+        start: the number of ids before this page.
+        transactions: the ids of this page, sorted.
+        hanging: the hanging transactions in the requested topic; None without a topic.
     """
 
     total: int

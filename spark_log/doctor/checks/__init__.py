@@ -1,4 +1,4 @@
-"""The checks of the doctor, a file for each, and `find_checks`, which finds them by name."""
+"""The checks of the doctor, one file for each, and `find_checks`, which returns them by name."""
 
 from spark_log.exports import attach_stub
 

@@ -40,7 +40,7 @@ CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
 )
 """All checks. Those of the whole root run in this order, then those of each partition together.
 
-Brokers come first: what cannot be reached is not looked at by the others."""
+Brokers come first: the other checks skip brokers that cannot be reached."""
 
 
 def find_checks(names: Sequence[str]) -> tuple[type[Check | PartitionCheck], ...]:

@@ -1,4 +1,4 @@
-"""Whether the brokers' roots answer and are those of their registrations."""
+"""Checks that the brokers' roots answer, and belong to their registrations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BrokersCheck(Check):
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return the brokers that cannot be used, or are not wanted for new replicas."""
+        """Return findings about brokers that are unusable, fenced, or being unregistered."""
         image = examination.image
         replicas = Counter(
             broker_id
@@ -74,7 +74,7 @@ class BrokersCheck(Check):
 def probe_brokers(
     examination: Examination,
 ) -> Iterator[tuple[RegisterBrokerRecord, Exception | None]]:
-    """Read ``meta.properties`` of each broker, and note in the examination which fail."""
+    """Read ``meta.properties`` of each broker, and add failing brokers to the examination."""
     cluster = examination.cluster
 
     def probe(broker: RegisterBrokerRecord) -> Exception | None:

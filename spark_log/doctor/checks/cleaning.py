@@ -1,8 +1,8 @@
-"""Whether partitions are cleaned: retention, compaction, merges.
+"""Checks that partitions are cleaned: retention, compaction, merges.
 
-Everything is told by one listing and one header, so that the look costs the same however long the
-log is. It tells less than a cleaner knows, and never more: dates of files are not before those of
-appends.
+The check reads one listing and one header, so that its cost does not depend on the length of the
+log. It may miss overdue work that a cleaner would find, but reports none that a cleaner would not
+find: a file's date is never earlier than its append.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FUTURE_US: Final = 86_400_000_000
 
 
 class CleaningCheck(PartitionCheck):
-    """Looks for work of a cleaner that is due for long."""
+    """Finds work of a cleaner that is long overdue."""
 
     name: ClassVar[str] = "cleaning"
     title: ClassVar[str] = "retention, compaction and merges that are overdue"
@@ -62,7 +62,7 @@ class CleaningCheck(PartitionCheck):
     )
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return the work that is overdue in a partition."""
+        """Return findings about the overdue work in a partition."""
         if not partition.view.live.segments:
             return
         policy = partition.config.cleanup_policy
@@ -101,7 +101,7 @@ def _by_age(partition: PartitionExamination) -> Iterator[Finding]:
             evidence=seen,
         )
         return
-    # Records of long ago may just have been appended.
+    # Records with old timestamps may just have been appended.
     due_us = min(now_us - oldest_us - retention_ms * _US, now_us - first.file.modified_us)
     if due_us > _overdue_us(partition):
         yield RETENTION_OVERDUE.finding(
@@ -120,7 +120,7 @@ def _by_size(partition: PartitionExamination) -> Iterator[Finding]:
         return
     segments = partition.view.live.segments
     total = sum(each.file.size_bytes for each in segments)
-    # The oldest segment is due since those after it have had retention.bytes.
+    # The oldest segment became due when the segments after it reached retention.bytes.
     rest = 0
     for each in segments[1:]:
         rest += each.file.size_bytes

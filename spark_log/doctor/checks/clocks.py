@@ -1,7 +1,7 @@
-"""Whether the clocks of this machine and of the brokers' storages are near each other.
+"""Checks that the clocks of this machine and of the brokers' storages agree.
 
-A process whose clock is further than ``max.clock.skew.ms`` from the storage's deletes and expires
-nothing. Nobody notices that until the storage is full.
+A process whose clock differs from the storage's by more than ``max.clock.skew.ms`` deletes and
+expires nothing. Without this check users notice that only when the storage is full.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ _US: Final = 1000
 
 
 class ClocksCheck(Check):
-    """Compares dates of files with this machine's clock; with ``--probe-storage``, exactly.
+    """Compares the dates of files with this machine's clock; with ``--probe-storage``, exactly.
 
-    Without a probe only a clock that is behind is noticed: the newest file may be old.
+    Without a probe the check only notices that this machine's clock is behind the storage's: the
+    newest file may be old.
     """
 
     name: ClassVar[str] = "clocks"
@@ -52,7 +53,7 @@ class ClocksCheck(Check):
     problems: ClassVar[tuple[Problem, ...]] = (CLOCK_WRONG, CLOCKS_APART)
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return clocks that are apart."""
+        """Return findings about clocks that differ too much."""
         max_us = examination.image.cluster_config().max_clock_skew_ms * _US
         ahead: dict[int, float] = {}
         for broker_id, store in examination.broker_stores():
@@ -75,9 +76,9 @@ class ClocksCheck(Check):
 
 
 def _ahead_us(examination: Examination, broker_id: int, store: Store) -> float | None:
-    """Return by how much a storage's clock is ahead of this machine's, microseconds.
+    """Return the microseconds by which a storage's clock is ahead of this machine's.
 
-    0 if no file is dated in this machine's future; None if that cannot be told.
+    The result is 0 if no file is dated in this machine's future; None if it is unknown.
     """
     clock = examination.cluster.clock
     if examination.probes_storage:
@@ -88,12 +89,12 @@ def _ahead_us(examination: Examination, broker_id: int, store: Store) -> float |
         except StorageError as error:
             if error.retriable:
                 raise
-            return None  # no right to write: the check of the storage tells it
+            return None  # no right to write: the check of the storage reports it
         finally:
             _remove(store, examination)
         if broker_id == ROOT_BROKER_ID:
             examination.set_storage_time(storage_us)
-        # The file was dated between the two looks; some storages date in whole seconds.
+        # The file was dated between the two readings; some storages date in whole seconds.
         slack_us = store.time_resolution_us
         if storage_us < before_us - slack_us:
             return float(storage_us - before_us)

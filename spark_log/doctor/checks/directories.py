@@ -1,4 +1,4 @@
-"""Directories that nobody owns: of deleted topics, of moved replicas, of others."""
+"""Finds directories without an owner: of deleted topics, of moved replicas, of others."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ FOREIGN_DIRECTORY = Problem(
 )
 
 _SCRATCH_US: Final = 3_600_000_000
-"""A scratch folder of this age is of a doctor that was killed."""
+"""Minimum age of a scratch folder that was left by a killed doctor."""
 
 
 class DirectoriesCheck(Check):
-    """Lists the directories of each broker's root, and those in them."""
+    """Lists the directories of each broker's root, and their subdirectories."""
 
     name: ClassVar[str] = "directories"
     title: ClassVar[str] = "directories that nobody owns"
@@ -57,10 +57,10 @@ class DirectoriesCheck(Check):
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return the directories that nobody owns."""
+        """Return findings about the directories without an owner."""
         if not examination.is_whole:
             raise NotCheckedError("only some topics are looked at")
-        # The markers first: a topic that is deleted meanwhile is then known, or not orphaned.
+        # List the markers first: a topic deleted meanwhile is in the metadata, or has no directory.
         markers = {
             file.name: file.modified_us for file in examination.cluster.store.list(DELETION_MARKERS)
         }
@@ -83,7 +83,7 @@ def _finding(
     markers: Mapping[str, int],
     subject: Subject,
 ) -> Finding | None:
-    """Return the finding for a directory; None if it may be removed, or used, just now."""
+    """Return the finding for a directory; None if it may be in use, or a cleaner will remove it."""
     path = directory.path
     if directory.kind is OrphanKind.TOPIC and path in markers:
         age_us = examination.now_us - markers[path]
@@ -101,7 +101,7 @@ def _finding(
 def _left(
     examination: Examination, age_us: int, problem: Problem, subject: Subject, what: str
 ) -> Finding | None:
-    """Return the finding for a directory that a cleaner removes, if none has for long."""
+    """Return the finding for a directory that a cleaner removes; None if it is not overdue."""
     if age_us <= examination.limits.overdue_ms * 1000:
         return None
     return problem.finding(

@@ -1,4 +1,4 @@
-"""Files in partitions that nobody needs or owns, and that no cleaner has removed for long."""
+"""Finds obsolete and unknown files in partitions that no cleaner has removed for long."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ UNKNOWN_FILES = Problem(
 
 
 class FilesCheck(PartitionCheck):
-    """Looks at the files of each replica by the rules of a cleaner; removes nothing."""
+    """Applies the rules of a cleaner to the files of each replica; removes nothing."""
 
     name: ClassVar[str] = "files"
     title: ClassVar[str] = "files in partitions that nobody needs or owns"
     problems: ClassVar[tuple[Problem, ...]] = (FILES_LEFT, UNKNOWN_FILES)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return what is left in the directories of a partition's replicas."""
+        """Return findings about leftover files in the directories of a partition's replicas."""
         for replica in partition.replicas:
             subject = Subject.of_partition(partition.tp, replica.broker_id)
             yield from _left(partition, replica, subject)

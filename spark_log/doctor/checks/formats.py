@@ -1,6 +1,7 @@
-"""Files that an older version wrote: they are read as ever, and lack what came later.
+"""Finds files that an older version wrote. They can be read, and lack newer features.
 
-What a newer version wrote cannot be read; the doctor reports it as damage, with the version.
+Files that a newer version wrote cannot be read; the doctor reports them as damage, with the
+version.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class FormatsCheck(PartitionCheck):
     problems: ClassVar[tuple[Problem, ...]] = (OLD_SNAPSHOT, OLD_SEGMENT)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return what an older version wrote."""
+        """Return findings about files of older versions."""
         subject, snapshot = Subject.of_partition(partition.tp), partition.snapshot
         if snapshot is not None and (missing := _missing(snapshot)):
             yield OLD_SNAPSHOT.finding(
@@ -63,7 +64,7 @@ class FormatsCheck(PartitionCheck):
 
 def _missing(snapshot: Snapshot) -> str:
     missing = [] if snapshot.producers.transactions.is_complete else ["transactions"]
-    # Of rewritten segments no id is needed: a merge leaves it out of its summary.
+    # Rewritten segments need no append id: a merge leaves it out of the summary.
     appended = [each for each in snapshot.segments if each.name.last_offset is None]
     if appended and not any(each.append_id for each in appended):
         missing.append("append ids")

@@ -1,8 +1,8 @@
-"""Whether consumer groups make progress, and whether their committed offsets are in the log.
+"""Checks that consumer groups make progress, and that their committed offsets are in the log.
 
-Committed offsets are read before the logs, so that none is taken for one behind the end. How long
-records wait is told by the dates of the files they are in, not by their timestamps: a topic may
-have records of long ago. A group that never committed an offset is not looked at.
+Committed offsets are read before the logs, so that none seems to be after the log's end. The
+waiting time of records is measured by the dates of their files, not by their timestamps, which may
+be old in any topic. A group that never committed an offset is not checked.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class _Behind:
 
     Attributes:
         tp: the partition.
-        lag: number of offsets that can be read, from the committed one to the log's end.
-        waiting_us: how long the first unread record has been in the log, at least.
-        idle_us: time since the group's last commit there.
-        newest_age_us: age of the newest segment.
-        is_growing: whether records came after the first unread one.
+        lag: the number of readable offsets, from the committed offset to the log's end.
+        waiting_us: the minimum time for which the first unread record has been in the log.
+        idle_us: the time since the group's last commit in the partition.
+        newest_age_us: the age of the newest segment.
+        is_growing: whether records were appended after the first unread one.
         is_owned: whether a member has the partition.
     """
 
@@ -132,7 +132,7 @@ class GroupsCheck(PartitionCheck):
         self._lock = threading.Lock()
 
     def begin(self, examination: Examination) -> Iterator[Finding]:
-        """Read members and committed offsets; return rebalances that do not end."""
+        """Read members and committed offsets; return findings about rebalances that do not end."""
         table = offsets_table(examination)
         if examination.offsets_error is not None:
             raise NotCheckedError("the offsets table cannot be read")
@@ -170,7 +170,7 @@ class GroupsCheck(PartitionCheck):
             yield from self._rebalance(examination, group_id)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return committed offsets that are outside of the log; note which have unread records."""
+        """Return findings about offsets outside of the log; collect groups with unread records."""
         place = partition.topic.topic_id, partition.tp.partition
         for group_id, committed in self._committed.get(place, ()):
             view, offset = partition.view, committed.offset
@@ -185,7 +185,7 @@ class GroupsCheck(PartitionCheck):
                     self._behind.setdefault(group_id, []).append(behind)
 
     def end(self, examination: Examination) -> Iterator[Finding]:
-        """Return the groups that make no progress."""
+        """Return findings about groups that make no progress."""
         stuck_us = examination.limits.stuck_ms * _US
         for group_id in sorted({*self._behind, *self._views}):
             behind = sorted(self._behind.get(group_id, ()), key=lambda each: -each.waiting_us)
@@ -198,7 +198,7 @@ class GroupsCheck(PartitionCheck):
                 elif owned := [each for each in stuck if each.is_owned]:
                     yield self._stuck(group_id, owned)
                 continue
-            # Of a topic to which nobody writes any more the lag does not grow.
+            # The lag does not grow if no producer writes to the topic any more.
             alive_us = examination.limits.overdue_ms * _US
             growing = [each for each in stuck if each.is_growing and each.newest_age_us < alive_us]
             if growing:

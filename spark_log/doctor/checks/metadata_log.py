@@ -1,4 +1,4 @@
-"""Whether the metadata log is complete, and how much a process reads to learn the metadata."""
+"""Checks that the metadata log is complete, and that a process reads few files of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METADATA_WITHOUT_SNAPSHOT = Problem(
 
 
 class MetadataLogCheck(Check):
-    """Lists the metadata log."""
+    """Lists the metadata log, and reads its checkpoint."""
 
     name: ClassVar[str] = "metadata-log"
     title: ClassVar[str] = "files and snapshots of the metadata log"
@@ -41,7 +41,7 @@ class MetadataLogCheck(Check):
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return what is wrong with the metadata log."""
+        """Return findings about the metadata log."""
         try:
             view = examination.cluster.metadata.observe()
         except CorruptRecordError as error:

@@ -1,4 +1,4 @@
-"""Whether the table of committed offsets can be read, and how much of it is read to open it."""
+"""Checks that the table of committed offsets can be read, and has a recent checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKPOINT_BEHIND = Problem(
 )
 
 _INTERVALS: Final = 10
-"""So many times the interval of checkpoints may pass without one: a busy table is slower."""
+"""Maximum number of checkpoint intervals without a checkpoint; a busy table misses some."""
 
 
 class OffsetsTableCheck(Check):
@@ -36,7 +36,7 @@ class OffsetsTableCheck(Check):
     problems: ClassVar[tuple[Problem, ...]] = (OFFSETS_DAMAGED, CHECKPOINT_BEHIND)
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return what is wrong with the table."""
+        """Return findings about the table."""
         table = offsets_table(examination)
         try:
             table.all_positions()
@@ -66,10 +66,10 @@ class OffsetsTableCheck(Check):
 
 
 def offsets_table(examination: Examination) -> OffsetsTable:
-    """Return the table.
+    """Return the table of committed offsets.
 
     Raises:
-        NotCheckedError: the root cannot have one.
+        NotCheckedError: the root cannot have such a table.
     """
     try:
         return OffsetsTable(examination.cluster)

@@ -1,4 +1,4 @@
-"""Whether all members of the cluster root's quorum answer and still count."""
+"""Checks that all members of the cluster root's quorum answer, and still count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVEN_QUORUM = Problem(
 
 
 class QuorumCheck(Check):
-    """Looks at each member of the quorum."""
+    """Reads the state of each member of the quorum."""
 
     name: ClassVar[str] = "quorum"
     title: ClassVar[str] = "members of the cluster root's quorum"

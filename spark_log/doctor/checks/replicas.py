@@ -1,4 +1,4 @@
-"""Whether partitions have a leader, enough replicas in sync, and their preferred leader."""
+"""Checks that partitions have a leader, enough in-sync replicas, and their preferred leader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOT_PREFERRED = Problem(
 
 
 class ReplicasCheck(Check):
-    """Looks at the metadata alone. One finding for each topic and problem."""
+    """Reads only the metadata. It makes one finding for each topic and problem."""
 
     name: ClassVar[str] = "replicas"
     title: ClassVar[str] = "leaders and in-sync replicas"
@@ -54,7 +54,7 @@ class ReplicasCheck(Check):
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return topics with partitions that lack a leader or replicas."""
+        """Return findings about topics whose partitions lack a leader or in-sync replicas."""
         imbalanced: dict[str, list[int]] = {}
         for topic_id, number in imbalanced_partitions(examination.image):
             imbalanced.setdefault(topic_id, []).append(number)

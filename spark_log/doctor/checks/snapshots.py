@@ -1,7 +1,7 @@
-"""Whether snapshots are written, and can be read.
+"""Checks that snapshots are written, and can be read.
 
-A snapshot spares whoever opens a partition to open each segment. Appenders write them; a failure is
-only counted there, since appends do without.
+With a snapshot, a process that opens a partition need not open each segment. Appenders write
+snapshots; they only count a failure, since appends work without snapshots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SNAPSHOT_DAMAGED = Problem(
     "snapshot-damaged", Severity.WARNING, "The newest snapshot of a partition cannot be read."
 )
 _SLACK: Final = 64
-"""Segments that may be added while a snapshot is written."""
+"""Number of segments that may be added while a snapshot is written."""
 
 
 class SnapshotsCheck(PartitionCheck):
@@ -35,7 +35,7 @@ class SnapshotsCheck(PartitionCheck):
     problems: ClassVar[tuple[Problem, ...]] = (SNAPSHOT_BEHIND, SNAPSHOT_DAMAGED)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return what is wrong with a partition's snapshots."""
+        """Return findings about a partition's snapshots."""
         subject, view = Subject.of_partition(partition.tp), partition.view
         topic, number = partition.tp
         behind = segments_without_snapshot(view, partition.config.snapshot_interval_segments)
@@ -63,13 +63,13 @@ class SnapshotsCheck(PartitionCheck):
 
 
 def segments_without_snapshot(view: LogView, interval: int) -> int:
-    """Return how many segments came after the newest snapshot, if far too many; else 0.
+    """Return the number of segments after the newest snapshot, if it is far too high; else 0.
 
-    A snapshot is due after ``snapshot.interval.segments`` segments, and after a quarter more than
-    it has. Twice as many are far too many.
+    A snapshot is due after ``snapshot.interval.segments`` new segments, or after a quarter of the
+    number in the last snapshot if that is more. Twice this number is far too high.
 
     Args:
-        view: of the log.
+        view: the view of the log.
         interval: ``snapshot.interval.segments``.
     """
     count = len(view.live.segments)

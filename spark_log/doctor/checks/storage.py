@@ -1,7 +1,7 @@
-"""Whether the storage of each broker holds what the log relies on.
+"""Checks that the storage of each broker has the properties that the log relies on.
 
-The scratch folder gets a few small files, and is removed again. A client without the right to write
-there cannot tell, which is no fault.
+The check writes a few small files into the scratch folder, and removes it. Without the right to
+write, a client skips the check.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SCRATCH_LEFT = Problem(
 _RACES: Final = 3
 _CONTENDERS: Final = 8
 _PATIENCE_MS: Final = 30_000
-"""A put that has no answer for so long makes the check fail."""
+"""Time limit of a put. A put without an answer makes the check fail."""
 
 _NAMES: Final = ("a", "b", "c-1", "c-10", "c-2")
-"""In byte order, which is that of a listing."""
+"""File names in byte order, the order of a listing."""
 _CONTENT: Final = bytes(range(256)) * 40
 
 
@@ -73,7 +73,7 @@ class StorageCheck(Check):
     )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
-        """Return the promises that a storage does not hold."""
+        """Return findings about properties that a storage lacks."""
         if not examination.probes_storage:
             raise NotCheckedError("it writes a few files, so it is only done with --probe-storage")
         without_right = []
@@ -88,7 +88,7 @@ class StorageCheck(Check):
 
 
 class _NoRightError(Exception):
-    """The storage refuses the first file."""
+    """The storage has refused the first file."""
 
 
 def _probe(broker_id: int, store: Store, scratch: str) -> Iterator[Finding]:
@@ -211,7 +211,7 @@ def _overwrite(store: Store, scratch: str) -> _Fault | None:
 
 
 def _remove(store: Store, scratch: str) -> str | None:
-    """Remove the scratch folder; return why it is still there, or None."""
+    """Remove the scratch folder; return the reason of a failure, or None."""
     try:
         store.delete_directory(scratch)
     except StorageError as error:

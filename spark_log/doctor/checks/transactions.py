@@ -1,7 +1,7 @@
-"""Transactions that are open for long: readers with ``read_committed`` do not get past them.
+"""Finds transactions that have been open for long and block readers with ``read_committed``.
 
-Whoever sees a transaction pass its timeout ends it: a reader that waits there, or a cleaner. So one
-that is open for much longer tells that none of them runs, or can.
+A waiting reader or a cleaner ends a transaction that has passed its timeout. A transaction that
+is open for much longer shows that no reader or cleaner runs, or that they fail.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TransactionsCheck(PartitionCheck):
         self._owned: set[int] = set()
 
     def begin(self, examination: Examination) -> Iterator[Finding]:
-        """Return the transactions that are open, or not finished, for long."""
+        """Return findings about transactions that have been open, or not finished, for long."""
         cluster = examination.cluster
         ids = list_transactional_ids(cluster.store, cluster.clock)
         views = examination.outcomes(
@@ -86,7 +86,7 @@ class TransactionsCheck(PartitionCheck):
                 yield from _open(examination, view, wanted)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
-        """Return the transactions that the newest snapshot shows open, and that nobody owns."""
+        """Return findings about open transactions that belong to no transactional id."""
         limit_us = partition.examination.limits.open_transaction_ms * 1000
         live, now_us = partition.view.live, partition.examination.now_us
         if partition.snapshot is None:

@@ -101,7 +101,7 @@ def rebalance_leader(image: MetadataImage, topic_id: str, partition: int) -> lis
 
 
 def imbalanced_partitions(image: MetadataImage) -> Iterator[tuple[str, int]]:
-    """Yield the partitions whose leadership should return to the preferred leader, by topic id.
+    """Yield topic id and number of partitions whose preferred leader should lead again.
 
     A preferred leader is included if others lead more of its partitions than
     ``leader.imbalance.per.broker.percentage`` allows (Kafka's
