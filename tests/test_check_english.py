@@ -56,7 +56,8 @@ def test_words_that_are_banned(found, text, line):
 def test_docstrings_of_classes_functions_and_constants(tmp_path):
     path = tmp_path / "module.py"
     path.write_text(
-        '"""A module."""\n\nLIMIT = 3\n"""How many."""\n\n\nclass Log:\n    """What a log is."""\n\n'
+        '"""A module."""\n\nLIMIT = 3\n"""How many."""\n\n\n'
+        'class Log:\n    """What a log is."""\n\n'
         '    def read(self):\n        """Where it is read."""\n',
         encoding="utf-8",
     )

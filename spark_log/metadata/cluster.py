@@ -49,6 +49,7 @@ from spark_log.storage import (
     call_beside,
     call_through_outages,
     find_quorum,
+    has_files,
     is_own_directory,
     listing_validity_ms,
     open_store,
@@ -405,8 +406,8 @@ class Cluster:
         try:
             yield
         except (CorruptRecordError, OffsetOutOfRangeError, StorageError) as error:
-            if isinstance(error, StorageError) and error.retriable:
-                raise
+            if isinstance(error, StorageError) and error.retriable and not self.store.is_mapped:
+                raise  # the metadata cannot be read either
             if not self._is_known_to_be_deleted(topic):
                 raise
             raise UnknownTopicOrPartitionError(
@@ -457,9 +458,12 @@ class Cluster:
         return cluster_id
 
     def _own_directory(self) -> str:
-        """Return the name of a directory that only a root has; empty if there is no such one."""
-        names = self.store.list_directories("")
-        return next((name for name in names if is_own_directory(name)), "")
+        """Return the name of a directory with files that only a root has; empty without one.
+
+        A directory without files may have been made beforehand, with permissions of its own.
+        """
+        names = filter(is_own_directory, self.store.list_directories(""))
+        return next((name for name in names if has_files(self.store, name)), "")
 
     def _read_beside_files(self, directory: str) -> str:
         """Read ``meta.properties`` again: another process may just have created the root.

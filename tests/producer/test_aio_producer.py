@@ -99,8 +99,9 @@ def test_a_send_that_waits_for_room_is_cancelled_and_close_does_not_wait_for_it(
     async def cancel():
         producer = AIOProducer(root, buffer_memory=1_000, batch_size=1_000, max_block_ms=3_600_000)
         await producer.start()
-        _, may_go_on = hanging(monkeypatch)
+        hangs, may_go_on = hanging(monkeypatch)
         first = await producer.send("weather", b"a" * 900)
+        assert await asyncio.to_thread(hangs.wait, PATIENCE_S)
         blocked = asyncio.create_task(producer.send("weather", b"b" * 900))
         while not (await producer_metrics(producer))["waiting-threads"]:
             await asyncio.sleep(0)

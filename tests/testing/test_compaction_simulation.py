@@ -94,7 +94,8 @@ def happened(texts):
     "what",
     [
         r"crashes",
-        r"compacted # to #: # to #, # tombstones removed",
+        r"compact # to #: # to #, # tombstones removed",
+        r"remove_expired_tombstones # to #: # to #, # tombstones removed",
         r"merged into #-#\.#\.log",
         r"cleaned: .*",
         r"put_if_absent #\.generation: exists",

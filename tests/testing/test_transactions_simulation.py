@@ -8,7 +8,7 @@ from spark_log.testing.simulation.log.simulation import SimulationFailedError
 from spark_log.testing.simulation.transactions.rules import TRANSACTIONS_RULES
 from spark_log.testing.simulation.transactions.simulation import simulate_transactions
 
-SEEDS = (0, 50, 84)
+SEEDS = (0, 7, 50, 84)
 """Seeds that together have every kind of event. `test_simulation_replay` runs others."""
 
 SEEDS_PER_RULE = 150

@@ -63,15 +63,16 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
     members = _installed(store)
     voters = members.membership.voters
     joining = store.open_member(root)
-    standing = Standing.of(joining)
     known = next((voter for voter in voters if voter.root == joining.url), None)
+    if known is None:
+        joining.create_root()
+    standing = Standing.of(joining)
     if known is None:
         if standing.version and standing.directory_ids:
             raise InvalidRootError(
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
-        joining.create_root()
         # The id first: from the decision on the root counts.
         directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
