@@ -1,4 +1,4 @@
-"""How far a replica that is not in sync has the log."""
+"""A lower bound of the committed prefix on a replica that is not in sync."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def committed_end(replica: Replica, last: Replica) -> int:
     partition.
 
     Args:
-        replica: it is not in sync.
+        replica: a replica that is not in sync.
         last: the last in-sync replica.
 
     Returns:
