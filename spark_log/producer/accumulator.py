@@ -77,7 +77,7 @@ class Accumulator:
     def queues_of(
         self, batches: Iterable[ProducerBatch]
     ) -> list[tuple[ProducerBatch, PartitionQueue]]:
-        """Return the unfinished ones among some batches, with their partitions."""
+        """Return the batches that are unfinished, each with its partition."""
         found = ((batch, self._unfinished.get(batch)) for batch in batches)
         return [(batch, queue) for batch, queue in found if queue is not None]
 
@@ -254,7 +254,7 @@ class Accumulator:
     # --- finishing -------------------------------------------------------------------------------
 
     def seal(self, batches: Iterable[ProducerBatch]) -> None:
-        """Close the open ones among batches that are about to finish."""
+        """Close open batches, which are about to finish. Batches that are not open are ignored."""
         for batch in batches:
             queue = self._unfinished.get(batch)
             if queue is not None and queue.open is batch:

@@ -43,7 +43,7 @@ class MergeThread:
         self._is_closed = False
 
     def submit(self, merge: Callable[[], object]) -> bool:
-        """Run a merge after those that were submitted before it.
+        """Run a merge after all merges that were submitted before it.
 
         Returns:
             Whether the merge will be run. It will not be run after `close`, or if the system allows

@@ -62,7 +62,7 @@ class AppendResult:
 
 
 class TopicDeletedError(Exception):
-    """The topic was deleted: nobody can read what was appended to it."""
+    """The topic was deleted: nobody can read its records."""
 
 
 class DeleteDelayLoweredError(UnknownOutcomeError):

@@ -63,9 +63,9 @@ class Producer(ForeignMethods):
     see a transaction whole or not at all, in all partitions.
 
     A producer is thread-safe, and one shared producer is faster than several. A forked child cannot
-    use its parent's producer; make a new one there. Close it with `close` or a ``with`` block. At a
-    regular end of the process and on SIGTERM, open producers send their waiting records, unless
-    ``flush.on.exit`` is false.
+    use its parent's producer; make a new one in the child. Close a producer with `close` or a
+    ``with`` block. At a regular end of the process and on SIGTERM, open producers send their
+    waiting records, unless ``flush.on.exit`` is false.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Producer(ForeignMethods):
         """Send the rows of an Arrow table as records, without copying them where possible.
 
         The rows of a partition keep their order. The buffer takes the table as a whole: the call
-        waits until there is room for all of it, or until the buffer is empty.
+        waits until the buffer has room for all rows, or is empty.
 
         Args:
             topic: the topic's name.

@@ -245,7 +245,7 @@ class ProducerRuntime:
             )
 
     def close(self, timeout: float | None) -> int:
-        """Append the waiting records, fail those that are not done in time, and end the threads.
+        """Append the waiting records, fail records that are not done in time, and end the threads.
 
         Args:
             timeout: seconds; None: no limit of its own.

@@ -252,7 +252,7 @@ def _sticky_runs(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (partition, start, end) for runs of rows without a key, the sticky partition first.
 
-    A run has at least ``batch.size`` bytes, and there are no more runs than partitions.
+    A run has at least ``batch.size`` bytes, and the runs are at most as many as the partitions.
     """
     if not rows:
         return

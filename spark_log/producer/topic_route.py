@@ -80,13 +80,13 @@ class PartitionQueue:
         return self.route.topic.name
 
     def close_open(self) -> None:
-        """Close the open batch, if there is one: no more records are added to it."""
+        """Close the open batch, if one is open: no more records are added to it."""
         if self.open is not None:
             self.closed.append(self.open)
             self.open = None
 
     def batches(self) -> Iterable[ProducerBatch]:
-        """Return the waiting batches in order, without those of the delivery."""
+        """Return the waiting batches in order, without the delivery's batches."""
         return (*self.closed, self.open) if self.open is not None else tuple(self.closed)
 
 

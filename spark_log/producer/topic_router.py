@@ -52,7 +52,7 @@ class TopicRouter:
         self._random = Random()
 
     def route(self, topic: str) -> TopicRoute:
-        """Return a topic's route; look the topic up if it is unknown or its metadata is stale.
+        """Return a topic's route; look the topic up if it is unknown or its metadata are stale.
 
         Storage errors are retried up to ``max.block.ms``. A missing topic is not waited for: the
         metadata log is authoritative, unlike a Kafka broker, whose metadata may be outdated.

@@ -68,7 +68,7 @@ def checked_config(config: Mapping[str, object]) -> ProducerConfig:
 
 
 def serializer_of(name: str, given: object) -> Callable[[str, Any], object] | None:
-    """Return a serializer as a function of topic and value; None if there is no serializer.
+    """Return a serializer as a function of topic and value; None without a serializer.
 
     Raises:
         InvalidConfigurationError: the argument is neither a function nor an object with

@@ -1,4 +1,4 @@
-"""The state of an appender between two appends: the log's end, and the producer state there."""
+"""The state of an appender between two appends: the log's end, and the producer state at it."""
 
 from __future__ import annotations
 

@@ -261,9 +261,11 @@ class ProducerState:
         self.transactions.offset = offset
 
     def complete(self, replayed: ProducerState) -> None:
-        """Add what a state at the same offset, replayed from older segments, knows in addition.
+        """Complete this state by a state at the same offset that has all transactions.
 
-        Its transactions replace the ones here, and producers without an entry get theirs.
+        Args:
+            replayed: the state whose transactions replace the ones of this state, and whose entries
+                are added for producers that have none in this state.
         """
         self.transactions = replayed.transactions
         self._entries = {**replayed._entries, **self._entries}

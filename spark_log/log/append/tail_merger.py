@@ -65,7 +65,7 @@ class TailWork:
     Attributes:
         directory: a copy of the partition's directory, for this work alone. Later appends do not
             change it.
-        segments: the tail's segments; empty if there is nothing to merge.
+        segments: the tail's segments; empty if none are to be merged.
         log_start_offset: the log start offset, or the first offset of ``segments``.
         log_end_offset: the log end offset, or the end offset of ``segments``.
         observed_ms: monotonic time before the log was listed.
@@ -180,7 +180,7 @@ class TailMerger:
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
     def merge_if_due(self, end_offset: float = math.inf) -> list[SegmentSummary]:
-        """Merge the newest segments if there are enough, and return the merged segments.
+        """Merge the newest segments if they are enough, and return the merged segments.
 
         Raises:
             NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: See `run`.

@@ -227,7 +227,7 @@ class ChainAppender:
         return self._chain.append(put)
 
     def catch_up(self) -> None:
-        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+        """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.

@@ -7,7 +7,7 @@ from spark_log.log.replica import Replica
 
 
 def committed_end(replica: Replica, last: Replica) -> int:
-    """Return an offset up to which a replica has only what all in-sync replicas have.
+    """Return an offset up to which a replica has only records that all in-sync replicas have.
 
     A replica that is not in sync may have records that were never acknowledged, if it once led the
     partition.

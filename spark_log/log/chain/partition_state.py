@@ -87,8 +87,8 @@ class PartitionStates(Protocol):
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Take brokers out of ``isr`` and ``joining``, unless the state is not the newest.
 
-        The new leader is the first broker that remains in ``isr``; brokers before it leave, too.
-        The last in-sync replica is never taken out.
+        The new leader is the first remaining broker of ``isr`` that can lead; brokers before it
+        leave, too. The last replica that can lead stays, even if it failed.
 
         Args:
             state: the newest state that the caller knows.

@@ -223,7 +223,7 @@ class ReplicaChain:
         return result
 
     def catch_up(self) -> None:
-        """Bring the other replicas up to what this process has appended with ``acks=1``.
+        """Bring the other replicas up to the records that this process appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -290,7 +290,7 @@ class ReplicaChain:
         return state
 
     def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
-        """Bring the other replicas up to what was appended to the leader's log.
+        """Bring the other replicas up to the end of the leader's log after an append.
 
         The replicas may have got the append from the leader's log, where an earlier try had put it,
         and not from this process. Then the leader's root is checked: if it was emptied after the

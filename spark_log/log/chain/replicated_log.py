@@ -212,7 +212,7 @@ class ReplicatedLog(PartitionLog):
         return self._appender.append_markers(markers)
 
     def catch_up(self) -> None:
-        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+        """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -286,7 +286,7 @@ class ReplicatedLog(PartitionLog):
                 return self._visible(listing.view), state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
-        """Return an offset up to which a replica has only what all in-sync replicas have.
+        """Return an offset up to which a replica has only records that all in-sync replicas have.
 
         Args:
             state: the partition state, from `observe_replicas`.

@@ -119,7 +119,7 @@ class PartitionCleaner:
     """Cleans the log of one partition. Use it once.
 
     Attributes:
-        report: what the cleaning has done so far.
+        report: the results of the cleaning so far.
     """
 
     def __init__(

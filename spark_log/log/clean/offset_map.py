@@ -42,7 +42,7 @@ _SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}
 
 
 class OffsetMap:
-    """The keys of a log, added in offset order; tells which rows are the last of their key.
+    """The keys of a log, added in offset order. It finds the rows that are the last of their key.
 
     Rows are numbered from 0 in the order in which they are added. The map is a context manager; the
     end of the ``with`` block deletes the temporary files.
