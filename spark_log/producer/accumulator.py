@@ -17,7 +17,7 @@ from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute
 from spark_log.transaction import TopicIdPartition
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""Added to the size of each record's key, value and headers, so that an empty record has a size."""
+"""Bytes added to the size of each record's key, value and headers: an empty record has a size."""
 
 MAX_APPEND_BYTES: Final = 16_777_216
 """Approximate maximum of the records of one append, which are encoded in memory."""
@@ -32,12 +32,12 @@ class Accumulator:
     Attributes:
         lock: the producer's one lock.
         pool: the memory of the records.
-        due: the partitions that have something to append.
+        due: the partitions that have batches to append.
         routes: the topics by name.
-        accepts_records: records may be added. False when it is closing; and outside of a
-            transaction, where there is no open batch either.
-        is_closing: no more records are accepted, and every partition is due.
-        is_aborted: all waiting records have failed; nothing is retried.
+        accepts_records: whether records may be added. False when the accumulator is closing; and
+            outside of a transaction, when no batch is open either.
+        is_closing: whether the accumulator is closing: every partition is due.
+        is_aborted: whether all waiting records have failed, and nothing is retried.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -77,7 +77,7 @@ class Accumulator:
     def queues_of(
         self, batches: Iterable[ProducerBatch]
     ) -> list[tuple[ProducerBatch, PartitionQueue]]:
-        """Return those of the batches that are unfinished, with their partitions."""
+        """Return the batches that are unfinished, each with its partition."""
         found = ((batch, self._unfinished.get(batch)) for batch in batches)
         return [(batch, queue) for batch, queue in found if queue is not None]
 
@@ -118,7 +118,7 @@ class Accumulator:
         """Open a batch; `batch_memory` bytes are already allocated for it.
 
         Args:
-            queue: the partition, whose open batch is closed.
+            queue: the partition; its open batch is closed.
             size_bytes: size of the batch's first record.
             limit_bytes: size of the largest record that the topic accepts.
         """
@@ -137,14 +137,14 @@ class Accumulator:
         return batch
 
     def add_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Add a full batch behind those of its partition; its memory is already allocated."""
+        """Add a full batch after its partition's other batches; its memory is already allocated."""
         queue.close_open()
         queue.closed.append(batch)
         self._unfinished[batch] = queue
         self.schedule(queue)
 
     def batch_memory(self, size_bytes: int) -> int:
-        """Return how much memory a batch needs whose first record has this size."""
+        """Return the bytes of memory of a batch whose first record has this size."""
         return max(size_bytes, min(self._config.batch_size, self._config.buffer_memory))
 
     # --- appending -------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Accumulator:
     # --- a topic that is deleted, and created again ----------------------------------------------
 
     def successor(self, queue: PartitionQueue) -> PartitionQueue | None:
-        """Return the same partition of the topic that has the name now; None if there is none."""
+        """Return the same partition of the topic that has the name now; None if none exists."""
         route = self.routes.get(queue.topic)
         if route is None or route is queue.route or queue.partition >= len(route.queues):
             return None
@@ -203,7 +203,8 @@ class Accumulator:
     def replace_route(self, route: TopicRoute) -> None:
         """Replace a deleted topic by a new one of its name, and move the waiting batches to it.
 
-        A partition whose append is still running in the old topic blocks its successor until then.
+        While an append to a partition of the old topic is running, the same partition of the new
+        topic is blocked.
         """
         before = self.routes[route.topic.name]
         before.is_deleted = True
@@ -223,9 +224,9 @@ class Accumulator:
 
         Args:
             source: the partition of the deleted topic.
-            first: batches that were taken from it before; they come first.
+            first: batches that were drained from this partition earlier; they are appended first.
         """
-        # To the blocked successor even if its topic is deleted, too: its own records come next.
+        # The blocked successor gets them even if its topic is deleted, too: its records come next.
         queue = source.blocked_successor or self.successor(source)
         assert queue is not None
         source.close_open()
@@ -253,7 +254,7 @@ class Accumulator:
     # --- finishing -------------------------------------------------------------------------------
 
     def seal(self, batches: Iterable[ProducerBatch]) -> None:
-        """Close those of the batches that are open: they are about to finish."""
+        """Close open batches, which are about to finish. Batches that are not open are ignored."""
         for batch in batches:
             queue = self._unfinished.get(batch)
             if queue is not None and queue.open is batch:
@@ -318,7 +319,7 @@ class Accumulator:
         return True
 
     def refuse_records(self) -> None:
-        """Accept no more records, until a transaction begins. Those that wait stay."""
+        """Accept no more records until a transaction begins. Waiting records are kept."""
         self.accepts_records = False
         for route in self.routes.values():
             for queue in route.queues:

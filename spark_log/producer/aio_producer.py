@@ -28,10 +28,10 @@ class AIOProducer:
 
     If the buffer is full, ``await send(…)`` waits, and the event loop continues.
 
-    Cancellation: a `send` that is cancelled before it began sends nothing. If it had begun, the
-    record may be in the log or not, as it may be after its acknowledgement's await was cancelled;
-    should such a record fail, its error is logged. A call that begins or ends transactions runs on
-    after its await was cancelled: call it again for its outcome.
+    Cancellation: a `send` that is cancelled before it began sends nothing. If it had begun, or if
+    the await of its acknowledgement is cancelled, the record may be in the log or not; if such a
+    record fails, its error is logged. A call that begins or ends transactions continues after its
+    await was cancelled: call it again for its outcome.
     """
 
     @with_arguments_of(Producer.__init__)
@@ -56,7 +56,7 @@ class AIOProducer:
         """Send a record; arguments and errors are those of `Producer.send`.
 
         Returns:
-            A future, once the record is in the buffer; await it for the acknowledgement.
+            A future, when the record is in the buffer; await it for the acknowledgement.
         """
         return _awaitable(await self._thread.call(lambda producer: producer.send(*args, **kwargs)))
 
@@ -70,7 +70,7 @@ class AIOProducer:
         """Send the rows of a table; arguments and errors are those of `Producer.send_table`.
 
         Returns:
-            A future, once the rows are in the buffer; await it for the `RecordRange` of each
+            A future, when the rows are in the buffer; await it for the `RecordRange` of each
             partition.
         """
         return _awaitable(
@@ -137,7 +137,7 @@ class AIOProducer:
         """Add a consumer group's offsets to the transaction (KIP-447).
 
         Args:
-            offsets: by partition, the offset of the next record to read.
+            offsets: the offset of the next record to read, by partition.
             group_metadata: ``consumer.group_metadata()``.
             timeout: seconds; None: ``max.block.ms``.
 
@@ -220,8 +220,8 @@ class AIOProducer:
         A cancelled close continues in the background; a second one waits for it.
 
         Args:
-            timeout: seconds to append the waiting records, after the calls before have ended or
-                as much time has passed; None: until all are done, at most about
+            timeout: seconds to append the waiting records. The time begins when earlier calls have
+                ended, or when the same time has passed. None: until all are done, at most about
                 ``delivery.timeout.ms``.
         """
         await self._thread.close(lambda producer: producer.close(timeout), patience_s=timeout)
@@ -246,7 +246,7 @@ class AIOProducer:
 
 
 class _Producer(Producer):
-    """A producer whose calls of transactions are begun here, and awaited by the event loop."""
+    """A producer that begins the calls of transactions, whose ends the event loop awaits."""
 
     def begin(
         self, name: str, begin: Callable[[Transactions], TransactionCall | None]

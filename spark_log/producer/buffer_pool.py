@@ -35,11 +35,11 @@ class BufferPool:
 
         Args:
             lock: the producer's lock.
-            clock: for ``max.block.ms``.
+            clock: the clock by which ``max.block.ms`` is measured.
             total_bytes: ``buffer.memory``.
             max_block_ms: ``max.block.ms``.
             on_full: called when a thread begins to wait, to have waiting records appended.
-            cause: says why the pool is full; for the error message.
+            cause: returns the reason why the pool is full, for the error message.
         """
         self.total_bytes = total_bytes
         self.used_bytes = 0
@@ -61,7 +61,7 @@ class BufferPool:
             Whether it waited; the lock was released meanwhile.
 
         Raises:
-            BufferExhaustedError: no room in time; nothing was allocated.
+            BufferExhaustedError: the pool had no room in time; nothing was allocated.
         """
         must_wait = self._is_too_full_for(size_bytes)
         if must_wait:

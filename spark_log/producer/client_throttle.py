@@ -21,7 +21,7 @@ _MIN_REFRESH_MS: Final = 1_000
 class ClientThrottle:
     """Mutes the accumulator after appends that exceeded the quota. Safe to use from any thread.
 
-    There is no broker that could mute the client's channel: the client keeps the quota by itself.
+    No broker exists that could mute the client's channel: the client keeps the quota by itself.
     While it is muted, no partition is appended to; waiting records keep their order and their
     ``delivery.timeout.ms``.
     """
@@ -36,10 +36,10 @@ class ClientThrottle:
         """Begin without a quota; the first metadata image sets it.
 
         Args:
-            accumulator: is muted.
-            appender: reads the quota.
-            config: the producer's.
-            clock: for pauses.
+            accumulator: the accumulator that is muted.
+            appender: the appender, which reads the quota.
+            config: the producer's settings.
+            clock: the clock by which pauses are measured.
         """
         self._accumulator = accumulator
         self._appender = appender

@@ -16,12 +16,12 @@ from spark_log.producer.record_arrays import record_batch
 from spark_log.record import int_array, times_us_of
 
 _PIECE_BYTES: Final = 1_048_576
-"""Batches are concatenated to Arrow record batches of about this size."""
+"""Approximate size of the Arrow record batches to which batches are concatenated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An Arrow record batch, and the producer's batches whose records it holds, in this order."""
+    """An Arrow record batch, and the producer's batches whose records it has, in this order."""
 
     records: pa.RecordBatch
     batches: tuple[ProducerBatch, ...]
@@ -36,17 +36,17 @@ class Delivery:
     so that the log recognizes a repeat.
 
     Attributes:
-        batches: its batches, in order.
+        batches: the batches to append, in order.
         producer: id, epoch and sequence number of the last attempt; None before the first attempt,
             and without idempotence.
         tries: number of attempts.
         due_ms: monotonic time of the next attempt.
-        is_outcome_unknown: an attempt may have appended it.
+        is_outcome_unknown: whether an attempt may have appended the delivery.
         error: the error of the last attempt.
     """
 
     def __init__(self, batches: Sequence[ProducerBatch]) -> None:
-        """Return the delivery of these batches; no attempt was made yet."""
+        """Create a delivery of batches; no attempt was made yet."""
         self.batches = list(batches)
         self.producer: ProducerAppend | None = None
         self.tries = 0
@@ -57,12 +57,12 @@ class Delivery:
 
     @property
     def record_count(self) -> int:
-        """Number of records that it appends."""
+        """Number of records to append."""
         return sum(batch.record_count - batch.refused_count for batch in self.batches)
 
     @property
     def is_done(self) -> bool:
-        """Whether all its batches are acknowledged or failed."""
+        """Whether all batches are acknowledged or failed."""
         return all(batch.is_over for batch in self.batches)
 
     def drop_done_batches(self) -> None:
@@ -72,7 +72,7 @@ class Delivery:
             self._pieces = None
 
     def pieces(self) -> list[Piece]:
-        """Return its records as Arrow batches; empty if the topic accepts none of them."""
+        """Return the records as Arrow batches; empty if the topic accepts none of them."""
         if self._pieces is None:
             groups = _grouped(self.batches)
             self._pieces = [piece for group in groups if (piece := _joined(group)) is not None]
@@ -81,7 +81,8 @@ class Delivery:
     def refuse(self, piece: Piece, validator: LogValidator) -> bool:
         """Drop the records of a piece that the topic does not accept, each with its own error.
 
-        Returns whether there were any.
+        Returns:
+            Whether any record was dropped.
         """
         refused = 0
         for batch in piece.batches:
@@ -107,8 +108,8 @@ class Delivery:
 
         Args:
             info: the offsets of the append.
-            log_append_times_us: for each piece the timestamp that the log gave to all its records
-                (``message.timestamp.type=LogAppendTime``), or None.
+            log_append_times_us: one item per piece: the timestamp that the log gave to all its
+                records (``message.timestamp.type=LogAppendTime``), or None.
 
         Returns:
             The number of records that this call acknowledged.
@@ -132,7 +133,7 @@ class Delivery:
         return acknowledged
 
     def fail(self, error: Exception) -> int:
-        """Fail its batches; return the number of records that failed."""
+        """Fail all batches; return the number of records that failed."""
         return sum(
             batch.record_count - batch.refused_count for batch in self.batches if batch.fail(error)
         )
@@ -164,7 +165,7 @@ def _joined(group: Sequence[ProducerBatch]) -> Piece | None:
 
 
 def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:
-    """Return the records of one batch without the refused ones; None if none is left."""
+    """Return the records of one batch without the refused ones; None if all were refused."""
     refused = [row for row, _ in batch.refused()]
     if len(refused) == batch.record_count:
         return None

@@ -1,4 +1,4 @@
-"""The partitions that have something to append, by the time when each is due."""
+"""The partitions that have batches to append, by the time when each is due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DuePartitions:
     Attributes:
         work: condition that wakes the leader, the one thread that waits for due partitions.
         leader_wakes_ms: monotonic time at which the leader wakes by itself; -inf without a leader.
-        muted_until_ms: no partition is taken before this monotonic time; for quotas (KIP-219).
+        muted_until_ms: monotonic time before which no partition is taken; for quotas (KIP-219).
     """
 
     def __init__(self, lock: threading.Lock) -> None:
@@ -29,7 +29,7 @@ class DuePartitions:
         self._numbers = count()
 
     def schedule(self, queue: PartitionQueue, due_ms: float) -> None:
-        """Set when a partition is due; it replaces the time that was set before."""
+        """Set the time when a partition is due; it replaces the time that was set before."""
         if due_ms == queue.due_ms:
             return
         queue.due_ms = due_ms
@@ -44,7 +44,7 @@ class DuePartitions:
             self._wake_leader(self.next_due_ms())
 
     def next_due_ms(self) -> float:
-        """Return when the next partition can be taken; `NEVER_MS` if none is scheduled."""
+        """Return the time when the next partition can be taken; `NEVER_MS` if none is scheduled."""
         while self._heap and self._heap[0][0] != self._heap[0][2].due_ms:
             heapq.heappop(self._heap)  # an entry that a later `schedule` replaced
         return max(self._heap[0][0], self.muted_until_ms) if self._heap else NEVER_MS

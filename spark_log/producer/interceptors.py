@@ -48,7 +48,7 @@ class Interceptors:
     """A chain of interceptors. Their exceptions are logged, and change nothing for the record."""
 
     def __init__(self, interceptors: Sequence[object]) -> None:
-        """Return the chain of these objects, in this order."""
+        """Create a chain of interceptors, which are called in this order."""
         self._on_send = _methods(interceptors, "on_send")
         self._on_acknowledgement = _methods(interceptors, "on_acknowledgement")
         self._close = _methods(interceptors, "close")

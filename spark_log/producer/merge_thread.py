@@ -1,4 +1,4 @@
-"""The thread of a producer that merges the ends of its logs, beside the appends."""
+"""The thread of a producer that merges the ends of its logs, concurrently with appends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ _logger = logging.getLogger(__name__)
 
 
 _STEP_S: Final = 0.0003
-"""Processor time of a merge between two pauses: some two segments. So it keeps up with appends."""
+"""Processor time of a merge between two pauses: about two segments, to keep up with appends."""
 
 _LONGEST_PAUSE_S: Final = 0.002
-"""An append to an object store, or one that is synced, takes longer, and hardly uses Python."""
+"""Maximum length of a pause. An append to an object store, or one that is synced, takes longer, but
+hardly uses the interpreter."""
 
 
 class MergeThread:
-    """A thread for merges, one at a time. It begins with the first merge.
+    """A thread for merges, one at a time. It is started by the first merge.
 
-    What waits when it is closed is not run. So it holds up nothing: merges are left to others.
+    Merges that wait when it is closed are not run, so that `close` need not wait for them: other
+    processes make them.
 
-    Merges make way for appends. An append gives up the interpreter's lock with each of its system
-    calls, some twenty times, and then waits until a merge gives it up.
+    Merges pause for appends. An append releases the interpreter's lock at each of its system calls,
+    about twenty times, and then waits until the merge releases it.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,11 +43,11 @@ class MergeThread:
         self._is_closed = False
 
     def submit(self, merge: Callable[[], object]) -> bool:
-        """Run a merge after those that were submitted before it.
+        """Run a merge after all merges that were submitted before it.
 
         Returns:
-            Whether it will be run. It will not after `close`, nor if the system allows no more
-            threads.
+            Whether the merge will be run. It will not be run after `close`, or if the system allows
+            no more threads.
         """
         with self._lock:
             if self._is_closed:
@@ -62,7 +64,7 @@ class MergeThread:
 
     @contextmanager
     def made_way_for(self) -> Iterator[None]:
-        """Let merges pause during an append, which is what the block does. For any thread."""
+        """Return a context for an append, during which merges pause. Any thread may use it."""
         with self._ended:
             self._appends += 1
         try:
@@ -73,7 +75,7 @@ class MergeThread:
                 self._ended.notify_all()
 
     def pause(self) -> None:
-        """Called by a merge: wait until an append has ended, if one runs and it is time."""
+        """Pause a merge that has worked for `_STEP_S` until a running append ends. For merges."""
         if time.thread_time() - self._worked_from < _STEP_S:
             return
         with self._ended:
@@ -82,7 +84,7 @@ class MergeThread:
         self._worked_from = time.thread_time()
 
     def close(self, timeout_s: float) -> None:
-        """Drop the merges that wait, and wait for the one that runs, up to a timeout."""
+        """Drop the waiting merges, and wait for the running one, up to a timeout."""
         with self._lock:
             self._is_closed = True
             thread = self._thread

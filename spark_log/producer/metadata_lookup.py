@@ -1,4 +1,4 @@
-"""Looks at the metadata for several threads at once."""
+"""Reads the metadata for several threads at once."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Final
 from spark_log.metadata import METADATA_LEASE_MS, Cluster, MetadataImage
 
 _GATHERING_SHARE: Final = 0.25
-"""How long a lookup waits for further calls while another one runs, as a share of its time."""
+"""Share of the last lookup's duration for which a lookup waits for further calls, while another
+lookup is running."""
 
 _MIN_GATHERING_S: Final = 0.001
-"""It waits no shorter than this: on a disk a lookup ends sooner, and two at once gain nothing."""
+"""Minimum of this waiting time: on a disk a lookup ends sooner, and two at once gain nothing."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    """One lookup, which has not begun yet; calls that come until then share it."""
+    """A lookup that calls share until it begins."""
 
     image: MetadataImage | None = None
     is_done: bool = False
 
 
 class MetadataLookup:
-    """Returns metadata that was read after the call; calls that come together share a lookup.
+    """Returns metadata that were read after the call; calls at about the same time share a lookup.
 
-    The appends of a transaction end nearly together. A lookup that began before an append ended
-    says nothing about it, so the first of them looks at once, and the others a moment later, all by
-    one lookup that does not wait for the first one's answer.
+    The appends of a transaction end nearly at the same time. A lookup that began before an append
+    ended is no answer for it. Therefore the first append reads the metadata at once, and the others
+    share one lookup a moment later, which does not wait for the first one's answer.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -42,21 +43,21 @@ class MetadataLookup:
     def recent_image(self) -> MetadataImage:
         """Return metadata that were the newest at some time within the last `METADATA_LEASE_MS`.
 
-        On a mapped file system, where a look costs next to nothing: as of a moment after the call
-        began.
+        On a mapped file system, where a lookup costs next to nothing, the metadata are read after
+        the call began, as by `image`.
 
         Raises:
-            SparkLogError: they cannot be read. Other threads try for themselves.
+            SparkLogError: the metadata cannot be read. Other threads try by themselves.
         """
         if self._cluster.store.is_mapped:
             return self.image()
         return self._cluster.metadata.recent_image(METADATA_LEASE_MS) or self.image()
 
     def image(self) -> MetadataImage:
-        """Return the metadata as of a moment after the call began.
+        """Return metadata that were read after the call began.
 
         Raises:
-            SparkLogError: they cannot be read. Other threads try for themselves.
+            SparkLogError: the metadata cannot be read. Other threads try by themselves.
         """
         with self._changed:
             while (shared := self._gathering) is not None:

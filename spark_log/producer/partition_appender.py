@@ -40,7 +40,7 @@ from spark_log.producer.topic_route import PartitionQueue
 from spark_log.storage import TRANSIENT_ERRNOS
 
 _MAX_STAGINGS: Final = 10
-"""Roots that may fail, one after the other, while one attempt stages its segment there."""
+"""Maximum number of roots on which one attempt tries to stage its segment, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class AppendResult:
     """The result of a successful append.
 
     Attributes:
-        info: its offsets; None if the topic accepted none of its records.
-        log_append_times_us: for each piece of the delivery the timestamp that the log gave to all
-            its records, or None.
+        info: the offsets of the append; None if the topic accepted none of its records.
+        log_append_times_us: one item per piece of the delivery: the timestamp that the log gave to
+            all its records, or None.
         size_bytes: size of the segment file.
         image: the metadata right after the append.
     """
@@ -62,11 +62,11 @@ class AppendResult:
 
 
 class TopicDeletedError(Exception):
-    """The topic was deleted: nobody can read what was appended to it."""
+    """The topic was deleted: nobody can read its records."""
 
 
 class DeleteDelayLoweredError(UnknownOutcomeError):
-    """``file.delete.delay.ms`` was lowered during the append: its name may have been reused."""
+    """``file.delete.delay.ms`` was lowered during the append, whose name may have been reused."""
 
 
 class PartitionAppender:
@@ -82,10 +82,11 @@ class PartitionAppender:
         """Return an appender for the partitions of a cluster; nothing is opened yet.
 
         Args:
-            cluster: of the partitions.
-            config: of the producer.
-            client_id: for its quota.
-            merges: runs the merges of the logs; None: the append that makes one due waits for it.
+            cluster: the cluster of the partitions.
+            config: the producer's settings.
+            client_id: the client id whose quota applies.
+            merges: the thread that runs the merges of the logs; None: an append that makes a merge
+                due runs it, and takes longer.
         """
         self._beside = None if merges is None else Beside(merges.submit, merges.pause)
         self._merges_make_way: Callable[[], AbstractContextManager[None]] = (
@@ -104,15 +105,15 @@ class PartitionAppender:
         """Append a delivery to the log of a busy partition.
 
         After the append, the topic must still exist in the metadata: records in a directory without
-        a topic are never read, and must not be acknowledged. Metadata that were the newest within
-        the last `METADATA_LEASE_MS` will do on an object store (docs/adr/0026), if the log's end
-        was known within the same time: a cleaner frees no name so soon, also if
+        a topic are never read, and must not be acknowledged. On an object store, metadata that were
+        the newest within the last `METADATA_LEASE_MS` are sufficient (docs/adr/0026), if the log's
+        end was known within the same time: a cleaner frees no name so soon, even if
         ``file.delete.delay.ms`` was lowered.
 
         Raises:
             TopicDeletedError: the topic was deleted.
             UnknownOutcomeError: the delivery may be in the log or not.
-            SparkLogError: it is not in the log; `is_retriable` says whether to try again.
+            SparkLogError: the delivery is not in the log; `is_retriable` says whether to retry.
         """
         self._cluster.store.check_root()
         began_ms = self._cluster.clock.monotonic_ms()
@@ -148,7 +149,7 @@ class PartitionAppender:
                 )
         queue.acknowledged_offset = appended.info.last_offset + 1
         if not appended.info.is_duplicate:
-            queue.known_ms = began_ms  # nobody had the name behind it before it was put
+            queue.known_ms = began_ms  # no segment had the next name before this one was put
         return replace(appended, image=image)
 
     def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
@@ -158,7 +159,7 @@ class PartitionAppender:
         return self._metadata.image()
 
     def catch_up(self, queue: PartitionQueue) -> None:
-        """Bring the other replicas up to what was acknowledged when the leader had it."""
+        """Bring the other replicas up to the records that were acknowledged with ``acks=1``."""
         if self._acks == ALL or queue.log is None:
             return
         with self._cluster.suppressed.suppress("replication", queue.log.directory, SparkLogError):
@@ -213,7 +214,7 @@ class PartitionAppender:
     def _append(
         self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
     ) -> AppendResult:
-        """Append a delivery; stage it again at once on the next leader if one's root fails."""
+        """Append a delivery; if the leader's root fails, stage it at once on the next leader."""
         for _ in range(_MAX_STAGINGS - 1):
             try:
                 return self._stage_and_append(log, delivery, producer)
@@ -272,7 +273,10 @@ class PartitionAppender:
             raise
 
     def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
-        """Whether an append failed because its topic was deleted: lost files look like damage."""
+        """Return whether an append failed because its topic was deleted.
+
+        To the append, the deleted files look like damage.
+        """
         if isinstance(error, InvalidRecordError | StorageUnavailableError):
             return False  # these are not about missing files
         try:
@@ -299,8 +303,8 @@ def unknown_topic(
     """Return the error of records whose topic was deleted while they waited.
 
     Args:
-        topic: its name.
-        partition: the partition that the records were for.
+        topic: the topic's name.
+        partition: the partition that the records were sent to.
         num_partitions: number of partitions of the topic that has the name now; 0 without one.
     """
     if num_partitions:

@@ -22,7 +22,7 @@ Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 partition. All partitions are always available."""
 
 _CACHED_KEY_BYTES: Final = 64
-"""The hashes of longer keys are not cached."""
+"""Maximum length of a key whose hash is cached."""
 
 
 class TopicPartitioner(Protocol):
@@ -35,9 +35,10 @@ class TopicPartitioner(Protocol):
         """Return the partition of a record; None: the sticky partition."""
 
     def choose_rows(self, keys: pa.Array, partitions: int) -> np.ndarray | None:
-        """Return the partition of each row as int32, -1: the sticky partition.
+        """Return the partition of each row as int32; -1 stands for the sticky partition.
 
-        None: the sticky partition for all rows.
+        Returns:
+            None if the sticky partition gets all rows.
         """
 
 

@@ -1,8 +1,8 @@
 """Flushes producers when the process ends, and disables them in a forked child.
 
 A regular end of the process (the main thread returns, `sys.exit`, an uncaught exception) runs
-`atexit` handlers: waiting records are appended within ``delivery.timeout.ms``, and a warning says
-how many were lost.
+`atexit` handlers: waiting records are appended within ``delivery.timeout.ms``, and a warning has
+the number of lost records.
 
 SIGTERM ends a Python process at once and runs no handlers, whereas Java runs shutdown hooks, in
 which Kafka's own tools close their producers; and most service managers stop a service by SIGTERM.
@@ -31,14 +31,14 @@ class Flushable(Protocol):
     """The part of a producer that this module calls."""
 
     def flush_at_exit(self) -> None:
-        """Append the waiting records, and log how many were lost."""
+        """Append the waiting records, and log the number of lost records."""
 
     def on_forked(self) -> None:
         """Become unusable: this process is a forked child."""
 
 
 _open: set[Flushable] = set()
-"""Producers to flush; a strong reference, so that an unreferenced producer is flushed as well."""
+"""Producers to flush, by strong references, so that an unreferenced producer is flushed as well."""
 
 _all: weakref.WeakSet[Flushable] = weakref.WeakSet()
 _prepared: list[bool] = []

@@ -50,7 +50,7 @@ _instances = count(1)
 
 
 class Producer(ForeignMethods):
-    """Sends records to topics; method names and behaviour as in kafka-python's ``KafkaProducer``.
+    """Sends records to topics, with the methods and behaviour of kafka-python's ``KafkaProducer``.
 
     `send` puts a record into memory and returns at once. The producer's own threads append the
     waiting records, with one append at a time per partition. A record is acknowledged when it is in
@@ -63,9 +63,9 @@ class Producer(ForeignMethods):
     see a transaction whole or not at all, in all partitions.
 
     A producer is thread-safe, and one shared producer is faster than several. A forked child cannot
-    use its parent's producer; make a new one there. Close it with `close` or a ``with`` block. At a
-    regular end of the process and on SIGTERM, open producers send their waiting records, unless
-    ``flush.on.exit`` is false.
+    use its parent's producer; make a new one in the child. Close a producer with `close` or a
+    ``with`` block. At a regular end of the process and on SIGTERM, open producers send their
+    waiting records, unless ``flush.on.exit`` is false.
     """
 
     def __init__(
@@ -89,12 +89,14 @@ class Producer(ForeignMethods):
         Args:
             root: a path or URL; required.
             storage_options: options and credentials of the file system; never shown.
-            broker_storage_options: broker id → storage options of its root. A broker without them
-                has ``storage_options``, if its URL has the same scheme as the root. Never shown.
-            clock: for timestamps, lingering, retries and timeouts.
-            key_serializer: turns a key into bytes: a function of the key, or an object with
-                kafka-python's ``serialize(topic, key)``. None: keys are bytes.
-            value_serializer: turns a value into bytes, in the same way as the key serializer.
+            broker_storage_options: storage options of each broker's root, by broker id. A broker
+                without them has ``storage_options``, if its URL has the same scheme as the root.
+                Never shown.
+            clock: the clock for timestamps, lingering, retries and timeouts.
+            key_serializer: a function that turns a key into bytes, or an object with kafka-python's
+                ``serialize(topic, key)``. None: keys are bytes.
+            value_serializer: a function or an object that turns a value into bytes, like the key
+                serializer.
             partitioner: ``default`` (murmur2 of the key, as in Kafka's clients; records without a
                 key go to one partition until it has received ``batch.size`` bytes, then to another,
                 KIP-480 and KIP-794), ``sticky`` (the same, but keys are ignored), ``round_robin``,
@@ -102,16 +104,17 @@ class Producer(ForeignMethods):
             interceptors: objects with any of ``on_send(record)``, ``close()`` and
                 ``on_acknowledgement(metadata, exception)``.
             metric_reporters: objects with the methods of kafka-python's
-                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
-                of the values of `metrics`.
+                ``AbstractMetricsReporter``, or classes and functions that return one. They get the
+                values of `metrics`.
             metrics_port: port on 127.0.0.1 at which Prometheus can read the metrics until `close`
                 (docs/metrics.md). Clients of one process may have the same port.
-            metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
+            metrics_registry: a prometheus_client registry that the metrics are registered in until
+                `close`.
             **config: keys of `ProducerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: an unknown key, a bad value, or values that contradict.
-            RootNotFoundError: there is no root at this address.
+            RootNotFoundError: no root exists at this address.
             InvalidRootError: the root is damaged, or of another format version.
             UnsupportedStoreError: the file system cannot store a log.
             KafkaTimeoutError: the storage does not answer within ``max.block.ms``, or
@@ -187,14 +190,15 @@ class Producer(ForeignMethods):
     ) -> RecordFuture:
         """Send a record; return at once, unless the buffer is full.
 
-        A record that its serializer refuses, or that is too large, fails its future. A wrong
-        argument, and a state in which no record can be sent, is raised here.
+        If a serializer refuses a record, or if the record is too large, its future fails. A wrong
+        argument, or a state in which no record can be sent, raises an error here.
 
         Args:
             topic: the topic's name.
-            value: the value serializer's argument; without a serializer bytes. None is a tombstone.
-            key: the key serializer's argument; without a serializer bytes.
-            headers: ``[(name, bytes or None), …]``.
+            value: the value, which the value serializer gets; without a serializer, bytes. None is
+                a tombstone.
+            key: the key, which the key serializer gets; without a serializer, bytes.
+            headers: the headers: ``[(name, bytes or None), …]``.
             partition: the partition's number; None: the partitioner chooses.
             timestamp_ms: milliseconds since the epoch; None: now.
 
@@ -202,12 +206,12 @@ class Producer(ForeignMethods):
             A future of `RecordMetadata`.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic does not exist.
             InvalidPartitionsError: the topic has no such partition.
             BufferExhaustedError: the buffer was full for ``max.block.ms``; nothing was sent.
             KafkaTimeoutError: the topic could not be looked up within ``max.block.ms``; nothing was
                 sent.
-            SerializationError: there is no serializer, and the key or value is not bytes.
+            SerializationError: without a serializer, the key or value is not bytes.
             InvalidRecordError: the headers are not pairs of a text and bytes, or the timestamp is
                 not in milliseconds.
             InvalidProducerEpochError, ProducerFencedError: a newer producer has fenced this one.
@@ -258,13 +262,13 @@ class Producer(ForeignMethods):
         """Send the rows of an Arrow table as records, without copying them where possible.
 
         The rows of a partition keep their order. The buffer takes the table as a whole: the call
-        waits until there is room for all of it, or until the buffer is empty.
+        waits until the buffer has room for all rows, or is empty.
 
         Args:
             topic: the topic's name.
-            table: columns ``key`` and ``value`` (binary or text), ``headers``, ``timestamp`` and
-                ``partition`` (int). Any may be missing, but not both ``key`` and ``value``.
-                Serializers and ``on_send`` are not called.
+            table: a table with the columns ``key`` and ``value`` (binary or text), ``headers``,
+                ``timestamp`` and ``partition`` (int). Any column may be missing, but not both
+                ``key`` and ``value``. Serializers and ``on_send`` are not called.
             partition: the partition of all rows; None: the column ``partition`` or the partitioner
                 decides.
 
@@ -298,7 +302,7 @@ class Producer(ForeignMethods):
         """Return the numbers of a topic's partitions.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: the topic does not exist.
             KafkaTimeoutError: the topic could not be looked up within ``max.block.ms``.
         """
         self._runtime.check_usable()
@@ -338,15 +342,15 @@ class Producer(ForeignMethods):
     def init_transactions(self, timeout: float | None = None) -> None:
         """Begin as the one producer of ``transactional.id``; once, before the first transaction.
 
-        A transaction that an earlier producer of this id left open is aborted, or finished if it
-        was decided; and that producer is fenced. Its records are then committed or aborted, so a
-        reader of committed records does not wait for them.
+        An earlier producer of this id is fenced. A transaction that it left open is aborted, or
+        finished if its outcome was decided, so that readers of committed records do not wait for
+        its records.
 
         Args:
             timeout: seconds; None: ``max.block.ms``.
 
         Raises:
-            KafkaTimeoutError: it has not ended in this time, and continues: call it again.
+            KafkaTimeoutError: the call has not ended in this time, and continues: call it again.
             IllegalStateError: the producer has no ``transactional.id``, was initialized before, or
                 is closed.
             SparkLogError: the state of the transactional id cannot be read or written.
@@ -368,21 +372,23 @@ class Producer(ForeignMethods):
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Append all waiting records, then commit: all records of the transaction are visible.
 
-        On return it is decided, and will not change, whatever happens to this process.
+        On return the outcome is decided, and will not change, whatever happens to this process.
 
         Args:
             timeout: seconds; None: ``max.block.ms``.
 
         Raises:
-            KafkaTimeoutError: it has not ended in this time, and continues; whether it will be
-                committed is not known. Call it again for its outcome; no other call is possible.
+            KafkaTimeoutError: the call has not ended in this time, and continues; it is not known
+                whether the transaction will be committed. Call it again for the outcome; no other
+                call is possible.
             TransactionAbortableError: nothing is committed: a record failed, or
                 ``transaction.timeout.ms`` has passed. Call `abort_transaction`.
             ProducerFencedError: another producer with this ``transactional.id`` has taken over, and
                 has aborted the transaction; or finished it, if a note says that an answer was lost.
                 Close this one.
-            UnknownOutcomeError: an answer was lost, and the storage failed before it was looked up.
-                Call `abort_transaction`: it raises `InvalidTxnStateError` if it is committed.
+            UnknownOutcomeError: an answer was lost, and the storage failed before the outcome was
+                looked up. Call `abort_transaction`: it raises `InvalidTxnStateError` if the
+                transaction is committed.
             IllegalStateError: another call is expected, which the message names.
         """
         transactions = self._runtime.transactional("commit_transaction")
@@ -398,11 +404,11 @@ class Producer(ForeignMethods):
             timeout: seconds; None: ``max.block.ms``.
 
         Raises:
-            KafkaTimeoutError: it has not ended in this time, and continues: call it again.
+            KafkaTimeoutError: the call has not ended in this time, and continues: call it again.
             ProducerFencedError: another producer with this ``transactional.id`` has taken over, and
                 has aborted the transaction. Close this one.
             IllegalStateError: another call is expected, which the message names.
-            SparkLogError: it is not aborted yet: call it again, or close the producer.
+            SparkLogError: the transaction is not aborted yet: call again, or close the producer.
         """
         transactions = self._runtime.transactional("abort_transaction")
         transactions.wait_for(transactions.abort(), timeout)
@@ -419,8 +425,8 @@ class Producer(ForeignMethods):
         ``enable.auto.commit`` off. After an abort seek the consumer to its committed offsets.
 
         Args:
-            offsets: by partition, the offset of the next record to read. A later call replaces
-                those of the same partitions.
+            offsets: the offset of the next record to read, by partition. A later call replaces the
+                offsets of the same partitions.
             group_metadata: ``consumer.group_metadata()``.
             timeout: seconds; None: ``max.block.ms``.
 
@@ -441,9 +447,10 @@ class Producer(ForeignMethods):
     def transaction(self) -> Iterator[Self]:
         """Return a context that is one transaction: ``with producer.transaction(): …``.
 
-        It commits at its end. If its body raises, it aborts, and the error of the body is raised.
-        If the commit raises an error with ``abortable``, it aborts before it raises that error. So
-        the next transaction can begin, unless the error is `KafkaTimeoutError` (call
+        The transaction is committed at the end of the block. If the block raises an error, the
+        transaction is aborted, and the error is raised. If the commit raises an error with
+        ``abortable``, the transaction is aborted before that error is raised. After an error the
+        next transaction can begin, unless the error is `KafkaTimeoutError` (call
         `commit_transaction` again for the outcome) or has ``fenced`` or ``fatal`` (close the
         producer).
 
@@ -473,7 +480,7 @@ class Producer(ForeignMethods):
         return self._runtime.metrics()
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort after an error, which is raised next; an error of the abort becomes its note."""
+        """Abort after an error; an error of the abort becomes a note of the first error."""
         try:
             self.abort_transaction()
         except Exception as second:

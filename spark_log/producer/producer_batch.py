@@ -22,8 +22,8 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None
 """Key, value, headers and timestamp (nanoseconds) of a waiting record."""
 
 RECORD_FIELDS: Final = 4
-"""Items per record in a batch's flat list. Unlike a list of tuples, a flat list costs the garbage
-collector nothing, and its columns are slices."""
+"""Number of items per record in a batch's flat list. Unlike a list of tuples, a flat list costs the
+garbage collector nothing, and its columns are slices."""
 
 NO_OFFSET = -1
 
@@ -40,10 +40,11 @@ class ProducerBatch:
         partition: the partition's number.
         records: the records of `Producer.send`, as a flat list of `RECORD_FIELDS` items each.
         table: the rows of `Producer.send_table`, in a batch without ``records``.
-        room_bytes: bytes that fit into the batch.
-        reserved_bytes: bytes of ``buffer.memory`` that are allocated for it.
-        is_claimed: a thread is finishing it.
-        is_given_up: it fails without having been appended, so no append takes it any more.
+        room_bytes: bytes that still fit into the batch.
+        reserved_bytes: bytes of ``buffer.memory`` that are allocated for the batch.
+        is_claimed: whether a thread is finishing the batch.
+        is_given_up: whether the batch fails without having been appended: no append takes it any
+            more.
         created_ms: monotonic time from which ``linger.ms`` and ``delivery.timeout.ms`` count.
     """
 
@@ -79,7 +80,7 @@ class ProducerBatch:
         reserved_bytes: int = 0,
         table: pa.RecordBatch | None = None,
     ) -> None:
-        """Return a batch without records, or with the rows of a table."""
+        """Create a batch without records, or with the rows of a table."""
         self.topic = topic
         self.partition = partition
         self.records: list[Any] = []
@@ -104,7 +105,7 @@ class ProducerBatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether no append may take its records any more."""
+        """Whether no append may take the batch any more."""
         return self._is_done or self.is_given_up
 
     @property
@@ -123,7 +124,7 @@ class ProducerBatch:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is acknowledged or has failed."""
+        """Whether the batch is acknowledged or has failed."""
         return self._is_done
 
     @property
@@ -179,18 +180,18 @@ class ProducerBatch:
         self._refused_rows = sorted(self._refused)
 
     def acknowledge(self, base_offset: int, times_us: np.ndarray | None = None) -> bool:
-        """Acknowledge all records but the refused ones; return False if the batch was done before.
+        """Acknowledge all records except refused ones; return False if the batch was done before.
 
         Args:
             base_offset: offset of the first record; -1: unknown (``acks=0``).
-            times_us: the records' timestamps in the log, int64; None: those they were sent with.
+            times_us: the records' timestamps in the log, int64; None: the timestamps of `records`.
         """
         if times_us is None and self.table is None:
             times_us = np.array(self.records[3::RECORD_FIELDS], np.int64) // 1000
         return self._end(base_offset, times_us, None)
 
     def fail(self, error: Exception) -> bool:
-        """Fail all records but the refused ones; return False if the batch was done before."""
+        """Fail all records except refused ones; return False if the batch was done before."""
         return self._end(NO_OFFSET, None, error)
 
     def _end(self, base_offset: int, times_us: np.ndarray | None, error: Exception | None) -> bool:

@@ -10,13 +10,13 @@ from spark_log.producer.topic_route import PartitionQueue
 class ProducerIdentity:
     """One producer's id, and the identity of its next append to each partition.
 
-    Its id is random, which takes no request. Unlike in Kafka, each partition has its own epoch,
-    because the producer state of one partition's log is independent of the others: an unknown
-    outcome in one partition bumps the epoch there, and changes nothing in the others.
+    The id is random, which takes no request. Unlike in Kafka, each partition has its own epoch,
+    because the producer state of one partition's log is independent of other partitions: an unknown
+    outcome in one partition bumps only the epoch of this partition.
     """
 
     def __init__(self, *, is_idempotent: bool, given: ProducerIdAndEpoch | None) -> None:
-        """Return an identity with a random id, unless one is given."""
+        """Create an identity with a random id, unless one is given."""
         self.is_idempotent = is_idempotent
         self.first_epoch = 0 if given is None else given.producer_epoch
         self.producer_id = random_producer_id() if given is None else given.producer_id
@@ -32,6 +32,6 @@ class ProducerIdentity:
         return ProducerAppend(producer_id, queue.epoch, queue.sequence)
 
     def bump_epoch(self, queue: PartitionQueue) -> None:
-        """Begin a new epoch in a partition; it fences this producer's earlier appends there."""
+        """Begin a new epoch in a partition; it fences this producer's earlier appends to it."""
         queue.epoch += 1
         queue.sequence = 0

@@ -14,13 +14,13 @@ from spark_log.errors import (
 from spark_log.metrics import Histogram, MetricDefinition, definitions
 
 WINDOW_MS: Final = 30_000
-"""Rates and averages cover this time (Kafka's ``metrics.sample.window.ms``)."""
+"""Time that rates and averages cover (Kafka's ``metrics.sample.window.ms``)."""
 
 _SAMPLE_MS: Final = 1_000
-"""Appends within this time are added up: a producer may make thousands in a second."""
+"""Time within which appends are added up: a producer may make thousands in a second."""
 
 _TIMES: Final = ("request-latency", "record-queue-time", "produce-throttle-time")
-"""Durations of which the average and the maximum are shown."""
+"""Durations whose average and maximum are shown."""
 
 _SHOWN_ERRORS: Final = (InvalidProducerEpochError, ProducerFencedError, UnknownOutcomeError)
 """Errors of appends that are counted as 0 before the first one, so that an alert can be tested."""

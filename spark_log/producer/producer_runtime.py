@@ -39,10 +39,10 @@ class ProducerRuntime:
     """The parts of one producer that live from its first record to `close`.
 
     Attributes:
-        accumulator: the records that wait.
+        accumulator: the waiting records.
         router: the topics.
-        sender: appends the waiting records.
-        transactions: those of a transactional producer; None for any other.
+        sender: the sender, which appends the waiting records.
+        transactions: the transactions of a transactional producer; None for any other.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class ProducerRuntime:
 
         Args:
             cluster: the opened root.
-            config: the producer's.
-            client_id: for log lines, thread names and the quota.
-            clock: for lingering, retries and timeouts.
+            config: the producer's settings.
+            client_id: the client id, for log lines, thread names and the quota.
+            clock: the clock for lingering, retries and timeouts.
             new_partitioner: makes the partitioner of one topic.
-            interceptors: see the records that were acknowledged or have failed.
-            reporters: are told of the metrics, and closed with the runtime.
+            interceptors: the interceptors, which get the outcome of each record.
+            reporters: the reporters, which get the metrics, and are closed with the runtime.
             on_fork: called in a forked child, after the runtime has become unusable.
-            identity: the producer id and epoch to use instead of a new id.
-            starts_threads: False: the caller calls `run_once`.
+            identity: the producer id and epoch to use; None for a new id.
+            starts_threads: whether threads append the records; if not, the caller calls `run_once`.
         """
         self._cluster = cluster
         self._config = config
@@ -169,8 +169,8 @@ class ProducerRuntime:
         """Check that the producer can be used.
 
         Raises:
-            IllegalStateError: it is closed, or belongs to the parent process.
-            InvalidProducerEpochError, ProducerFencedError: it was fenced.
+            IllegalStateError: the producer is closed, or belongs to the parent process.
+            InvalidProducerEpochError, ProducerFencedError: the producer was fenced.
         """
         self.check_not_forked()
         if self.accumulator.is_closing:
@@ -179,10 +179,11 @@ class ProducerRuntime:
             raise self.sender.fatal_error
 
     def send_check(self) -> Callable[[], None]:
-        """Return the check of every record that begins a batch: `check_usable`, if that is all.
+        """Return the function that checks whether a record may begin a batch.
 
-        The check of a transactional producer raises also `IllegalStateError` if no transaction is
-        open, and `TransactionAbortableError` if it can only be aborted. It needs no lock.
+        This is `check_usable`, unless the producer is transactional. The check of a transactional
+        producer also raises `IllegalStateError` if no transaction is open, and
+        `TransactionAbortableError` if the transaction can only be aborted. It needs no lock.
         """
         transaction = self._transaction
         if transaction is None:
@@ -195,7 +196,10 @@ class ProducerRuntime:
         return check
 
     def transactional(self, call: str) -> Transactions:
-        """Return the transactions, for a call of them.
+        """Return the producer's transactions, for a call by the user.
+
+        Args:
+            call: the name of the user's call, for error messages.
 
         Raises:
             IllegalStateError: the producer is not transactional, it belongs to the parent process,
@@ -214,7 +218,7 @@ class ProducerRuntime:
         """Check that this process made the producer.
 
         Raises:
-            IllegalStateError: its parent process did.
+            IllegalStateError: the parent process made it.
         """
         if self._fork_error is not None:
             raise self._fork_error
@@ -241,13 +245,13 @@ class ProducerRuntime:
             )
 
     def close(self, timeout: float | None) -> int:
-        """Append the waiting records, fail those that are not done in time, and end the threads.
+        """Append the waiting records, fail records that are not done in time, and end the threads.
 
         Args:
             timeout: seconds; None: no limit of its own.
 
         Returns:
-            The number of records that failed meanwhile; 0 if it is closed already.
+            The number of records that failed meanwhile; 0 if the producer is closed already.
         """
         threads = self._threads
         with self.accumulator.lock:
@@ -329,9 +333,9 @@ class ProducerRuntime:
     # --- without threads -------------------------------------------------------------------------
 
     def run_once(self) -> bool:
-        """Append to one due partition in this thread; return whether there was one.
+        """Append to one due partition in this thread; return whether a partition was due.
 
-        As Kafka's ``Sender.runOnce``: for a producer without threads.
+        This is for a producer without threads, as Kafka's ``Sender.runOnce``.
         """
         self.sender.fail_expired()
         with self.accumulator.lock:
@@ -341,7 +345,7 @@ class ProducerRuntime:
         return queue is not None
 
     def next_due_ms(self) -> float:
-        """Return the monotonic time at which `run_once` will have something to do; inf: never."""
+        """Return the monotonic time at which `run_once` will have work to do; inf: never."""
         accumulator = self.accumulator
         with accumulator.lock:
             return min(accumulator.due.next_due_ms(), accumulator.next_expiry_ms())
@@ -354,7 +358,7 @@ class ProducerRuntime:
     # --- called by process_exit ------------------------------------------------------------------
 
     def flush_at_exit(self) -> None:
-        """Close within ``delivery.timeout.ms``, and log how many records were lost."""
+        """Close within ``delivery.timeout.ms``, and log the number of lost records."""
         lost = self.close(self._config.delivery_timeout_ms / 1000)
         if lost:
             _logger.warning(

@@ -45,7 +45,7 @@ def check_is_table(table: object) -> None:
     """Check that a user's argument is an Arrow table or record batch.
 
     Raises:
-        InvalidRecordError: it is something else.
+        InvalidRecordError: the argument is of another type.
     """
     if not isinstance(table, pa.Table | pa.RecordBatch):
         raise InvalidRecordError(
@@ -58,12 +58,13 @@ def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBat
     """Return a user's table as one Arrow batch of `RECORD_SCHEMA`, without copying if possible.
 
     Args:
-        table: columns ``value``, ``key`` (binary or text), ``headers`` and ``timestamp``. Any may
-            be missing, but not both ``key`` and ``value``. A column ``partition`` is ignored here.
+        table: a table with the columns ``value``, ``key`` (binary or text), ``headers`` and
+            ``timestamp``. Any column may be missing, but not both ``key`` and ``value``. A column
+            ``partition`` is ignored.
         now_us: the timestamp of rows without one.
 
     Raises:
-        InvalidRecordError: there are other columns, or columns of a wrong type.
+        InvalidRecordError: the table has other columns, or columns of a wrong type.
     """
     known = {*_TYPES, PARTITION_COLUMN}
     names = table.schema.names
@@ -101,7 +102,7 @@ def table_records(table: pa.Table | pa.RecordBatch, now_us: int) -> pa.RecordBat
 
 
 def partition_column(table: pa.Table | pa.RecordBatch, partitions: int) -> np.ndarray | None:
-    """Return the column ``partition`` as int32, -1 for null; None if there is no such column.
+    """Return the column ``partition`` as int32, -1 for null; None if the table does not have it.
 
     Raises:
         InvalidRecordError: a number is not one of the topic's partitions.

@@ -30,15 +30,15 @@ class RecordBatcher:
         check_can_send: Callable[[], None],
         on_refused: Callable[[Exception], None],
     ) -> None:
-        """Return a batcher; no topic is looked up yet.
+        """Create a batcher; no topic is looked up yet.
 
         Args:
-            accumulator: gets the batches.
-            router: looks topics up.
-            config: the producer's.
-            check_can_send: raises if the producer is closed, fenced or forked, or no transaction is
-                open.
-            on_refused: gets the error of a record whose future has failed already.
+            accumulator: the accumulator, which gets the batches.
+            router: the router, which looks topics up.
+            config: the producer's settings.
+            check_can_send: raises an error if the producer is closed, fenced or forked, or if it
+                is transactional and no transaction is open.
+            on_refused: called with the error of a record whose future has failed already.
         """
         self._accumulator = accumulator
         self._router = router
@@ -52,10 +52,10 @@ class RecordBatcher:
         """Add a record to a batch; wait for memory if it begins a batch and the buffer is full.
 
         Args:
-            topic: its name.
+            topic: the topic's name.
             record: key, value, headers and timestamp.
-            size_bytes: its size with `RECORD_OVERHEAD_BYTES`.
-            partition: its number; None: the partitioner chooses.
+            size_bytes: the record's size with `RECORD_OVERHEAD_BYTES`.
+            partition: the partition's number; None: the partitioner chooses.
 
         Returns:
             The record's future, which has failed already if the record is too large.

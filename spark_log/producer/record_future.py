@@ -32,7 +32,7 @@ class RecordFuture(tuple[ProducerBatch, int]):
             timeout: seconds; None: until the record is done, at most ``delivery.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: not done in this time (a `TimeoutError`); or the record was not
+            KafkaTimeoutError: the record is not done in this time (a `TimeoutError`); or it was not
                 appended within ``delivery.timeout.ms``.
             UnknownOutcomeError: the record may be in the log, now or later.
             SparkLogError: the record failed, and is not in the log.
@@ -49,7 +49,7 @@ class RecordFuture(tuple[ProducerBatch, int]):
             timeout: seconds; None: until the record is done, at most ``delivery.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: not done in this time.
+            KafkaTimeoutError: the record is not done in this time.
         """
         batch = self[0]
         if not batch.wait(timeout):

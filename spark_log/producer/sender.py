@@ -49,8 +49,7 @@ _MAX_SEGMENT_FILL: Final = 0.9
 class Sender:
     """Appends the waiting batches of the partitions that are due.
 
-    Order: a partition has one append at a time, and a retried delivery goes before the batches
-    behind it.
+    Order: a partition has one append at a time, and a retried delivery goes before later batches.
 
     Unknown outcomes: if ``delivery.timeout.ms`` passes while it is unknown whether an append is in
     the log, the next append of that partition begins a new producer epoch. The log then refuses the
@@ -73,17 +72,17 @@ class Sender:
         suppressed: SuppressedErrors = IN_PROCESS,
         transaction: TransactionManager | None = None,
     ) -> None:
-        """Return a sender; nothing is read or written yet.
+        """Create a sender; nothing is read or written yet.
 
         Args:
-            accumulator: the batches that wait.
-            appender: makes one attempt of an append.
+            accumulator: the waiting batches.
+            appender: the appender, which makes one attempt of an append.
             identity: producer id and epochs of idempotent appends.
-            config: the producer's.
-            clock: for retries and timeouts.
+            config: the producer's settings.
+            clock: the clock for retries and timeouts.
             refresh: reads a topic's metadata again.
-            on_batches_done: gets batches that are acknowledged or failed, in order.
-            suppressed: counts the failures of work that no append depends on.
+            on_batches_done: called with batches that are acknowledged or failed, in order.
+            suppressed: counter of the failures of work that no append depends on.
             transaction: the state of a transactional producer; None for any other.
         """
         self.metrics = ProducerMetrics()
@@ -134,7 +133,7 @@ class Sender:
     def fail_all(self, error: Exception) -> int:
         """Fail all unfinished batches, and return their number of records.
 
-        The error of those that may be in the log is `UnknownOutcomeError`.
+        Batches that may be in the log fail with `UnknownOutcomeError`.
         """
         with self._accumulator.lock:
             batches = self._accumulator.unfinished()
@@ -143,10 +142,10 @@ class Sender:
         return self._fail_each(failures)
 
     def fail_transaction(self, error: Exception) -> None:
-        """Take in an error of a transactional producer, or of one of its records.
+        """Fail the open transaction after an error of the producer, or of one of its records.
 
-        The open transaction can only be aborted after it. An error that fences the producer, or is
-        fatal, fails all records, and no more are accepted.
+        The transaction can then only be aborted. An error that fences the producer, or is fatal,
+        fails all records, and no more are accepted. Without a transactional producer, do nothing.
         """
         transaction = self._transaction
         if transaction is None:
@@ -166,7 +165,7 @@ class Sender:
             self.fail_waiting(refusal)
 
     def fail_waiting(self, error: Exception) -> None:
-        """Fail all batches but those of an append in progress, and drop what is to be retried."""
+        """Fail all batches except those of an append in progress; drop deliveries to be retried."""
         with self._accumulator.lock:
             waiting = self._accumulator.waiting()
             batches = [batch for batch, _ in waiting]
@@ -181,7 +180,7 @@ class Sender:
     # --- one delivery ----------------------------------------------------------------------------
 
     def _delivery_of(self, queue: PartitionQueue) -> Delivery | None:
-        """Return the delivery to retry, or a new one of waiting batches; None if none waits."""
+        """Return the delivery to retry, or a new one of waiting batches; None without batches."""
         with self._accumulator.lock:
             delivery = queue.delivery
             if delivery is not None and delivery.is_done:
@@ -225,10 +224,10 @@ class Sender:
         try:
             producer = self._identity.next_append(queue)
         except UnknownOutcomeError as error:
-            # It is not the append that may have happened: a retry begins with a new identity.
+            # The registration may have happened, but not the append: a retry begins anew.
             raise StorageUnavailableError(f"not appended: {error}", path=error.path) from error
         if self._transaction is not None:
-            # What expired meanwhile may be of an earlier transaction than this identity.
+            # Batches that expired meanwhile may be of an earlier transaction than this identity.
             delivery.drop_done_batches()
             if not delivery.batches:
                 raise self._transaction.refusal()
@@ -350,7 +349,7 @@ class Sender:
             self._identity.bump_epoch(queue)
 
     def _on_topic_deleted(self, queue: PartitionQueue, delivery: Delivery) -> None:
-        """Move the batches to the new topic of that name; fail them if there is none."""
+        """Move the batches to the new topic of that name; fail them if no such topic exists."""
         try:
             self._refresh(queue.topic)
         except Exception as error:
@@ -364,7 +363,7 @@ class Sender:
             batches = [*delivery.batches, *queue.batches()]
             self._accumulator.seal(batches)
         now = 0 if route is None else len(route.queues)
-        # Nobody reads the old topic's log, so that an unknown outcome is no question.
+        # Nobody reads the old topic's log, so that it does not matter if it has the records.
         self._fail(batches, unknown_topic(queue.topic, queue.partition, now))
         with self._accumulator.lock:
             queue.delivery = None
@@ -390,8 +389,8 @@ class Sender:
     ) -> list[tuple[ProducerBatch, Exception]]:
         """Return each batch with its error; the lock is held.
 
-        A future that has failed with any other error than `UnknownOutcomeError` is not in the log,
-        and never will be: no append takes these batches any more.
+        A record whose future has failed with another error than `UnknownOutcomeError` is not in the
+        log, and never will be: no append takes its batch any more.
         """
         failures = []
         for batch, queue in self._accumulator.queues_of(batches):
@@ -420,7 +419,7 @@ class Sender:
             self._accumulator.finish(ended)
 
     def _expiry_error(self, batch: ProducerBatch, queue: PartitionQueue) -> SparkLogError:
-        """Return the error of a batch whose time is over, as of `_failures`; the lock is held."""
+        """Return the error of an expired batch, by the rule of `_failures`; the lock is held."""
         delivery = queue.delivery
         is_unknown = _may_be_in_log(batch, queue)
         batch.is_given_up = not is_unknown
@@ -440,7 +439,7 @@ class Sender:
 
 
 def _may_be_in_log(batch: ProducerBatch, queue: PartitionQueue) -> bool:
-    """Whether an append of a batch is in progress, or nobody knows the outcome of one."""
+    """Return whether an append of a batch is in progress, or has an unknown outcome."""
     delivery = queue.delivery
     if delivery is None or batch not in delivery.batches:
         return False

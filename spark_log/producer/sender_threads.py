@@ -20,15 +20,15 @@ _EXPIRY_ONLY_MS: Final = -1.0
 class SenderThreads:
     """Threads that run a `Sender`: one of them, the leader, waits for due partitions.
 
-    The leader appends to the due partition itself, after another thread has become the leader: so
-    a record waits for only one thread switch before its append. There is always a leader, so that
-    batches expire even while every append hangs.
+    The leader appends to the due partition itself, after another thread has become the leader, so
+    that a record waits for only one thread switch before its append. One thread is always the
+    leader, so that batches expire even while every append hangs.
     """
 
     def __init__(
         self, accumulator: Accumulator, sender: Sender, clock: Clock, *, name: str, max_appends: int
     ) -> None:
-        """Return the threads of a producer, of which none is started yet."""
+        """Create the threads of a producer; none is started yet."""
         self._accumulator = accumulator
         self._sender = sender
         self._clock = clock

@@ -22,7 +22,7 @@ from spark_log.producer.validation import too_large
 from spark_log.record import int_array
 
 _BATCH_BYTES: Final = 4_194_304
-"""The rows of a partition are cut into Arrow batches of about this size."""
+"""Approximate size of the Arrow batches into which the rows of a partition are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,9 @@ class TableFuture:
             timeout: seconds; None: until all rows are done, at most ``delivery.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: not done in this time.
-            SparkLogError: rows failed. Others may be in the log; `appended` returns their offsets.
+            KafkaTimeoutError: not all rows are done in this time.
+            SparkLogError: rows failed. Other rows may be in the log; `appended` returns their
+                offsets.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -75,7 +76,7 @@ class TableFuture:
             timeout: seconds; None: until all rows are done, at most ``delivery.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: not done in this time.
+            KafkaTimeoutError: not all rows are done in this time.
         """
         began_ms = self._clock.monotonic_ms()
         for batch in self._batches:
@@ -154,16 +155,16 @@ def send_table(
 
     Args:
         route: the topic.
-        table: as in `Producer.send_table`.
+        table: the table, with the columns that `Producer.send_table` accepts.
         partition: the partition of all rows; None: the column ``partition`` or the partitioner
             decides.
-        accumulator: gets the batches.
-        config: the producer's.
-        clock: for timestamps and timeouts.
-        check_can_send: raises if the producer was closed meanwhile.
+        accumulator: the accumulator, which gets the batches.
+        config: the producer's settings.
+        clock: the clock for timestamps and timeouts.
+        check_can_send: raises an error if the producer was closed meanwhile.
 
     Raises:
-        SparkLogError: as `Producer.send_table`; nothing was sent.
+        SparkLogError: the errors of `Producer.send_table`; nothing was sent.
     """
     partitions = len(route.queues)
     if partition is not None and not (type(partition) is int and 0 <= partition < partitions):
@@ -251,7 +252,7 @@ def _sticky_runs(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (partition, start, end) for runs of rows without a key, the sticky partition first.
 
-    A run has at least ``batch.size`` bytes, and there are no more runs than partitions.
+    A run has at least ``batch.size`` bytes, and the runs are at most as many as the partitions.
     """
     if not rows:
         return

@@ -25,18 +25,21 @@ class PartitionQueue:
     Attributes:
         route: the topic.
         partition: the partition's number.
-        open: the batch to which records are added.
-        closed: the full batches before it, in order.
-        delivery: the append that runs or is to be retried; it goes before ``closed``.
-        is_busy: a thread is appending, or the predecessor's append is still running.
+        open: the batch to which records are added; None without one.
+        closed: the full batches before the open one, in order.
+        delivery: the append that runs or is to be retried; it goes before ``closed``. None without
+            one.
+        is_busy: whether a thread is appending to the partition, or an append to the same partition
+            of a deleted topic of this name is still running.
         blocked_successor: the same partition of a new topic with the same name, which stays busy
-            until this partition's append ends.
+            until this partition's append ends; None without one.
         due_ms: monotonic time at which a thread takes the partition; `NEVER_MS` without batches.
         epoch: producer epoch of the next append to this partition.
         sequence: sequence number of the next append's first record.
-        log: the partition's log for the next append; None: it is opened then.
+        log: the partition's log for the next append; None: the next append opens it.
         acknowledged_offset: the offset after the last acknowledged record; the log must reach it.
-        known_ms: monotonic time before the log's end was last known to be new.
+        known_ms: monotonic time at which the log's end was last known to be new, or an earlier
+            time.
     """
 
     __slots__ = (
@@ -56,7 +59,7 @@ class PartitionQueue:
     )
 
     def __init__(self, route: TopicRoute, partition: int, epoch: int) -> None:
-        """Return an empty queue, whose first append has this producer epoch."""
+        """Create an empty queue, whose first append has this producer epoch."""
         self.route = route
         self.partition = partition
         self.open: ProducerBatch | None = None
@@ -77,13 +80,13 @@ class PartitionQueue:
         return self.route.topic.name
 
     def close_open(self) -> None:
-        """Close the open batch, if there is one: no more records are added to it."""
+        """Close the open batch, if one is open: no more records are added to it."""
         if self.open is not None:
             self.closed.append(self.open)
             self.open = None
 
     def batches(self) -> Iterable[ProducerBatch]:
-        """Return the waiting batches in order, without those of the delivery."""
+        """Return the waiting batches in order, without the delivery's batches."""
         return (*self.closed, self.open) if self.open is not None else tuple(self.closed)
 
 
@@ -93,13 +96,13 @@ class TopicRoute:
     Attributes:
         topic: the topic's metadata.
         queues: the partitions, by number.
-        partitioner: chooses the partitions of records.
+        partitioner: the partitioner of the topic's records.
         sticky: the partition for records without a key; None if the partitioner is not sticky.
         sticky_bytes: bytes that the sticky partition has received since it was chosen.
-        looked_up_ms: monotonic time at which the metadata was read.
+        looked_up_ms: monotonic time at which the metadata were read.
         max_record_bytes: the topic's ``max.message.bytes``.
         segment_bytes: the topic's ``segment.bytes``.
-        is_deleted: the topic was deleted; a new topic may have its name.
+        is_deleted: whether the topic was deleted. A new topic may have its name.
     """
 
     __slots__ = (
@@ -118,7 +121,7 @@ class TopicRoute:
     def __init__(
         self, topic: TopicImage, partitioner: TopicPartitioner, *, looked_up_ms: float, epoch: int
     ) -> None:
-        """Return a topic without records; ``epoch`` is the producer's first epoch."""
+        """Create the route of a topic without records; ``epoch`` is the producer's first epoch."""
         self._set_topic(topic)
         self.partitioner = partitioner
         self.epoch = epoch
@@ -146,7 +149,7 @@ class TopicRoute:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no partition has batches that wait, or an append that runs."""
+        """Whether no partition has waiting batches or a running append."""
         return not any(
             each.is_busy or each.delivery is not None or each.batches() for each in self.queues
         )

@@ -30,16 +30,16 @@ class TopicRouter:
         first_epoch: int,
         on_image: Callable[[MetadataImage], None],
     ) -> None:
-        """Return a router; no metadata is read yet.
+        """Create a router; no metadata are read yet.
 
         Args:
             cluster: the opened root.
-            accumulator: holds the routes.
-            config: the producer's.
-            clock: for the age of metadata, and for retries.
+            accumulator: the accumulator, which has the routes.
+            config: the producer's settings.
+            clock: the clock for the age of metadata, and for retries.
             new_partitioner: makes the partitioner of one topic.
             first_epoch: the producer's first epoch in each partition.
-            on_image: gets the metadata image after every refresh.
+            on_image: called with the metadata image after every refresh.
         """
         self._cluster = cluster
         self._accumulator = accumulator
@@ -52,13 +52,13 @@ class TopicRouter:
         self._random = Random()
 
     def route(self, topic: str) -> TopicRoute:
-        """Return a topic's route; look the topic up if it is unknown or its metadata is stale.
+        """Return a topic's route; look the topic up if it is unknown or its metadata are stale.
 
         Storage errors are retried up to ``max.block.ms``. A missing topic is not waited for: the
-        metadata log is authoritative, unlike a Kafka broker, whose metadata may be behind.
+        metadata log is authoritative, unlike a Kafka broker, whose metadata may be outdated.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic; the message has similar names.
+            UnknownTopicOrPartitionError: the topic does not exist; the message has similar names.
             KafkaTimeoutError: the storage did not answer within ``max.block.ms``.
         """
         route = self._accumulator.routes.get(topic)
@@ -150,9 +150,9 @@ class TopicRouter:
         return image
 
     def _forget_deleted(self, image: MetadataImage) -> None:
-        """Forget the routes of deleted topics for which nothing waits: they are not sent to again.
+        """Forget the routes of deleted topics that have no waiting batches and no running append.
 
-        A producer of ever new topics would otherwise keep the logs of all.
+        A producer that sends to ever new topics would otherwise keep the logs of all of them.
         """
         routes = self._accumulator.routes
         for route in list(routes.values()):

@@ -1,7 +1,7 @@
-"""The states of a transactional producer, and what each call may do.
+"""The states of a transactional producer, and the calls that each state permits.
 
-As Kafka's ``TransactionManager``. No method reads or writes the storage. Changes are made under the
-lock of the producer's accumulator, together with what they mean for waiting records.
+This is Kafka's ``TransactionManager``. No method reads or writes the storage. A change of the state
+is made under the lock of the producer's accumulator, as are its effects on waiting records.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _FROM: Final = {
     },
     State.FATAL_ERROR: set(State),
 }
-"""For each state those that it may follow. Unlike in Kafka, `init_transactions` may be called again
-after an error that is not fatal, and an abort that could not be stored may be called again."""
+"""The states that may come before each state. Unlike in Kafka, `init_transactions` may be called
+again after an error that is not fatal, and an abort that could not be stored may be repeated."""
 
 _EXPECTED: Final = {
     State.UNINITIALIZED: "no transaction can begin yet: call init_transactions first",
@@ -65,7 +65,7 @@ _EXPECTED: Final = {
     "end",
     State.ABORTABLE_ERROR: "the transaction has failed: call abort_transaction",
 }
-"""What the caller has to do in a state."""
+"""The call that each state expects, for error messages."""
 
 APPENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
 """The states in which records are appended."""
@@ -77,17 +77,18 @@ class TransactionManager:
     Attributes:
         transactional_id: the ``transactional.id``.
         timeout_ms: ``transaction.timeout.ms``.
-        state: what the producer does.
-        producer: id and epoch of the present or next transaction; None before the first
-            `initialized`.
-        error: why the transaction can only be aborted, or why the producer cannot go on.
-        is_begun: something of the transaction may be registered, so that its end has to be decided.
-        partitions: those that are registered.
+        state: the producer's state.
+        producer: id and epoch of the present or next transaction; None before the first `end`.
+        error: the error after which the transaction can only be aborted, or after which the
+            producer is unusable; None without one.
+        is_begun: whether a part of the transaction may be registered, so that its end has to be
+            decided.
+        partitions: the registered partitions.
         offsets: the offsets to commit, by group, topic and partition.
     """
 
     def __init__(self, transactional_id: str, timeout_ms: int, clock: Clock) -> None:
-        """Return the state before `init_transactions`."""
+        """Begin in the state before `init_transactions`."""
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
         self.state = State.UNINITIALIZED
@@ -103,11 +104,11 @@ class TransactionManager:
         """Check that the state permits a call.
 
         Args:
-            call: its name.
-            allowed: the states that permit it.
+            call: the name of the call.
+            allowed: the states that permit the call.
 
         Raises:
-            SparkLogError: the producer cannot go on; this is the error that was fatal.
+            SparkLogError: the producer is unusable; this is the error that was fatal.
             TransactionAbortableError: the transaction can only be aborted.
             IllegalStateError: another call was expected, which the message names.
         """
@@ -122,14 +123,14 @@ class TransactionManager:
         raise IllegalStateError(f"{call}: {_EXPECTED[state]} ({self.transactional_id!r})")
 
     def change(self, state: State, error: Exception | None = None) -> None:
-        """Change to a state, because of an error if it is one of the two with an error."""
+        """Change to a state; an error state is given the error that is the reason."""
         if self.state not in _FROM[state]:
             raise AssertionError(f"{state} follows {self.state}")
         self.state = state
         self.error = error
 
     def begin(self) -> None:
-        """Begin a transaction: its time runs, and nothing is registered."""
+        """Begin a transaction, and its timeout; nothing is registered."""
         self.change(State.IN_TRANSACTION)
         self._began_ms = self._clock.monotonic_ms()
 
@@ -142,10 +143,11 @@ class TransactionManager:
         self.offsets = {}
 
     def fail(self, error: Exception) -> bool:
-        """Take an error in, and return whether the state changed.
+        """Change the state after an error, and return whether it changed.
 
-        An error that fences the producer, or is fatal, ends its work. Any other lets the open
-        transaction only be aborted; without one, or while it is being aborted, nothing changes.
+        After an error that fences the producer, or is fatal, the producer is unusable. After any
+        other error the open transaction can only be aborted. Without an open transaction, or while
+        it is being aborted, such an error changes nothing.
         """
         if self.state is State.FATAL_ERROR:
             return False
@@ -158,13 +160,13 @@ class TransactionManager:
         return True
 
     def check_can_append(self) -> None:
-        """Check that a record of the transaction can be appended, or anything registered for it.
+        """Check that records of the transaction can be appended, or partitions be registered.
 
         Raises:
-            TransactionAbortedError: the transaction is being aborted, or is over.
-            TransactionAbortableError: ``transaction.timeout.ms`` has passed since it began, or
-                something else has failed.
-            SparkLogError: the producer cannot go on.
+            TransactionAbortedError: the transaction is being aborted, or has ended.
+            TransactionAbortableError: ``transaction.timeout.ms`` has passed since the transaction
+                began, or the transaction has failed.
+            SparkLogError: the producer is unusable.
         """
         if self.state not in APPENDING:
             raise self.refusal()
@@ -176,7 +178,7 @@ class TransactionManager:
             )
 
     def refusal(self) -> Exception:
-        """Return the error of a record that waits, in a state in which none is appended."""
+        """Return the error of a waiting record, in a state in which no record is appended."""
         if self.state is State.FATAL_ERROR:
             assert self.error is not None
             return self.error
@@ -191,7 +193,7 @@ class TransactionManager:
         )
 
     def ended_by_others(self, error: Exception) -> TransactionAbortableError:
-        """Return the error of a record whose partition has a newer epoch: a marker, most likely."""
+        """Return the error of a record whose partition has a newer epoch, probably of a marker."""
         abortable = self.abortable(
             f"others have ended the transaction, after transaction.timeout.ms ({self.timeout_ms}) "
             f"for example: call abort_transaction, which tells whether another process has taken "

@@ -15,12 +15,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class TransactionOffsets:
-    """Registers groups and checks their offsets, which the decision to commit carries."""
+    """Registers groups, and checks their offsets, which are part of the decision to commit."""
 
     def __init__(
         self, cluster: Cluster, identity: TransactionalIdentity, group_offsets: GroupOffsets
     ) -> None:
-        """Return the offsets of a producer's transactions; nothing is read yet."""
+        """Create the offsets of a producer's transactions; nothing is read yet."""
         self._cluster = cluster
         self._identity = identity
         self._group_offsets = group_offsets
@@ -28,13 +28,13 @@ class TransactionOffsets:
     def check(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata
     ) -> tuple[GroupOffset, ...]:
-        """Return the offsets as the decision carries them.
+        """Check offsets, and return them in the form that the decision has.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
             OffsetOutOfRangeError: an offset is negative.
             InvalidConfigurationError: the metadata of an offset cannot be stored.
-            TypeError: an offset is no `OffsetAndMetadata`.
+            TypeError: an offset is not an `OffsetAndMetadata`.
             StorageError: the metadata cannot be read.
         """
         from spark_log.coordinator import check_metadata, check_offset
@@ -65,9 +65,9 @@ class TransactionOffsets:
     def register(
         self, offsets: Sequence[GroupOffset], group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """Register the group with the transaction, then tell the group of the offsets.
+        """Register the group with the transaction, then send the group the pending offsets.
 
-        May be repeated.
+        The call may be repeated.
 
         Raises:
             SparkLogError: the errors of `TransactionalIdentity.register_group` and
@@ -83,8 +83,8 @@ def checked_group(group_metadata: ConsumerGroupMetadata) -> str:
     """Return the group's id.
 
     Raises:
-        TypeError: it is no `ConsumerGroupMetadata`.
-        ValueError: it has a generation, and no member.
+        TypeError: the argument is not a `ConsumerGroupMetadata`.
+        ValueError: it has a generation, but no member id.
         InvalidGroupIdError: the consumer has no group.
     """
     if not isinstance(group_metadata, ConsumerGroupMetadata):

@@ -14,11 +14,11 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator, Tran
 
 
 class TransactionalIdentity:
-    """The identity of the next append to each partition, which is registered before the first one.
+    """The identity of the next append to each partition. Registers a partition before its first.
 
-    Takes the place of a `ProducerIdentity`. A transaction has one epoch, in which the sequence
+    It takes the place of a `ProducerIdentity`. A transaction has one epoch, in which the sequence
     numbers of each partition begin with 0. An unknown outcome needs no new epoch: it fails the
-    transaction, whose end gives the next one.
+    transaction, and the next transaction has a new epoch.
     """
 
     is_idempotent = True
@@ -30,7 +30,7 @@ class TransactionalIdentity:
         coordinator: TransactionCoordinator,
         accumulator: Accumulator,
     ) -> None:
-        """Return the identity of a producer that has not called `init_transactions`."""
+        """Create the identity of a producer that has not called `init_transactions`."""
         self._manager = manager
         self._coordinator = coordinator
         self._accumulator = accumulator
@@ -48,9 +48,9 @@ class TransactionalIdentity:
         Raises:
             TransactionAbortableError: the transaction can only be aborted.
             TransactionAbortedError: the transaction was aborted.
-            ProducerFencedError: another process has taken over.
+            ProducerFencedError: another process has taken over the transactional id.
             UnknownOutcomeError: the partition may be registered.
-            SparkLogError: it is not registered.
+            SparkLogError: the partition is not registered.
         """
         place = _place(queue)
         while True:
@@ -67,7 +67,7 @@ class TransactionalIdentity:
             self._register_waiting(place)
 
     def register_group(self, group_id: str) -> tuple[TransactionMetadata, ProducerIdAndEpoch]:
-        """Register a consumer group, before anything of the transaction is written to its log.
+        """Register a consumer group, before a record of the transaction is written to its log.
 
         Returns:
             The transaction, and the producer in it.
@@ -84,7 +84,7 @@ class TransactionalIdentity:
         """Do nothing: the end of the transaction gives a new epoch."""
 
     def _register_waiting(self, place: TopicIdPartition) -> None:
-        """Register a partition, and with it all others that have waiting records: by one append."""
+        """Register a partition and all others that have waiting records, by one append."""
         with self._lock:
             with self._accumulator.lock:
                 registered = self._manager.partitions
@@ -101,7 +101,7 @@ class TransactionalIdentity:
                 self._manager.partitions |= partitions
 
     def _begun(self) -> ProducerIdAndEpoch:
-        """Return the producer, once it is noted that something may be registered."""
+        """Return the producer, after recording that the transaction may be registered."""
         with self._accumulator.lock:
             self._manager.check_can_append()
             producer, is_begun = self._manager.producer, self._manager.is_begun

@@ -1,8 +1,8 @@
-"""The transactions of one producer: what its public calls do.
+"""The transactions of one producer: the work of its public calls.
 
 A call that takes long runs in a thread of its own, and its outcome is kept until the caller has it.
-So a caller whose timeout passed, or who was cancelled, repeats the call and waits for the same
-outcome, as in Kafka (`TransactionManager.handleCachedTransactionRequestResult`).
+After a timeout or a cancellation, the caller repeats the call and waits for the same outcome, as in
+Kafka (``TransactionManager.handleCachedTransactionRequestResult``).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class TransactionCall:
     """A call of `init_transactions`, `commit_transaction` or `abort_transaction` that has begun.
 
     Attributes:
-        name: the call.
-        outcome: its result, or its error.
+        name: the name of the call.
+        outcome: the result of the call, or its error.
     """
 
     name: str
@@ -71,18 +71,18 @@ class Transactions:
         *,
         is_retriable: Callable[[Exception], bool],
     ) -> None:
-        """Return the transactions of a producer; nothing is read yet.
+        """Create the transactions of a producer; nothing is read yet.
 
         Args:
-            manager: the state.
-            identity: has the coordinator, and registers partitions and groups.
-            accumulator: the records that wait.
-            sender: fails records.
-            group_offsets: tells groups of offsets.
+            manager: the state of the producer and its transaction.
+            identity: the identity, which has the coordinator, and registers partitions and groups.
+            accumulator: the waiting records.
+            sender: the sender, which fails records.
+            group_offsets: the writer of offsets to groups.
             cluster: the opened root.
-            config: the producer's.
-            clock: for retries and timeouts.
-            is_retriable: whether a call that failed with this error may succeed later.
+            config: the producer's settings.
+            clock: the clock for retries and timeouts.
+            is_retriable: tells whether a call that failed with this error may succeed later.
         """
         self._manager = manager
         self._identity = identity
@@ -105,7 +105,7 @@ class Transactions:
     # --- calls -----------------------------------------------------------------------------------
 
     def initialize(self) -> TransactionCall:
-        """Begin `init_transactions`, or return the call of it that has not been waited for."""
+        """Begin `init_transactions`, or return an earlier call whose outcome was not taken."""
         return self._start(
             "init_transactions", self._initialize, State.INITIALIZING, State.UNINITIALIZED
         )
@@ -118,13 +118,13 @@ class Transactions:
             self._accumulator.accepts_records = True
 
     def commit(self) -> TransactionCall:
-        """Begin `commit_transaction`, or return the call of it that has not been waited for."""
+        """Begin `commit_transaction`, or return an earlier call whose outcome was not taken."""
         return self._start(
             "commit_transaction", self._commit, State.COMMITTING_TRANSACTION, State.IN_TRANSACTION
         )
 
     def abort(self) -> TransactionCall:
-        """Begin `abort_transaction`, or return the call of it that has not been waited for."""
+        """Begin `abort_transaction`, or return an earlier call whose outcome was not taken."""
         return self._start(
             "abort_transaction",
             self._abort,
@@ -141,7 +141,7 @@ class Transactions:
             timeout_s: seconds; None: ``max.block.ms``.
 
         Raises:
-            KafkaTimeoutError: it has not ended, and continues.
+            KafkaTimeoutError: the call has not ended, and continues.
             SparkLogError: the error of the call.
         """
         timeout_s = self.timeout_s(timeout_s)
@@ -170,8 +170,8 @@ class Transactions:
         """Add the offsets of a consumer group to the transaction; they count if it is committed.
 
         Args:
-            offsets: by partition, the offset of the next record to read.
-            group_metadata: of the consumer that has read the records.
+            offsets: the offset of the next record to read, by partition.
+            group_metadata: the group metadata of the consumer that has read the records.
             timeout_s: seconds; None: ``max.block.ms``.
 
         Raises:
@@ -203,7 +203,7 @@ class Transactions:
         next `init_transactions`.
 
         Args:
-            timeout_s: seconds; None: until it has ended.
+            timeout_s: seconds; None: until the call has ended.
         """
         try:
             call = self._begun
@@ -248,7 +248,7 @@ class Transactions:
             raise
         assert owner is not None
         if is_begun:
-            # Markers are put by the logs that the appends have left, at the end that these know.
+            # The markers are put by the logs that the appends used, at the ends that these know.
             self._accumulator.wait_until_idle(self._manager.partitions)
             producer = self._coordinated(
                 name, lambda coordinator: coordinator.commit(owner, offsets=offsets)
@@ -273,7 +273,7 @@ class Transactions:
             self._end(owner)
 
     def _complete(self) -> None:
-        """Complete the last transaction, which no other one follows."""
+        """Complete the last transaction of this producer."""
         with (
             self._suppressed.suppress(
                 "transaction end", self._manager.transactional_id, SparkLogError
@@ -336,7 +336,7 @@ class Transactions:
         work()
 
     def _check(self, call: str, *allowed: State) -> None:
-        """Check that the producer is open, no other call is to be repeated, and the state."""
+        """Check that the producer is open, and that a call is the one that is expected now."""
         if self._is_closed:
             raise IllegalStateError(f"{call}: the producer is closed: make another producer")
         begun = self._begun
@@ -371,7 +371,7 @@ class Transactions:
 
 
 def _after_unknown(name: str, error: Exception) -> Exception:
-    """Return the error of a call after an attempt whose answer was lost: it may have been made."""
+    """Return the error of a call after an earlier attempt whose answer was lost."""
     what = f"the answer to an earlier attempt of {name} was lost, so it may have been made"
     if isinstance(error, UnknownOutcomeError | TransactionAbortableError):
         return error  # the latter shows that the attempt was not made

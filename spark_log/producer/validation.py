@@ -68,10 +68,11 @@ def checked_config(config: Mapping[str, object]) -> ProducerConfig:
 
 
 def serializer_of(name: str, given: object) -> Callable[[str, Any], object] | None:
-    """Return a serializer as a function of topic and value; None if there is no serializer.
+    """Return a serializer as a function of topic and value; None without a serializer.
 
     Raises:
-        InvalidConfigurationError: it is neither a function nor an object with ``serialize``.
+        InvalidConfigurationError: the argument is neither a function nor an object with
+            ``serialize``.
     """
     if given is None:
         return None
@@ -90,7 +91,7 @@ def serializer_of(name: str, given: object) -> Callable[[str, Any], object] | No
 def serialized(
     topic: str, what: str, value: object, serialize: Callable[[str, Any], object] | None
 ) -> Any:
-    """Return a key or a value, serialized; unchanged without a serializer.
+    """Return a key or a value as the serializer makes it; unchanged without a serializer.
 
     Raises:
         SerializationError: the serializer failed, or did not return bytes.
@@ -121,7 +122,7 @@ def as_bytes(topic: str, what: str, value: object) -> bytes:
     """Return a key or a value as immutable bytes.
 
     Raises:
-        SerializationError: it is not bytes, bytearray or memoryview.
+        SerializationError: the key or value is not bytes, bytearray or memoryview.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -136,7 +137,7 @@ def checked_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], i
     """Return headers as a list of pairs, and their size in bytes.
 
     Raises:
-        InvalidRecordError: they are not pairs of a text and bytes, or a text is not Unicode.
+        InvalidRecordError: the headers are not pairs of a text and bytes, or a text is not Unicode.
     """
     checked = []
     size_bytes = 0
@@ -160,7 +161,7 @@ def checked_timestamp_ns(timestamp_ms: object) -> int:
     """Return a timestamp, given in milliseconds since the epoch, in nanoseconds.
 
     Raises:
-        InvalidRecordError: it is no number, negative, or after the year 2262.
+        InvalidRecordError: the timestamp is not a number, is negative, or is after the year 2262.
     """
     reason = f"it is a {type(timestamp_ms).__name__}"
     is_number = isinstance(timestamp_ms, int | float) and not isinstance(timestamp_ms, bool)

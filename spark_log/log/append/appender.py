@@ -64,7 +64,7 @@ class LogAppendInfo:
 class Appender:
     """Appends staged segments to one partition's log, for one process.
 
-    What it knows of the log between two appends is its `AppenderState`.
+    Its `AppenderState` keeps the log's end and the producer state between two appends.
 
     Attributes:
         check_root: called before a put into a log without records; it raises a `StorageError` if
@@ -98,7 +98,7 @@ class Appender:
         """Return the last known log end offset; 0 if it is not known.
 
         Raises:
-            FencedLeaderEpochError: the log has a newer leader epoch there.
+            FencedLeaderEpochError: the log has a newer leader epoch at this offset.
         """
         tail = self._state.tail
         if tail is None:
@@ -116,8 +116,8 @@ class Appender:
         """Update the log's end from a read of a log that is never merged.
 
         Args:
-            end: of the log; the listing by which it was read is valid.
-            segments: number of segments that were read behind the end as it was known.
+            end: the log's end, read by a listing that is still valid.
+            segments: number of segments that were read after the last known end.
         """
         self._state.on_read(end, segments)
 
@@ -133,17 +133,18 @@ class Appender:
         return self.end_offset_in(leader_epoch)
 
     def find_again(self, segment: StagedSegment, base_offset: int) -> int | None:
-        """List the log, and return where a segment is that this appender has put before.
+        """List the log, and return the offset of a segment that this appender has put before.
 
         Args:
-            segment: that was put.
+            segment: the segment that was put.
             base_offset: the offset at which it was put.
 
         Returns:
-            None if the segment is not in the log: its name was covered by a rewritten segment.
+            The segment's offset; None if it is not in the log, because its name was covered by a
+            rewritten segment.
 
         Raises:
-            UnknownOutcomeError: it could not be determined.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
         """
         with self._lost_answers() as unknown:
             unknown.add(base_offset)
@@ -164,8 +165,8 @@ class Appender:
         """Append a staged segment at the log's end.
 
         Args:
-            segment: to be appended.
-            expected_leo: append only if this is the log end offset; None appends at any.
+            segment: the segment to append.
+            expected_leo: required log end offset; None appends at any offset.
             is_epoch_certain: whether the segment's leader epoch was read from the metadata just
                 now. Then it may be appended to a log that was emptied, and so shows no epoch.
 
@@ -189,10 +190,11 @@ class Appender:
             return self._append(segment, expected_leo, unknown, is_epoch_certain=is_epoch_certain)
 
     def append_barrier(self, barrier: StagedSegment) -> None:
-        """Append the barrier of a leader epoch, unless the log has it. Then it is durable.
+        """Append the barrier of a leader epoch, unless the log has it. Then the barrier is durable.
 
-        What this appender knows from an earlier epoch is forgotten. The replica may have followed
-        since then, and a rewritten segment that it was given leaves the names free that it covers.
+        The state from an earlier epoch is forgotten. Since then the replica may have been a
+        follower, and may have been given a rewritten segment, which leaves the names that it
+        covers free.
 
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch; nothing was appended.
@@ -216,21 +218,21 @@ class Appender:
     ) -> LogAppendInfo | None:
         """Append those transaction markers that are not in the log yet, as one segment.
 
-        A marker is in the log if its producer has its epoch, or a later one, there.
+        A marker is in the log if the log has the marker's epoch, or a later one, of its producer.
 
         Args:
-            markers: of different producers.
-            stage: makes a segment of some of the markers. If others put some of them meanwhile, it
-                is called again for the rest.
-            is_epoch_certain: as of `append_segment`.
+            markers: the markers to append, each of a different producer.
+            stage: makes a segment of some of the markers. If other processes put some of them
+                meanwhile, it is called again for the rest.
+            is_epoch_certain: see `append_segment`.
 
         Returns:
-            None if nothing was left to append: all markers are in the log, and durable. Also if
-            this call put them, and the answer was lost.
+            The result of the append; None if nothing was left to append, since all markers are in
+            the log, and durable. None also if this call put them, and the answer was lost.
 
         Raises:
             UnknownOutcomeError: it could not be determined whether the markers are in the log.
-            FencedLeaderEpochError, UnknownLeaderEpochError: as of `append_segment`.
+            FencedLeaderEpochError, UnknownLeaderEpochError: See `append_segment`.
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
@@ -248,7 +250,7 @@ class Appender:
             return None
 
     def _forget_earlier_epochs(self, leader_epoch: int) -> None:
-        """Forget the log's end, unless it was seen in this leader epoch: then it is listed."""
+        """Forget the log's end if it is of another leader epoch: the next append lists the log."""
         tail = self._state.tail
         if tail is not None and tail.leader_epoch != leader_epoch:
             self._state.reset()
@@ -257,8 +259,8 @@ class Appender:
     def _lost_answers(self) -> Iterator[set[int]]:
         """Yield a set for the offsets of puts whose answers are lost.
 
-        The segment may be at these offsets, or appear there later. An error leaves the log's end
-        unknown; with such an offset, the outcome too.
+        The segment may be at one of these offsets, or appear there later. After an error the log's
+        end is forgotten; if the set is not empty, the error becomes an `UnknownOutcomeError`.
         """
         unknown: set[int] = set()
         try:
@@ -287,7 +289,7 @@ class Appender:
         began_ms = self._clock.monotonic_ms()
         tail = self._state.tail
         if tail is None or not self._state.is_recent(tail):
-            # An old name may have been used: a put would be void.
+            # The name may have been used and freed since: a put there would be void.
             tail = self._state.observe(segment)
         lost_answers = 0
         for race in range(1, _MAX_RACES + 1):
@@ -297,7 +299,7 @@ class Appender:
             if duplicate is not None:
                 return self._acknowledge_duplicate(duplicate)
             if is_last_gone(self._directory, tail):
-                # The directory was removed, or the log's last segment: then `_observe` raises.
+                # The directory was removed, or the log's last segment: then `observe` raises.
                 tail = self._state.observe(segment)
                 continue
             base_offset = tail.log_end_offset
@@ -352,10 +354,10 @@ class Appender:
 
         Raises:
             LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidProducerEpochError,
-                InvalidTxnStateError, FencedLeaderEpochError, UnknownLeaderEpochError: it may not be
-                put.
-            _MarkerInLogError: it has a marker that is in the log already.
-            _BarrierInLogError: it is a barrier that is in the log already.
+                InvalidTxnStateError, FencedLeaderEpochError, UnknownLeaderEpochError: the segment
+                may not be put.
+            _MarkerInLogError: the segment has a marker that is in the log already.
+            _BarrierInLogError: the segment is a barrier that is in the log already.
         """
         tail = self._state.load_producers(segment, tail)
         if self._has_leader_epochs:
@@ -382,7 +384,7 @@ class Appender:
         return duplicate, tail
 
     def _check_first_put(self, base_offset: int) -> None:
-        """Check that a log without records has none because nobody has put any."""
+        """Check, before a put at offset 0, that the root was not emptied."""
         if not base_offset:
             self.check_root()
 
@@ -391,7 +393,8 @@ class Appender:
     ) -> None:
         """Check that the log's last batch has the segment's leader epoch.
 
-        So nobody appends before the barrier of an epoch, nor behind that of a newer one.
+        This prevents appends before the barrier of the segment's epoch, and after the barrier of a
+        newer epoch.
         """
         epoch, stands = segment.leader_epoch, tail.leader_epoch
         if stands is not None and stands > epoch:
@@ -434,9 +437,10 @@ class Appender:
     # --- putting ---------------------------------------------------------------------------------
 
     def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
-        """Put the segment at an offset, and return the segment that is there now.
+        """Put the segment at an offset, and return the segment that has this offset now.
 
-        None if it cannot be read: the file that took the name was deleted, or is not readable.
+        Returns:
+            None if that segment cannot be read: its file was deleted, or is not readable.
         """
         name = SegmentName(base_offset)
         try:
@@ -473,7 +477,7 @@ class Appender:
     def _acknowledge_duplicate(self, info: LogAppendInfo) -> LogAppendInfo:
         """Return the offsets of a segment that an earlier try put.
 
-        That try may have been of a process that was killed before it synced the directory.
+        The process of that try may have been killed before it synced the directory.
 
         Raises:
             UnknownOutcomeError: the segment is in the log, but a power cut may remove it.
@@ -500,15 +504,15 @@ class Appender:
         """Search the live log for a segment whose put was not answered.
 
         Args:
-            segment: that was put.
-            unknown: the offsets where it may be.
+            segment: the segment that was put.
+            unknown: the offsets of its unanswered puts.
 
         Returns:
-            Its offset, None if it is not in the log; and the log's end.
+            The segment's offset, None if it is not in the log; and the log's end.
 
         Raises:
             UnknownOutcomeError: the segment has no producer, or its producer was fenced since; and
-                the segment at the offset was merged or deleted.
+                the live segment at one of the offsets was merged or deleted.
             StorageError: the storage does not answer.
         """
         if segment.markers or segment.is_barrier:

@@ -1,4 +1,4 @@
-"""What an appender knows of the log between two appends: the log's end, and the producers there."""
+"""The state of an appender between two appends: the log's end, and the producer state at it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from spark_log.log.snapshot import SegmentSummary, Snapshots
 from spark_log.storage import is_listing_valid
 
 _RACES_PER_LISTING = 64
-"""Races that one append loses before it lists the log to find its end. Opening 64 segments one by
-one costs about as much as a listing of some thousand files."""
+"""Lost races after which an append lists the log to find its end. Opening 64 segments one by one
+costs about as much as listing several thousand files."""
 
 
 class AppenderState:
-    """The state of one appender. All of it can be lost at any time: a listing gives it again.
+    """The state of one appender. All of it can be lost at any time: a listing restores it.
 
     It consists of the last known log end offset, which the next put-if-absent checks; the producer
-    state at this offset, if an idempotent append has needed it; and the newest time that a listing
-    showed. `DerivedFiles` and the snapshots' summaries are told of each segment that moves the end.
+    state at this offset, if an idempotent append has needed it; and the newest last-modified time
+    that a listing showed. It passes each segment that moves the log's end to `DerivedFiles` and to
+    the snapshots' summaries.
 
     Attributes:
-        tail: the last known log end offset; None if the log has to be listed.
+        tail: the last known end of the log; None if the log has to be listed.
     """
 
     def __init__(
@@ -55,18 +56,21 @@ class AppenderState:
         self.tail = self._producers = None
 
     def doubt(self) -> None:
-        """Let the next append list the log. The end that is known still is what was appended."""
+        """Force a listing before the next append; keep the known log end offset."""
         if self.tail is not None:
             self.tail = replace(self.tail, observed_ms=-math.inf)
 
     # --- the log's end ---------------------------------------------------------------------------
 
     def is_recent(self, tail: LogTail) -> bool:
-        """Whether no file observed then can have been deleted since (the late-success rule)."""
+        """Return whether no file of the observed log can have been deleted since.
+
+        Only then a put at the tail counts (the late-success rule).
+        """
         return is_listing_valid(self._clock, tail.observed_ms, self._directory.valid_ms)
 
     def observe(self, segment: StagedSegment | None = None) -> LogTail:
-        """List the log; load its producer state too if the segment needs it.
+        """List the log; also load its producer state if the segment needs it.
 
         Raises:
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
@@ -95,10 +99,10 @@ class AppenderState:
         return self.tail
 
     def on_read(self, end: LogTail, segments: int) -> None:
-        """Move the tail behind segments of other appenders that were read, if it is valid.
+        """Move the tail past segments of other appenders that were read, if the tail is recent.
 
         Args:
-            end: of the log; the listing by which it was read is valid.
+            end: the log's end, read by a listing that is still valid.
             segments: number of segments between the tail and this end.
         """
         tail = self.tail
@@ -111,12 +115,12 @@ class AppenderState:
     def advance_past(
         self, segment: StagedSegment, winner: SegmentReader, tail: LogTail, race: int
     ) -> LogTail:
-        """Move the tail behind another appender's segment; after some lost races, list the log.
+        """Move the tail past another appender's segment; after some lost races, list the log.
 
         Args:
-            segment: that is to be appended.
+            segment: the segment to append.
             winner: reader of the segment that another appender put at the tail.
-            tail: the tail before it.
+            tail: the tail before the winner.
             race: number of races that this append has lost.
 
         Raises:
@@ -124,8 +128,8 @@ class AppenderState:
             StorageError: the storage does not answer.
         """
         self._on_winner(winner, tail)
-        # Since the log was observed, the name behind the winner may have been used, but not freed:
-        # that takes longer from then on.
+        # Since the log was observed, the name after the winner may have been used, but not freed:
+        # freeing it takes longer than a listing is valid.
         self._directory.on_log_end(winner.end_offset)
         name = SegmentName(winner.base_offset)
         epoch = winner.leader_epoch
@@ -135,13 +139,13 @@ class AppenderState:
     def on_own_append(
         self, segment: StagedSegment, base_offset: int, before: LogTail, tried_ms: float
     ) -> None:
-        """Replay a segment that this appender put at the log's end, and move the tail behind it.
+        """Replay a segment that this appender put at the log's end, and move the tail past it.
 
         Args:
-            segment: that was put.
-            base_offset: its offset.
-            before: the tail before it.
-            tried_ms: monotonic time before the put. No segment could have the next name before this
+            segment: the segment that was put.
+            base_offset: the segment's first offset.
+            before: the tail before the segment.
+            tried_ms: monotonic time before the put. No segment could get the next name before this
                 segment had its own.
         """
         end_offset = base_offset + segment.record_count
@@ -157,12 +161,12 @@ class AppenderState:
     def load_leader_epoch(self, tail: LogTail, segment: StagedSegment | None = None) -> LogTail:
         """Read the leader epoch of the log's last batch, if the tail lacks it.
 
-        A listing does not tell it behind a rewritten segment, and of a log that was emptied. It
-        stays unknown if the start marker does not have it.
+        A listing does not show the epoch if the last segment was rewritten, or if the log has no
+        segments. The epoch stays unknown if the start marker does not have it.
 
         Args:
-            tail: of the log.
-            segment: that is to be appended; None without one.
+            tail: the log's end.
+            segment: the segment to append; None if nothing is to be appended.
 
         Raises:
             CorruptRecordError: the last segment is damaged.
@@ -234,7 +238,7 @@ class AppenderState:
         """Move the tail to the log's end by one listing.
 
         An appender that is slower than the others would never catch up name by name. No file
-        behind the tail can have been deleted, so each plain segment there is part of the log. But
+        after the tail can have been deleted, so each listed plain segment is part of the log. But
         the listing may lack segments that appeared during it.
         """
         directory = self._directory
@@ -260,7 +264,7 @@ class AppenderState:
         return self.tail
 
     def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
-        """Replay a segment that another appender put at the log's end (state before put)."""
+        """Replay a segment that another appender put at the log's end."""
         self._derived.on_append_of_other(winner, tail.observed_ms)
         if self._producers is not None:
             for _, headers in winner.all_headers():

@@ -24,11 +24,13 @@ from spark_log.log.snapshot import Snapshots
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Another thread, for the merges of a log's end.
+    """Another thread, for merges at a log's end.
 
     Attributes:
-        run: runs a function there, soon; returns False if it will not be run. Called once a merge.
-        pause: called there after each segment that was read. It may wait, to let appends go on.
+        run: runs a function on that thread, soon; returns False if it will not be run. Called once
+            per merge.
+        pause: called on that thread between reads of a merge. It may block, so that appends
+            proceed.
     """
 
     run: Callable[[Callable[[], None]], bool]
@@ -38,13 +40,13 @@ class Beside:
 class DerivedFiles:
     """Writes the derived files of one appender's partition, after its appends.
 
-    The records are durable before. Readers and writers can do without these files, so an error is
-    counted in `PartitionDirectory.suppressed` and fails no append.
+    The records are durable before that. Readers and writers can do without these files, so an
+    error is counted in `PartitionDirectory.suppressed` and does not fail the append.
 
     Attributes:
         merger: merges the newest segments.
-        misses_files: whether files were missing or damaged that a writer believes to be part of
-            the log. Then it must list the log before it appends again.
+        misses_files: whether files that the appender believes to be part of the log are missing or
+            damaged. Then it must list the log before it appends again.
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class DerivedFiles:
     def create_witness(self) -> None:
         """Create the witness of a log that has just got its first records.
 
-        Before the records are acknowledged: the witness tells if all files of the log are lost.
+        This is done before the records are acknowledged: later the witness shows whether all files
+        of the log were lost.
         """
         directory = self._directory
         if directory.witness is not None:
-            # Without it the log has none, as a log of an older version.
+            # After an error the log has no witness, as a log of an older version.
             with directory.suppressed.suppress("witness", directory.path, SparkLogError):
                 directory.witness.create(directory.store)
 
@@ -84,9 +87,9 @@ class DerivedFiles:
         """Update the state from a segment that this appender put at the log's end.
 
         Args:
-            segment: that was put.
-            base_offset: its offset.
-            observed_ms: monotonic time when the log end offset before it was known.
+            segment: the segment that was put.
+            base_offset: the segment's first offset.
+            observed_ms: monotonic time when the log end offset before the segment was observed.
         """
         self._segments_until_snapshot -= 1
         self.merger.on_appended(
@@ -102,7 +105,7 @@ class DerivedFiles:
 
         Args:
             winner: reader of the segment.
-            observed_ms: monotonic time when the log end offset before it was known.
+            observed_ms: monotonic time when the log end offset before the segment was observed.
         """
         self.count_segments_of_others(1)
         self.merger.on_appended(
@@ -116,8 +119,8 @@ class DerivedFiles:
     def count_segments_of_others(self, count: int) -> None:
         """Count segments of other appenders towards the next snapshot.
 
-        The appender whose own segment makes the snapshot due writes it. The others check somewhat
-        later whether it was written.
+        The appender whose own segment makes the snapshot due writes it. The other appenders check
+        a quarter of ``snapshot.interval.segments`` later whether it was written.
         """
         self._segments_until_snapshot -= count
         if self._segments_until_snapshot <= 0:
@@ -127,8 +130,8 @@ class DerivedFiles:
         """Write the indexes of an appended segment; merge and write a snapshot if they are due.
 
         Args:
-            segment: that was put.
-            base_offset: its offset.
+            segment: the segment that was put.
+            base_offset: the segment's first offset.
         """
         suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("index", path, SparkLogError):
@@ -137,7 +140,7 @@ class DerivedFiles:
         self._maintain(base_offset + segment.record_count)
 
     def _maintain(self, end_offset: int) -> None:
-        """Merge the newest segments up to an offset, and write a snapshot, each if it is due."""
+        """If due, merge the newest segments up to an offset; if due, write a snapshot."""
         suppressed, path = self._directory.suppressed, self._directory.path
         with suppressed.suppress("tail merge", path, SparkLogError):
             self._merge(end_offset)
@@ -151,11 +154,11 @@ class DerivedFiles:
 
     @property
     def _snapshot_delay(self) -> int:
-        """Number of segments for which a snapshot that is due waits for a merge.
+        """Number of further segments before a snapshot that is due is written without a merge.
 
         A merge leaves fewer segments since the last snapshot, so that the next one is due much
-        later. Each snapshot costs a listing, which shows all segments that were merged, too, until
-        they are deleted.
+        later. Each snapshot costs a listing, which also shows all merged segments until they are
+        deleted.
         """
         interval = self._config.snapshot_interval_segments
         if self._running is not None:
@@ -163,7 +166,7 @@ class DerivedFiles:
         return interval // 8 if self._config.merge_tail_segments else 0
 
     def _merge(self, end_offset: int) -> None:
-        """Merge the newest segments if it is due, or begin to; not while another merge runs.
+        """Do or start the merge of the newest segments if it is due and no other merge runs.
 
         Raises:
             StorageError, CorruptRecordError: the log could not be listed.
@@ -199,10 +202,10 @@ class DerivedFiles:
 
 
 class _RunningMerge:
-    """A merge of the newest segments, perhaps on another thread. No state is shared with it.
+    """A merge of the newest segments, perhaps on another thread. It shares no appender state.
 
     Attributes:
-        is_done: whether it has ended. Only then the other attributes are looked at.
+        is_done: whether the merge has ended. The other attributes may be read only then.
         made: the merged segments.
         misses_files: whether files were missing or damaged.
     """
@@ -228,7 +231,7 @@ class _RunningMerge:
     def run_beside(self, pause: Callable[[], None]) -> None:
         """Do the work on another thread than the appends, with pauses.
 
-        With fewer if it is late: otherwise many small appends would leave it behind for good.
+        Pause less often when merges lag, so that a stream of small appends cannot outrun them.
         """
         calls = count(1)
 

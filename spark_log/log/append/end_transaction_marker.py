@@ -25,9 +25,9 @@ class EndTransactionMarker:
     """The outcome of a producer's transaction (Kafka's class of this name).
 
     Attributes:
-        producer_id: of the producer.
-        producer_epoch: the epoch that the decision gave the producer: one more than that of the
-            transaction's records, so that the marker fences all of them (KIP-890).
+        producer_id: the producer's id.
+        producer_epoch: the epoch that the decision gave the producer. It is one more than the epoch
+            of the transaction's records, so that the marker fences all of them (KIP-890).
         is_committed: whether the transaction was committed, not aborted.
     """
 
@@ -44,7 +44,7 @@ class EndTransactionMarker:
 
     @classmethod
     def of_header(cls, header: BatchHeader) -> EndTransactionMarker | None:
-        """Return the marker that a batch header tells of; None if the batch is no marker."""
+        """Return the marker that a batch header describes; None if the batch is not a marker."""
         outcome = header.marker
         if outcome is None:
             return None
@@ -67,8 +67,8 @@ def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -
     """Return one control record for each marker, with the columns of `RECORD_SCHEMA`.
 
     Args:
-        markers: at least one.
-        timestamp_us: of all records, microseconds since the epoch.
+        markers: one or more markers.
+        timestamp_us: the timestamp of all records, in microseconds since the epoch.
     """
     count = len(markers)
     columns = [

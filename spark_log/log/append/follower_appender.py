@@ -1,8 +1,8 @@
-"""Appending to a follower: a replica gets the segments of the leader's log, under the same names.
+"""Appends to a follower: a replica gets the segments of the leader's log, under the same names.
 
 The put-if-absent of a segment succeeds only at the follower's log end offset, so a follower's log
-is always a prefix of the log that it is copied from. Repeats are harmless, since all writers of a
-leader epoch put the same bytes under the same name.
+is always a prefix of the log that it is copied from. Repeated puts are harmless, since all writers
+of a leader epoch put the same bytes under the same name.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MAX_TRIES: Final = 10
 class DivergedReplicaError(SparkLogError):
     """The follower has other records than the leader at an offset.
 
-    Either the writer's view of the partition is old, or the replica once led the partition and has
+    Either the writer's partition state is old, or the replica once led the partition and has
     records that were never acknowledged.
 
     Attributes:
-        offset: the first offset known to differ.
-        is_ahead: whether the follower's log ends behind the leader's.
+        offset: the first offset known to differ; -1 if it is not known.
+        is_ahead: whether the follower's log ends after the leader's.
     """
 
     def __init__(self, message: str, *, offset: int = -1, is_ahead: bool = False) -> None:
@@ -52,14 +52,14 @@ class DivergedReplicaError(SparkLogError):
 
 @dataclass(frozen=True, slots=True)
 class CopiedSegment:
-    """A segment of the leader's log, to be put into a follower's.
+    """A segment of the leader's log, to be put into a follower's log.
 
     Attributes:
-        name: of its file: a plain name, or that of a rewritten segment.
-        end_offset: the offset after its last.
+        name: the file's name: a plain name, or the name of a rewritten segment.
+        end_offset: the offset after the segment's last offset.
         append_id: random id of the file.
-        leader_epoch: of its last batch.
-        data: the file.
+        leader_epoch: the leader epoch of the segment's last batch.
+        data: the file's bytes.
     """
 
     name: SegmentName
@@ -73,7 +73,7 @@ class FollowerAppender:
     """Appends copies of the leader's segments to one follower, for one process.
 
     Attributes:
-        check: called with each listing of the follower's log, before a segment is put behind it;
+        check: called with each listing of the follower's log, before a segment is put at its end;
             it raises an error if the log is not a prefix of the leader's.
     """
 
@@ -97,15 +97,15 @@ class FollowerAppender:
 
     @property
     def known_end_offset(self) -> int | None:
-        """The log end offset as far as it is known and valid, without a request; else None."""
+        """The log end offset if it is known without a request, and recent; else None."""
         tail = self._tail
         return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
 
     def ends_at(self, offset: int) -> bool:
-        """Whether the log still ends at an offset, by one request for the next segment's name.
+        """Return whether the log still ends at an offset, by a request for the next segment's name.
 
         Returns:
-            False also if the answer needs a new listing.
+            False also if only a new listing could tell.
 
         Raises:
             CorruptRecordError: the next segment is damaged.
@@ -123,8 +123,8 @@ class FollowerAppender:
         """List the follower's log, and check it.
 
         Raises:
-            DivergedReplicaError: it is not a prefix of the leader's.
-            CorruptRecordError: it is damaged, or files are missing.
+            DivergedReplicaError: the log is not a prefix of the leader's.
+            CorruptRecordError: the log is damaged, or files are missing.
             StorageError: the storage does not answer.
         """
         self.reset()
@@ -132,7 +132,8 @@ class FollowerAppender:
         try:
             self.check(view)
         except DivergedReplicaError:
-            # Others may have brought it up since, and the leader's start behind what was listed.
+            # Since the listing, others may have copied further segments, and the leader's log start
+            # offset may have moved past the listed end.
             if self._directory.observe().log_end_offset == view.log_end_offset:
                 raise
             return self.observe()
@@ -143,10 +144,10 @@ class FollowerAppender:
         return view
 
     def start_at(self, marker: StartMarker) -> None:
-        """Begin the follower's log at the start of the leader's log, which lies behind its end.
+        """Begin the follower's log at the leader's log start offset, which is after its own end.
 
         Args:
-            marker: of the start.
+            marker: the marker of the leader's log start offset.
 
         Raises:
             UnknownOutcomeError: it could not be determined whether the start was moved.
@@ -170,13 +171,13 @@ class FollowerAppender:
         """Append the segment that this process has just put into the leader's log.
 
         Args:
-            segment: as it was put there.
-            base_offset: its offset there; the follower's log has all offsets before it.
-            data: its file.
-            staged: a copy of the file that is staged on the follower's root.
+            segment: the segment that was put.
+            base_offset: the segment's first offset; the follower's log has all offsets before it.
+            data: the bytes of the segment's file.
+            staged: a copy of the file that is staged on the follower's root; None without one.
 
         Raises:
-            DivergedReplicaError: the follower has something else at this offset.
+            DivergedReplicaError: the follower has other records at this offset.
             CorruptRecordError: the follower's log is damaged.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StorageError: the storage does not answer.
@@ -203,14 +204,14 @@ class FollowerAppender:
         """Put a segment of the leader's log at the follower's log end.
 
         Args:
-            segment: it contains the follower's log end offset, or lies before it.
-            staged: a copy of its file that is staged on the follower's root.
+            segment: a segment that contains the follower's log end offset, or lies before it.
+            staged: a copy of its file that is staged on the follower's root; None without one.
 
         Returns:
-            Whether this call put it; False if the follower had it already.
+            Whether this call put the segment; False if the follower had it already.
 
         Raises:
-            DivergedReplicaError: the follower has something else at this offset.
+            DivergedReplicaError: the follower has other records at this offset.
             CorruptRecordError: the follower's log is damaged, or ends before the segment.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StorageError: the storage does not answer.
@@ -250,7 +251,7 @@ class FollowerAppender:
                 raise
             self._check_is_not_gone(tail)
             if not self._is_recent(tail):
-                self.reset()  # the name may have been freed: list the log to see whether it counts
+                self.reset()  # the name may have been freed: list the log to see if the put counts
                 continue
             if not is_new:
                 self._make_durable()
@@ -263,10 +264,11 @@ class FollowerAppender:
         )
 
     def _tail_before(self, segment: CopiedSegment) -> LogTail:
-        """Return the end of the log, behind which a segment fits if it is not there yet.
+        """Return the end of the follower's log, which has the segment or can be continued by it.
 
         Raises:
-            DivergedReplicaError: the log ends within the segment: the leader's are never divided.
+            DivergedReplicaError: the log ends within the segment. A copy of the leader's log never
+                does, since a segment is copied whole.
             CorruptRecordError: the log ends before the segment.
             StorageError: the storage does not answer.
         """
@@ -296,7 +298,7 @@ class FollowerAppender:
                 self._directory.witness.create(self._directory.store)
 
     def _check_is_not_gone(self, tail: LogTail) -> None:
-        """Check after a put that it was not into a directory that it has made again itself.
+        """Check after a put that the put has not re-created a directory that was removed.
 
         Raises:
             StorageUnavailableError: the root was removed.
@@ -308,13 +310,13 @@ class FollowerAppender:
             )
 
     def _check_holds(self, segment: CopiedSegment) -> None:
-        """Check that the follower has this segment, where its log goes on behind it.
+        """Check that a follower whose log ends after this segment has the segment.
 
-        A segment that was rewritten since cannot be compared; then the log was compared when this
-        process first listed it (`log.chain`).
+        A segment that was rewritten since cannot be compared. Then the comparison by which this
+        process first listed the log has to do (`log.chain`).
 
         Raises:
-            DivergedReplicaError: it has something else.
+            DivergedReplicaError: the follower has other records at the segment's offset.
         """
         if segment.name.last_offset is not None:
             return
@@ -327,9 +329,11 @@ class FollowerAppender:
             raise self._diverged(segment)
 
     def _is_same(self, segment: CopiedSegment) -> bool | None:
-        """Whether the file of this name is a copy of the segment.
+        """Return whether the file of this name is a copy of the segment.
 
-        None if there is none any more, or if the follower has rewritten its segments by itself.
+        Returns:
+            None if the file does not exist any more, or if the follower has rewritten its segments
+            by itself.
         """
         try:
             is_same = self._directory.open(segment.name).append_id == segment.append_id

@@ -1,9 +1,9 @@
 """The barrier at the beginning of a leader epoch: a control batch with one record.
 
-Nobody appends in a leader epoch before its barrier stands in the leader's log (docs/protocol.md,
+Nobody appends in a leader epoch before its barrier is in the leader's log (docs/protocol.md,
 "Replication"). The key of the control record has type 2, as Kafka's ``LeaderChangeMessage``; its
-value is JSON. The batch header alone tells what readers and writers need: a control batch of no
-producer, and the epoch.
+value is JSON. The batch header alone has what readers and writers need: it is a control batch
+without a producer id, and it has the epoch.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class LeaderChange:
 
 
 def parse_leader_change(key: bytes | None, value: bytes | None) -> LeaderChange | None:
-    """Return what the control record of a barrier says; None if it is another control record.
+    """Return the content of a barrier's control record; None for another control record.
 
     Raises:
-        ValueError: the value is not that of a barrier.
+        ValueError: the value is not the JSON of a barrier.
     """
     if key != LEADER_CHANGE_KEY:
         return None
@@ -74,7 +74,7 @@ def leader_change_records(
         leader_epoch: the epoch that begins.
         isr: ids of the in-sync replicas, the leader first.
         joining: ids of the replicas that will join them.
-        timestamp_us: microseconds since the epoch.
+        timestamp_us: the record's timestamp, in microseconds since the epoch.
     """
     value = {"leaderEpoch": leader_epoch, "isr": list(isr), "joining": list(joining)}
     columns = [

@@ -1,4 +1,4 @@
-"""The end of a log as an appender knows it, and the outcome of a put there."""
+"""The end of a log as an appender knows it, and the outcome of a put at this end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from spark_log.log.segment import SegmentReader
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """A log end offset, and when it was known that no segment had its name.
+    """A log end offset, and the time when no segment had its name.
 
     Attributes:
-        log_end_offset: of the log.
-        observed_ms: monotonic time.
-        last: the segment that ends there; None in a log without segments.
-        leader_epoch: of the last batch; -1 in a log that never had one, None if it is not known.
+        log_end_offset: the offset after the log's last record.
+        observed_ms: monotonic time when it was known that no segment had this offset as its name.
+        last: the name of the last segment; None in a log without segments.
+        leader_epoch: the leader epoch of the last batch; -1 in a log that never had a batch, None
+            if it is not known.
     """
 
     log_end_offset: int
@@ -28,12 +29,12 @@ class LogTail:
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """The segment at an offset after a put there.
+    """The segment at an offset after a put at this offset.
 
     Attributes:
         is_ours: whether it is the segment that was put.
-        end_offset: the offset after its last.
-        winner: reader of the segment, which was there before; None if the put succeeded.
+        end_offset: the offset after the segment's last offset.
+        winner: reader of the segment that had the name before; None if the put succeeded.
     """
 
     is_ours: bool
@@ -42,15 +43,15 @@ class PutResult:
 
 
 def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
-    """Whether the log's last segment does not exist any more; False on an object store.
+    """Return whether the log's last segment does not exist any more; False on an object store.
 
-    A segment that was part of the log so recently cannot have been deleted by a cleaner. A put
-    behind it would append to a log that was removed. A log whose records were all deleted has a
-    start marker instead.
+    A segment that was part of the log so recently cannot have been deleted by a cleaner: the log
+    was removed, and a put would begin a new one. In a log whose records were all deleted, the start
+    marker is checked instead.
 
     Args:
-        directory: of the partition.
-        tail: of the log, and recent.
+        directory: the partition's directory.
+        tail: the log's end, observed recently.
     """
     if tail.last is not None:
         name = tail.last.log

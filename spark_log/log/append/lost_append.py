@@ -1,4 +1,4 @@
-"""Lost answers: finding a segment whose put may or may not have succeeded, and when to give up."""
+"""Lost answers: find a segment whose put may or may not have succeeded, and decide on retries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_log.log.partition_directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 
 _MAX_LOST_ANSWERS = 10
-"""Puts of one append whose answers may be lost before the outcome is unknown."""
+"""Number of lost answers after which an append is given up, and its outcome is unknown."""
 
 
 def find_in_log(
@@ -18,12 +18,12 @@ def find_in_log(
     """List the log, and search it for a segment by its append id.
 
     Args:
-        directory: of the partition.
-        segment: that was put.
-        offsets: of the puts.
+        directory: the partition's directory.
+        segment: the segment that was put.
+        offsets: the offsets of its puts.
 
     Returns:
-        The offset of the segment, None if the log does not have it; and the log.
+        The offset of the segment, None if the log does not have it; and a view of the log.
 
     Raises:
         UnknownOutcomeError: the segment at an offset was rewritten, or deleted at the log's start.
@@ -49,10 +49,10 @@ def _stands_at(
     """Return whether a segment is in the log at an offset; None if the view cannot show it.
 
     Args:
-        directory: of the partition.
-        segment: that was put.
-        offset: of the put.
-        view: of the log, from a listing after the put.
+        directory: the partition's directory.
+        segment: the segment that was put.
+        offset: the offset of the put.
+        view: a view of the log, from a listing after the put.
 
     Raises:
         UnknownOutcomeError: the segment at the offset was rewritten, or deleted at the log's start.
@@ -77,18 +77,18 @@ def _stands_at(
 def check_may_retry(
     lost_answers: int, age_ms: float, *, producer_id_expiration_ms: int, where: str
 ) -> None:
-    """Check that an append may be searched for in the log, and put again if it is not there.
+    """Check that an append may be searched for in the log, and put again if it is missing.
 
-    An append that is too old may not: the log may have forgotten its producer.
+    An append that is too old may not be put again: the log may have forgotten its producer.
 
     Args:
-        lost_answers: puts of this append whose answers were lost.
+        lost_answers: number of puts of this append whose answers were lost.
         age_ms: time since the append began.
         producer_id_expiration_ms: ``producer.id.expiration.ms``.
         where: the partition's directory, for the error message.
 
     Raises:
-        UnknownOutcomeError: it may not.
+        UnknownOutcomeError: too many answers were lost, or the append is too old.
     """
     is_late = age_ms >= producer_id_expiration_ms / 2
     if is_late or lost_answers > _MAX_LOST_ANSWERS:

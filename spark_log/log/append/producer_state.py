@@ -1,8 +1,8 @@
 """The state of a partition's idempotent producers (Kafka's ``ProducerStateManager``).
 
 It is derived from batch headers alone, in offset order: two processes that replay the same headers
-have the same state. So each writer decides before its put, without a broker, whether an append is a
-duplicate, leaves a gap in the sequence, or comes from a fenced producer.
+have the same state. Thus each writer decides before its put, without a broker, whether an append is
+a duplicate, leaves a gap in the sequence, or comes from a fenced producer.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from spark_log.log.append.end_transaction_marker import EndTransactionMarker
 
 MAX_RUNS: Final = 5
-"""Runs kept of one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
+"""Number of runs kept for one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
 
 _SEQUENCES: Final = 2**31
-"""Sequence numbers go from 0 to 2**31 - 1, and then from 0 again."""
+"""Number of sequence numbers: 0 follows 2**31 - 1."""
 
 _MAX_RUN_RECORDS: Final = _SEQUENCES // 2
-"""Records of one run; older ones are dropped, so that a sequence number stands for one record."""
+"""Maximum records of one run. Older ones are dropped, so that a sequence number is unique in it."""
 
 _MIN_GROWTH: Final = 1_000
-"""Producers that a state gets before it is made anew, at least: about 600 KB."""
+"""Minimum number of new producers before a state is rebuilt: about 600 KB."""
 
 NOT_LISTED_US: Final = 2**63 - 1
 """The time of an append that no listing has shown yet. A producer with this time never expires."""
@@ -46,7 +46,7 @@ MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 class ProducerIdAndEpoch:
     """The identity of a producer, as in Kafka's class of this name.
 
-    A producer that is opened with the id of another one and a newer epoch fences it.
+    A producer that is opened with the same id and a newer epoch fences the older one.
     """
 
     producer_id: int
@@ -60,11 +60,11 @@ def sequence_after(sequence: int, records: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProducerAppend:
-    """Identifies an idempotent append, so that a retry of it is recognised.
+    """The identity of an idempotent append, by which a retry of it is recognised.
 
     Attributes:
-        producer_id: of the idempotent producer, from `metadata.producer_ids`.
-        producer_epoch: of the producer; a newer epoch fences all older ones.
+        producer_id: the idempotent producer's id, from `metadata.producer_ids`.
+        producer_epoch: the producer's epoch; a newer epoch fences all older ones.
         base_sequence: sequence number of the first record in this partition and epoch, from 0.
         is_transactional: whether the records belong to the producer's transaction, which a marker
             ends (`EndTransactionMarker`).
@@ -93,13 +93,13 @@ class ProducerAppend:
 class SequenceRun:
     """Records of one producer with consecutive offsets and consecutive sequence numbers.
 
-    Kafka keeps the last five batches of a producer. Here it is the last five runs, since an append
-    may have many batches, and a merge joins consecutive batches (docs/adr/0006). A single batch is
-    a run too, so every duplicate that Kafka recognises is recognised.
+    Kafka keeps the last five batches of a producer. spark-log keeps the last five runs, since an
+    append may have many batches, and a merge joins consecutive batches (docs/adr/0006). A single
+    batch is a run too, so every duplicate that Kafka recognises is recognised.
 
     Attributes:
-        base_sequence: of the first record.
-        base_offset: of the first record.
+        base_sequence: sequence number of the first record.
+        base_offset: offset of the first record.
         record_count: number of offsets, and of sequence numbers, in the run.
     """
 
@@ -109,25 +109,29 @@ class SequenceRun:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record's."""
+        """The offset after the last record's offset."""
         return self.base_offset + self.record_count
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number after the last record's."""
+        """The sequence number after the last record's sequence number."""
         return sequence_after(self.base_sequence, self.record_count)
 
     def offset_of(self, base_sequence: int, record_count: int) -> int | None:
-        """Return the offset of the first of some records; None if not all are in the run."""
+        """Return the offset of the record with a sequence number.
+
+        Returns:
+            None if not all ``record_count`` records from this one on are in the run.
+        """
         distance = (base_sequence - self.base_sequence) % _SEQUENCES
         if distance + record_count > self.record_count:
             return None
         return self.base_offset + distance
 
     def extended(self, run: SequenceRun) -> SequenceRun | None:
-        """Return this run joined with a later one; None if that one does not continue this one.
+        """Return this run joined with a later one; None if the later run does not continue it.
 
-        The later run may begin with records of this one: since a merge joins batches, one header
+        The later run may begin with records of this run: since a merge joins batches, one header
         may cover records both before and after the offset of a snapshot.
         """
         distance = run.base_offset - self.base_offset
@@ -149,11 +153,11 @@ class ProducerEntry:
     """The state of one producer (``ProducerStateEntry``).
 
     Attributes:
-        epoch: its newest epoch.
-        runs: the last `MAX_RUNS` of this epoch, in order; empty after a control batch alone.
-        appended_us: when its last batch was appended, or later, by the storage's clock;
-            `NOT_LISTED_US` until a listing shows it. Kafka takes the records' timestamps instead,
-            which may be of last year.
+        epoch: the producer's newest epoch.
+        runs: the last `MAX_RUNS` runs of this epoch, in order; empty after a control batch alone.
+        appended_us: when the producer's last batch was appended, or a later time, by the storage's
+            clock; `NOT_LISTED_US` until a listing shows it. Kafka takes the records' timestamps
+            instead, which may be of last year.
         first_transaction_offset: first offset of its open transaction (``currentTxnFirstOffset``);
             None if no transaction is open. An entry with an open transaction never expires.
     """
@@ -166,8 +170,8 @@ class ProducerEntry:
     def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
         """Return the entry with one more run of this epoch."""
         runs = self.runs
-        # The run may continue several: those that a compaction left of batches which a concurrent
-        # merge has joined.
+        # The run may continue several runs: those that a compaction left of batches which a
+        # concurrent merge has joined.
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
         runs = (*runs, run)[-MAX_RUNS:]
@@ -175,10 +179,10 @@ class ProducerEntry:
         return ProducerEntry(self.epoch, runs, appended_us, self.first_transaction_offset)
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
-        """Return the offset of an append that ends where the last run ends; None without one.
+        """Return the offset of an append that ends where the last run ends; else None.
 
-        The log holds everything up to there, so the append's earlier records are directly before,
-        unless another run contradicts this.
+        The log has all records of the producer up to that end, so the append's earlier records are
+        directly before it, unless another run contradicts this.
         """
         if not self.runs or sequence_after(base_sequence, record_count) != self.next_sequence:
             return None
@@ -213,7 +217,7 @@ class ProducerState:
     """The state of a partition's producers after all records before `offset`.
 
     Attributes:
-        transactions: the transactions that they have open, and those that were aborted.
+        transactions: the open transactions of the producers, and the aborted ones.
     """
 
     def __init__(
@@ -226,8 +230,8 @@ class ProducerState:
 
         Args:
             offset: the offset after the last replayed record.
-            entries: of the producers.
-            transactions: at this offset; None without one.
+            entries: each producer's id and state.
+            transactions: the transactions at this offset; None for none.
         """
         self.transactions = TransactionIndex(offset) if transactions is None else transactions
         self._entries = dict(entries)
@@ -237,14 +241,14 @@ class ProducerState:
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether it has far more producers than at the beginning, most of which may have expired.
+        """Whether the state has far more producers than at first, most of which may have expired.
 
-        Then it is made anew from the newest snapshot, which has none that expired.
+        Then it is rebuilt from the newest snapshot, which has no expired producers.
         """
         return len(self._entries) > self._most_entries
 
     def accept_size(self) -> None:
-        """Let it grow by as many producers again before it counts as overgrown."""
+        """Allow the state twice its present number of producers before it counts as overgrown."""
         self._most_entries = 2 * len(self._entries) + _MIN_GROWTH
 
     @property
@@ -257,7 +261,12 @@ class ProducerState:
         self.transactions.offset = offset
 
     def complete(self, replayed: ProducerState) -> None:
-        """Take the transactions from a state of the same offset that has all of them."""
+        """Complete this state by a state at the same offset that has all transactions.
+
+        Args:
+            replayed: the state whose transactions replace the ones of this state, and whose entries
+                are added for producers that have none in this state.
+        """
         self.transactions = replayed.transactions
         self._entries = {**replayed._entries, **self._entries}
         self._mark_open()
@@ -281,7 +290,7 @@ class ProducerState:
 
         Args:
             segment_base_offset: base of the headers' offset deltas.
-            headers: of the segment.
+            headers: the segment's batch headers.
             appended_us: last-modified time of the segment, by the storage's clock; `NOT_LISTED_US`
                 if no listing has shown it.
         """
@@ -297,8 +306,8 @@ class ProducerState:
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
         """Return the offset of this append in the log; None if it is not in the log.
 
-        A compaction may have removed all batches of an append but the last one. Then the append is
-        recognised by its end.
+        A compaction may have removed all batches of an append except the last one. Then the append
+        is recognised by its end.
         """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.epoch != append.producer_epoch:
@@ -330,7 +339,7 @@ class ProducerState:
         in Kafka: its records may have been deleted.
 
         Args:
-            append: to be checked.
+            append: the append to check.
             now_us: the storage's time, or earlier (docs/protocol.md, "Whose clock").
             expiration_ms: ``producer.id.expiration.ms``.
             where: the partition's directory, for error messages.
@@ -387,10 +396,10 @@ class ProducerState:
         return ProducerState(self.offset, kept, self.transactions.copy())
 
     def before(self, offset: int) -> ProducerState:
-        """Return the state at an earlier offset, as far as a replay from there needs it.
+        """Return the part of the state at an earlier offset that a replay from there needs.
 
-        A replay of the log from there on leads to this state again. What it shows by itself is left
-        out: the producers that have five runs behind the offset, say.
+        A replay of the log from this offset on leads to the present state again. Whatever the
+        replay shows by itself is left out, for example producers with five runs after the offset.
         """
         entries = {}
         for producer_id, entry in self._entries.items():
@@ -408,10 +417,10 @@ class ProducerState:
         return ProducerState(offset, entries.items(), index)
 
     def set_append_times(self, appeared_us: Callable[[int], int], newest_us: int) -> None:
-        """Set the times of appends that are `NOT_LISTED_US`, by a listing that began after them.
+        """Replace `NOT_LISTED_US` times of appends, by a listing that began after these appends.
 
         Args:
-            appeared_us: returns when the record at an offset was appended, or a later time.
+            appeared_us: returns the time when the record at an offset was appended, or a later one.
             newest_us: the newest last-modified time of the listing. No append is newer.
         """
         for producer_id, entry in self._entries.items():

@@ -1,11 +1,11 @@
-"""Merging at the log's end, by the processes that append (docs/adr/0013).
+"""Merges at the log's end, by the processes that append (docs/adr/0013).
 
-An appender knows the newest segments: it put some of them and lost races to the others. So it
-merges them without listing the directory, and deletes the merged segments itself after
-``file.delete.delay.ms``. If it ends before, the cleaner deletes them.
+An appender knows the newest segments: it put some of them and lost races to the others. It can
+therefore merge them without listing the directory. It deletes the merged segments itself after
+``file.delete.delay.ms``; if the process ends before, the cleaner deletes them.
 
-The appender's thread decides what is to be merged, and takes the result in. What lies between is a
-`TailWork`, which may be done by another thread, as it shares no state with the appender.
+The appender's thread decides which segments are merged, and records the result. The merge itself is
+a `TailWork`, which another thread may do, as it shares no state with the appender.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from spark_log.log.segment_table import SegmentTable
 from spark_log.log.snapshot import SegmentSummary
 
 _MAX_MERGE_BYTES: Final = 16_777_216
-"""Bytes merged at once."""
+"""Maximum bytes merged at once."""
 
 _MOST_LATE: Final = 4
 """Segments of the tail that are remembered while merges are late, as a multiple of
 ``merge.tail.segments``. Beyond that the next merge lists the log."""
 
 _SPREAD: Final = 8
-"""A partition is merged up to this part of ``merge.tail.segments`` later than partition 0."""
+"""Divisor of ``merge.tail.segments`` that limits how much later than partition 0 others merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class TailMerge:
     """A merged segment.
 
     Attributes:
-        summary: of the segment.
-        covered: the segments that it is made of.
+        summary: the merged segment's summary.
+        covered: the segments that were merged into it.
         deletable_ms: monotonic time from which the covered segments may be deleted.
     """
 
@@ -63,13 +63,14 @@ class TailWork:
     """Merges and deletions that are due at a log's end. Nothing in it changes.
 
     Attributes:
-        directory: of the partition, for this work alone: it has seen no append after this one.
-        segments: of the tail; empty if there is nothing to merge.
-        log_start_offset: of the log.
-        log_end_offset: of the log, or of the last segment.
+        directory: a copy of the partition's directory, for this work alone. Later appends do not
+            change it.
+        segments: the tail's segments; empty if none are to be merged.
+        log_start_offset: the log start offset, or the first offset of ``segments``.
+        log_end_offset: the log end offset, or the end offset of ``segments``.
         observed_ms: monotonic time before the log was listed.
-        runs: indexes of the segments that are merged into one.
-        backlog: how many times ``merge.tail.segments`` these are, at least 1.
+        runs: ranges of indexes of ``segments``; each range is merged into one segment.
+        backlog: number of segments to merge, in multiples of ``merge.tail.segments``; at least 1.
         deletable: segments that may be deleted.
     """
 
@@ -93,7 +94,7 @@ class TailMerger:
     """The merges of one appender. Its state can be lost at any time.
 
     Attributes:
-        limit_offset: segments that end behind it are not merged.
+        limit_offset: segments that end after this offset are not merged.
     """
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
@@ -150,11 +151,11 @@ class TailMerger:
         """Add a segment that was appended at the log's end to the tail.
 
         Args:
-            base_offset: its first offset.
-            end_offset: the offset after its last.
-            size_bytes: of its file.
-            observed_ms: monotonic time when the log end offset before it was known.
-            is_own: whether this appender put it.
+            base_offset: the segment's first offset.
+            end_offset: the offset after the segment's last offset.
+            size_bytes: size of the segment's file.
+            observed_ms: monotonic time when the log end offset before the segment was observed.
+            is_own: whether this appender put the segment.
         """
         if not self._fan_in:
             return
@@ -167,21 +168,22 @@ class TailMerger:
         self._has_others = self._has_others or not is_own
 
     def _storage_time_us(self, at_ms: float) -> int:
-        """Return the approximate time of the storage's clock, which dates all other segments.
+        """Return the approximate time of the storage's clock, which dates listed segments.
 
-        This is the newest time that a listing showed, plus the time since then on the monotonic
-        clock. It only decides which segments are too far apart to be merged (``segment.ms``).
+        This is the newest last-modified time that a listing showed, plus the monotonic time since
+        that listing. It only decides which segments are too far apart to be merged
+        (``segment.ms``).
 
         Args:
-            at_ms: monotonic time.
+            at_ms: the monotonic time to convert.
         """
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
     def merge_if_due(self, end_offset: float = math.inf) -> list[SegmentSummary]:
-        """Merge the newest segments if there are enough, and return the merged segments.
+        """Merge the newest segments if they are enough, and return the merged segments.
 
         Raises:
-            NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: as of `run`.
+            NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: See `run`.
         """
         work = self.due_work(end_offset)
         merges: list[TailMerge] = []
@@ -193,10 +195,11 @@ class TailMerger:
         return [each.summary for each in merges]
 
     def due_work(self, end_offset: float = math.inf) -> TailWork | None:
-        """Return what is due; None if nothing is. It is not returned again.
+        """Return the merges and deletions that are due, once; None if nothing is due.
 
         Args:
-            end_offset: segments that end behind it are not merged, nor those behind `limit_offset`.
+            end_offset: segments that end after this offset, or after `limit_offset`, are not
+                merged.
 
         Raises:
             CorruptRecordError: segments are missing or damaged.
@@ -214,7 +217,7 @@ class TailMerger:
         return TailWork(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
 
     def _mergeable(self, end_offset: float) -> TailWork | None:
-        """Return which of the newest segments to merge, and drop these; None if there are none."""
+        """Return the newest segments to merge, and drop them from the tail; None for no merge."""
         limit = min(self.limit_offset, end_offset)
         if self._is_remembered():
             candidates = [
@@ -244,7 +247,7 @@ class TailMerger:
         return TailWork(copy(self._directory), segments, start, end, observed_ms, runs, backlog, ())
 
     def _runs(self, candidates: list[MergeCandidate], limit: float) -> Sequence[range]:
-        """Return the runs of candidates to merge; remove those that end behind a limit."""
+        """Return the runs of candidates to merge; remove candidates that end after a limit."""
         while candidates and candidates[-1].end_offset > limit:
             candidates.pop()
         return self._policy.runs(candidates)
@@ -252,17 +255,17 @@ class TailMerger:
     def run(
         self, work: TailWork, on_progress: Callable[[int], None] = lambda done_bytes: None
     ) -> Iterator[TailMerge]:
-        """Merge and delete, and yield each merged segment. Any thread may do it, at any time.
+        """Merge and delete, and yield each merged segment. Any thread may call it at any time.
 
         Args:
-            work: that was due.
+            work: the work to do, from `due_work`.
             on_progress: called with numbers of bytes as they are read and written; may block.
 
         Raises:
             NotFoundError, CorruptRecordError: segments are missing or damaged. A segment that was
-                seen so recently was not deleted by a cleaner.
+                observed so recently was not deleted by a cleaner.
             StorageError, InvalidRecordError: segments could not be merged, or merged ones could not
-                be deleted. That is left to a cleaner.
+                be deleted. A cleaner does it later.
         """
         with suppress(OffsetOutOfRangeError):  # the log's start has moved
             view = work.view
@@ -293,9 +296,9 @@ class TailMerger:
         return SegmentTable(self._directory.path)
 
     def _is_remembered(self) -> bool:
-        """Whether the tail is known; if not, the log has to be listed.
+        """Return whether the tail can be used; if not, the log has to be listed.
 
-        A segment that was part of the log when it was observed cannot have been deleted since.
+        In a usable tail no segment can have been deleted since the log was observed.
         """
         if self._needs_listing or self._directory.is_outdated(self._observed_ms):
             return False
@@ -306,10 +309,10 @@ class TailMerger:
     def _drop_merged_by_others(self) -> None:
         """Remove segments that another appender has merged from the tail, except the last one.
 
-        Two appenders may merge the same segments without harm, but one of them works in vain.
+        Two appenders may merge the same segments without harm, but one of the merges is wasted.
         """
         start, end = self._tail.start_offset, self._tail.end_offset
-        # A merged segment of others may begin before this tail, but is rarely twice as long.
+        # Another appender's merged segment may begin before this tail, but is rarely twice as long.
         start_after = f"{max(0, start - (end - start)):020d}"
         listed = self._directory.store.list(self._directory.path, start_after=start_after)
         names = (SegmentName.parse(file.name) for file in listed)

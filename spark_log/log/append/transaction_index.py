@@ -1,8 +1,8 @@
-"""Which transactions of a partition are open, and which were aborted (Kafka's ``.txnindex``).
+"""The open and the aborted transactions of a partition (Kafka's ``.txnindex``).
 
-It is derived from batch headers alone, in offset order: a producer's transaction in a partition is
-all its transactional batches up to its next marker. Readers with ``read_committed`` ask it which
-records they may return, compactions which they may remove.
+The index is derived from batch headers alone, in offset order: a producer's transaction in a
+partition is all its transactional batches up to its next marker. It tells readers with
+``read_committed`` which records they may return, and compactions which records they may remove.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OpenTransaction:
     """A transaction that has records in the log, and no marker yet.
 
     Attributes:
-        producer_id: of the producer.
+        producer_id: the producer's id.
         producer_epoch: the epoch of its records.
         first_offset: offset of its first record.
     """
@@ -42,7 +42,7 @@ class AbortedTransaction:
     """A transaction whose marker says that it was aborted (Kafka's ``AbortedTxn``).
 
     Attributes:
-        producer_id: of the producer.
+        producer_id: the producer's id.
         first_offset: offset of its first record.
         marker_offset: offset of its marker.
     """
@@ -55,16 +55,16 @@ class AbortedTransaction:
 class TransactionIndex:
     """The transactions of a log before `offset`.
 
-    Aborted transactions that lie wholly in one segment need not be listed: whoever reads this
-    segment finds them in its headers. So a snapshot lists few of them, however long the log is. For
-    the others it has the ranges of offsets that contain unlisted ones.
+    Aborted transactions that lie wholly in one segment need not be listed: a reader of this segment
+    finds them in its headers. A snapshot therefore lists few of them, however long the log is, and
+    has the ranges of offsets that contain unlisted ones.
 
     Attributes:
         offset: the offset after the last batch.
-        log_start_offset: of the log. Nothing before it can be read, so it limits
+        log_start_offset: the log start offset. Nothing before it can be read, so it limits
             `last_stable_offset` from below.
-        is_complete: whether everything before `offset` is known. A snapshot of a version without
-            transactions says nothing of them.
+        is_complete: whether all transactions before `offset` are known. They are not known from a
+            snapshot that was written by a version without transactions.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class TransactionIndex:
         """Start with the transactions of a snapshot.
 
         Args:
-            offset: of the snapshot.
-            open_transactions: in the order of their first offsets.
-            aborted: the listed ones.
-            unlisted: ranges with unlisted ones: first offset, and the offset after the last; in
-                order.
+            offset: the snapshot's offset.
+            open_transactions: the open transactions, in the order of their first offsets.
+            aborted: the listed aborted transactions.
+            unlisted: ranges of offsets with unlisted aborted transactions: first offset, and the
+                offset after the last; in order.
             is_complete: False if nothing is known of the transactions before ``offset``.
         """
         self.offset = offset
@@ -153,7 +153,7 @@ class TransactionIndex:
         """Return whether a batch belongs to a listed aborted transaction.
 
         Args:
-            header: of the batch.
+            header: the batch's header.
             base_offset: the batch's first offset.
         """
         if header.attributes & _KIND_BITS != BatchHeader.TRANSACTIONAL_BIT:
@@ -173,7 +173,7 @@ class TransactionIndex:
 
         Args:
             segment_base_offset: base of the headers' offset deltas.
-            headers: of the segment.
+            headers: the segment's batch headers.
         """
         for header in headers:
             end_offset = segment_base_offset + header.last_offset_delta + 1
@@ -186,7 +186,7 @@ class TransactionIndex:
         """Add the next transactional batch. The caller moves `offset`.
 
         Args:
-            header: of the batch.
+            header: the batch's header.
             base_offset: the batch's first offset.
         """
         producer_id = header.producer_id
@@ -222,8 +222,8 @@ class TransactionIndex:
 
         Args:
             unlisted: the range.
-            headers: of the segments that have this range now: base offset and `header_array` of
-                each, in offset order.
+            headers: base offset and `header_array` of each segment that has a part of this range
+                now, in offset order.
         """
         self.add_aborted(aborted_transactions(headers, unlisted[0]))
         self._unlisted = [each for each in self._unlisted if each != unlisted]
@@ -236,7 +236,7 @@ class TransactionIndex:
     def compact(self, ends: Sequence[int]) -> None:
         """List only the aborted transactions that do not lie wholly in one segment.
 
-        Those that lie before the log's start are dropped.
+        Transactions that lie before the log's start are dropped.
 
         Args:
             ends: the log start offset, and the end offset of each live segment, ascending.
@@ -260,7 +260,7 @@ class TransactionIndex:
 
     @property
     def aborted_count(self) -> int:
-        """How many aborted transactions are listed."""
+        """Number of listed aborted transactions."""
         return sum(map(len, self._aborted.values()))
 
 
@@ -269,16 +269,16 @@ def aborted_transactions(
 ) -> list[AbortedTransaction]:
     """Return the aborted transactions whose markers lie in some segments, by the markers alone.
 
-    What a producer has between two of its markers is one transaction. Its batches are not looked
-    for: a compaction may have removed them here, but not from the older segments that a reader
-    still has open.
+    All batches of a producer between two of its markers are one transaction. The batches themselves
+    are not searched for: a compaction may have removed them from these segments, but not from the
+    older segments that a reader still has open.
 
     Args:
-        segments: base offset and `header_array` of each, in offset order. They may overlap.
-        start_offset: batches before it are left out.
+        segments: base offset and `header_array` of each segment, in offset order. They may overlap.
+        start_offset: batches before this offset are left out.
 
     Returns:
-        The transactions. Each begins at ``start_offset``, or after its producer's marker before.
+        The transactions. Each begins at ``start_offset``, or after its producer's previous marker.
     """
     from_offset, producer_ids, offsets, attributes = start_offset, [], [], []
     for base_offset, headers in segments:

@@ -27,10 +27,11 @@ class LogValidator:
         return BatchHeader.TIMESTAMP_TYPE_BIT if self._sets_append_time else 0
 
     def validate(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records to be appended: the given ones, with the append time if so set.
+        """Return the records to append; with LogAppendTime, their timestamps are set to now.
 
         Args:
-            records: columns of `RECORD_SCHEMA`, at least one row, no null timestamp.
+            records: a batch with the columns of `RECORD_SCHEMA`, at least one row, and no null
+                timestamp.
 
         Raises:
             InvalidRecordError: the topic is compacted, and a record has no key.
@@ -88,7 +89,7 @@ class LogValidator:
 
 
 def largest_above(records: pa.RecordBatch, limit_bytes: int) -> tuple[int, int] | None:
-    """Return row and size of the largest record; None if no record exceeds the limit."""
+    """Return row and size in bytes of the largest record; None if no record exceeds the limit."""
     # The size of the buffers, of which a slice may use a part, is known at once.
     if records.get_total_buffer_size() <= limit_bytes or records.nbytes <= limit_bytes:
         return None
@@ -98,7 +99,7 @@ def largest_above(records: pa.RecordBatch, limit_bytes: int) -> tuple[int, int] 
 
 
 def record_sizes(records: pa.RecordBatch) -> np.ndarray:
-    """Return the size of each record in bytes, int64: of its key, value and headers."""
+    """Return each record's size in bytes (key, value and headers), int64."""
     sizes = np.zeros(records.num_rows, np.int64)
     for name in ("key", "value"):
         sizes += _lengths(records.column(name))

@@ -30,7 +30,7 @@ from spark_log.log.segment import SegmentWriter, StagedSegment
 
 
 class ChainAppender:
-    """Stages segments on the leader's root, and puts them: what `ReplicatedLog` appends."""
+    """Stages segments on the leader's root, and puts them, for `ReplicatedLog`."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class ChainAppender:
 
         Args:
             chain: the replicas.
-            name: of the partition, for messages.
+            name: the partition's name, for messages.
             config: the topic's settings.
-            clock: dates records.
+            clock: the clock that gives records their append time.
         """
         self._chain = chain
         self._followers = chain.followers
@@ -60,13 +60,13 @@ class ChainAppender:
         """Return a writer for a segment to be passed to `append_segment`.
 
         Args:
-            compression: used if the topic's ``compression.type`` is ``producer``.
-            producer: makes the append idempotent.
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            producer: the identity that makes the append idempotent; None for an append that is not.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
-            StorageError: no replica can stage a segment. The writer's methods raise this, too, and
-                `StagingFailedError` once the leader has failed while others are well.
+            StorageError: no replica can stage a segment. The writer's methods raise this, too; they
+                raise `StagingFailedError` if the leader has failed and another replica leads.
         """
         topics, attempt = self._config.compression_type, self._chain.attempt()
         state = self._chain.states.current()
@@ -97,7 +97,7 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: as of `ReplicaChain.without`.
+            SparkLogError: See `ReplicaChain.without`.
         """
         if not is_replicas_fault(error):
             return
@@ -118,24 +118,25 @@ class ChainAppender:
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
-        If the chain changes meanwhile, it is looked for in the leader's log, and staged again for a
-        new leader epoch if it is not there.
+        If the chain changes meanwhile, the segment is searched for in the leader's log, and staged
+        again for the new leader epoch if the log does not have it.
 
         Args:
-            segment: from `segment_writer`.
-            expected_leo: append only if this is the leader's log end offset.
-            acks: -1 to return when all in-sync replicas have it; 1 when the leader has it. Then
-                call `catch_up`.
+            segment: the segment to append, from `segment_writer`.
+            expected_leo: required log end offset of the leader; None appends at any offset.
+            acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
+                leader has it, after which `catch_up` has to be called.
 
         Raises:
             NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
                 was appended.
-            NotEnoughReplicasAfterAppendError: it was appended, and fewer replicas are in sync.
+            NotEnoughReplicasAfterAppendError: the segment was appended, but afterwards fewer
+                replicas are in sync.
             LeaderNotAvailableError: the partition has no leader; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: as of `PartitionLog.append_segment`.
+            SparkLogError: See `PartitionLog.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
@@ -173,20 +174,20 @@ class ChainAppender:
     def _find_again(
         self, leader: Replica, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo | None:
-        """Return where a segment is that was put in an earlier leader epoch.
+        """Return the offsets of a segment that was put in an earlier leader epoch.
 
         Args:
-            leader: of the present epoch.
-            segment: that was put.
-            url: of the log that it was put into.
+            leader: the leader's replica in the present epoch.
+            segment: the segment that was put.
+            url: the URL of the log that it was put into.
             info: the result of the put.
 
         Returns:
-            None if the leader's log does not have it, and it may be put again.
+            None if the leader's log does not have the segment, and it may be put again.
 
         Raises:
-            UnknownOutcomeError: it could not be determined; or another log may have the segment,
-                which has no producer.
+            UnknownOutcomeError: it could not be determined whether the leader's log has the
+                segment; or another log may have it, and it has no producer.
         """
         offset = None
         if url == leader.files.url:
@@ -203,15 +204,16 @@ class ChainAppender:
         """Append the markers at the end of transactions, on all in-sync replicas.
 
         Args:
-            markers: of different producers. Those that are in the log are left out.
+            markers: the markers to append, each of a different producer. Markers that are in the
+                log already are left out.
 
         Returns:
             The offsets of the appended markers; None if nothing was left to append.
 
         Raises:
-            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: as
-                of `append_segment`.
-            SparkLogError: as of `PartitionLog.append_markers`.
+            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
+                `append_segment`.
+            SparkLogError: See `PartitionLog.append_markers`.
         """
 
         def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
@@ -225,7 +227,7 @@ class ChainAppender:
         return self._chain.append(put)
 
     def catch_up(self) -> None:
-        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+        """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -237,10 +239,10 @@ class ChainAppender:
             self._followers.forget_put()
 
     def _check_is_there(self, segment: StagedSegment) -> None:
-        """Check that a segment's file can be read, which lies on the root of an earlier leader.
+        """Check that a segment's file, staged on an earlier leader's root, can be read.
 
         Raises:
-            StagingFailedError: it cannot, which is not the new leader's fault.
+            StagingFailedError: it cannot be read, which is not the new leader's fault.
         """
         try:
             segment.data  # noqa: B018 - read now, and kept

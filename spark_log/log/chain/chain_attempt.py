@@ -1,4 +1,4 @@
-"""`ChainAttempt`: what one call has met on its way through the states of a partition."""
+"""`ChainAttempt`: the failures and puts of one call, across changes of a partition's state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spark_log.errors import (
 )
 
 _CERTAIN = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopicOrPartitionError)
-"""Errors that tell the outcome; nobody reads the log of a deleted topic."""
+"""Errors that leave no doubt about the outcome; nobody reads the log of a deleted topic."""
 
 
 class ChainAttempt:
-    """One append, or another change or read, which goes on when replicas fail.
+    """One append, or another change or read, which continues when replicas fail.
 
-    Once something was put that may be in the log, now or later, no error says that it is not: in
-    the block every error but those that tell the outcome becomes `UnknownOutcomeError`.
+    Once something was put that may be in the log, now or later, no error may say that it is not. In
+    the ``with`` block each error that leaves the outcome open becomes `UnknownOutcomeError`.
 
     Attributes:
         failed: ids of the brokers whose replicas have failed in this call.
@@ -28,8 +28,8 @@ class ChainAttempt:
         """Begin; nothing was put yet.
 
         Args:
-            name: of the partition, for messages.
-            certain: more errors that tell the outcome.
+            name: the partition's name, for messages.
+            certain: more errors that leave no doubt about the outcome.
         """
         self.failed: set[int] = set()
         self.has_put = False
@@ -49,8 +49,8 @@ def unknown_outcome(name: str, why: str) -> UnknownOutcomeError:
     """Return the error for an append, or a change, that may be in the log or not.
 
     Args:
-        name: of the partition.
-        why: it is not known.
+        name: the partition's name.
+        why: the reason why the outcome is not known.
     """
     return UnknownOutcomeError(
         f"{name}: it is not known whether an append is in the log: {why}", path=name

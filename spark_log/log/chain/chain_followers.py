@@ -23,10 +23,10 @@ class _Own:
     """The segment that this process has put into the leader's log last.
 
     Attributes:
-        segment: its staged file may be discarded since.
-        base_offset: its offset.
-        data: the file.
-        copies: staged on the roots of followers.
+        segment: the segment. Its staged file may have been discarded since.
+        base_offset: the segment's first offset.
+        data: the bytes of the segment's file.
+        copies: the copies that are staged on the roots of followers.
     """
 
     segment: StagedSegment
@@ -35,18 +35,19 @@ class _Own:
     copies: StagedCopies
 
     def ends(self, state: PartitionState, end_offset: int) -> bool:
-        """Whether it is what the leader of a state has before an offset.
+        """Return whether this segment is the one before an offset in the log of a state's leader.
 
-        Another leader may have something else there, as only one leader epoch gives an offset once.
+        The leader of another epoch may have other records at its offsets: an offset is given only
+        once within one leader epoch, but not across epochs.
         """
         is_there = self.base_offset + self.segment.record_count == end_offset
         return is_there and self.segment.leader_epoch == state.leader_epoch
 
 
 class ChainFollowers:
-    """The replicas of one partition behind its leader, for one process.
+    """The replicas of one partition after its leader in the chain, for one process.
 
-    All that it knows can be lost at any time: the logs give it again.
+    Its state can be lost at any time: the logs restore it.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class ChainFollowers:
         """Access no storage yet.
 
         Args:
-            replica: returns the replica of a broker id by a state.
-            check_root: raises a `StorageError` if the root of a broker id is not there any more.
+            replica: returns the replica of a broker id under a state.
+            check_root: raises a `StorageError` if the root of a broker id does not exist any more.
         """
         self._replica = replica
         self._check_root = check_root
@@ -69,8 +70,8 @@ class ChainFollowers:
         """Bring the replicas of a state up to an offset of the leader's log, in their order.
 
         Returns:
-            Whether they have what this process put last, from its memory. If not, they have what
-            the leader's log held when it was read for them.
+            Whether all of them got the segment that this process put last, from its memory. If not,
+            they have what the leader's log had when it was read for them.
 
         Raises:
             ReplicaFailedError: the leader, or another replica, failed.
@@ -88,13 +89,13 @@ class ChainFollowers:
                 error = failed.error
                 is_follower = failed.broker_id == broker_id and broker_id in state.isr
                 if is_follower and isinstance(error, DivergedReplicaError):
-                    if error.is_ahead:  # the leader has lost what it had
+                    if error.is_ahead:  # the leader has lost records
                         raise ReplicaFailedError(state.leader, error) from error
-                    with blaming(state.leader):  # or it has got other records since
+                    with blaming(state.leader):  # or it was emptied, and has other records now
                         self._check_leaders_root(state)
                 raise
         if state.is_replicated and not state.hidden_from_epoch:
-            # All have it: now it may be merged.
+            # All replicas have the log up to this offset: now its segments may be merged.
             for broker_id in state.chain:
                 with blaming(broker_id):
                     merger = self._replica(state, broker_id).appender.derived.merger
@@ -102,7 +103,7 @@ class ChainFollowers:
         return is_own
 
     def _check_leaders_root(self, state: PartitionState) -> None:
-        """Check that the leader is not to blame for a difference: raise an error if it is."""
+        """Check that the leader's root still exists; if not, a difference is the leader's fault."""
         self._check_root(state.leader)
 
     def _bring_up(
@@ -119,7 +120,7 @@ class ChainFollowers:
         fetcher = ReplicaFetcher(leader, replica)
         if known is None or key not in self._compared:
             known = follower.observe().log_end_offset
-            # Those of earlier epochs are not asked for again, and there is no end of epochs.
+            # Keys of earlier epochs are not needed again; kept, they would grow without end.
             self._compared = {each for each in self._compared if each[2] == state.leader_epoch}
             self._compared.add(key)
         if own is not None and own.ends(state, end_offset):
@@ -137,47 +138,51 @@ class ChainFollowers:
         return False
 
     def staged_copies(self, state: PartitionState, *, sync: bool) -> StagedCopies | None:
-        """Return the copies of a segment that are staged on the roots of followers, to be made.
+        """Return the copies of a segment that are to be staged on the roots of followers.
 
         Args:
-            state: by which the segment will be put.
-            sync: whether to make them durable.
+            state: the partition state that the segment will be put under.
+            sync: whether to make the copies durable.
+
+        Returns:
+            None if the chain has no followers.
         """
         if len(state.chain) == 1:
             return None
         places = []
         for broker_id in state.chain[1:]:
-            with suppress(SparkLogError):  # the put will tell
+            with suppress(SparkLogError):  # the put will raise it
                 files = self._replica(state, broker_id).files
                 places.append((files.store, files.path))
         return StagedCopies(places, sync=sync)
 
     def on_put(self, segment: StagedSegment, base_offset: int) -> None:
-        """Remember the segment that was just put into the leader's log, to be copied from memory.
+        """Remember the segment that was just put into the leader's log, to copy it from memory.
 
         Args:
-            segment: that was put.
-            base_offset: its offset.
+            segment: the segment that was put.
+            base_offset: the segment's first offset.
         """
         self.forget_put()
         self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
 
     def forget_put(self) -> None:
-        """Forget that segment: it is not needed any more."""
+        """Forget the segment that was put last, and discard its staged copies."""
         if self._own is not None:
             self._own.copies.discard()
         self._own = None
 
     @staticmethod
     def limit_merges(replica: Replica, state: PartitionState) -> None:
-        """Let a replica merge nothing yet that others may lack.
+        """Keep a replica from merging segments that other replicas may lack.
 
-        A merged segment is copied under its own name, which fences nobody: a writer that does not
-        know the newest leader would put other records in the place of the new leader's.
+        A merged segment is copied under its own name, which leaves the plain names that it covers
+        free. A writer that does not know the newest leader could then put other records under these
+        names.
 
         Args:
-            replica: to be appended to.
-            state: by which it is appended to.
+            replica: the replica that will be appended to.
+            state: the partition state that the append is made under.
         """
         merger = replica.appender.derived.merger
         if not state.is_replicated:

@@ -1,4 +1,4 @@
-"""Deleting records on all replicas of a chain: moving their log start offset."""
+"""Deletion of records on all replicas of a chain, by moving their log start offset."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from spark_log.storage import with_reserve
 def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = None) -> int:
     """Move the log start offset of all in-sync and joining replicas, the leader first.
 
-    A replica that comes back later gets the leader's start before the barrier of its epoch.
+    A replica that comes back later gets the leader's log start offset before the barrier of its
+    epoch.
 
     Args:
-        chain: of the partition.
-        offset: of the first record that is kept, up to the high watermark.
-        view: of all of one replica's log, made a moment ago: this one need not be listed.
+        chain: the partition's replicas.
+        offset: the offset of the first record that is kept, at most the high watermark.
+        view: a complete view of one replica's log, made a moment ago, so that this replica need not
+            be listed; None without one.
 
     Returns:
         The lowest log start offset of the in-sync replicas (Kafka's low watermark).
@@ -31,7 +33,7 @@ def move_chain_start(chain: ReplicaChain, offset: int, view: LogView | None = No
         LeaderNotAvailableError: the partition has no leader.
         OffsetOutOfRangeError: a replica ends before the offset.
         UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
-        StorageError: as before; or the start was moved nowhere.
+        StorageError: the storage does not answer; the start was not moved on any replica.
     """
     with chain.attempt(OffsetOutOfRangeError) as attempt:
         return _move_all(chain, offset, view, attempt)
@@ -73,8 +75,8 @@ def _move_start(
     """Move the start of one replica.
 
     Raises:
-        OffsetOutOfRangeError: it ends before the offset, and its root is there.
-        StorageError: the root was emptied; or as of `move_chain_start`.
+        OffsetOutOfRangeError: the replica's log ends before the offset, and its root exists.
+        StorageError: the root was emptied, or the storage does not answer.
     """
     try:
         return move_replica_start(replica, offset, view)

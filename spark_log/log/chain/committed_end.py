@@ -1,4 +1,4 @@
-"""How far a replica that is not in sync has the log."""
+"""A lower bound of the committed prefix on a replica that is not in sync."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from spark_log.log.replica import Replica
 
 
 def committed_end(replica: Replica, last: Replica) -> int:
-    """Return an offset up to which a replica has only what all in-sync replicas have.
+    """Return an offset up to which a replica has only records that all in-sync replicas have.
 
     A replica that is not in sync may have records that were never acknowledged, if it once led the
     partition.
 
     Args:
-        replica: it is not in sync.
+        replica: a replica that is not in sync.
         last: the last in-sync replica.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The replicas of one partition at one leader epoch, and where a log learns of the newest one."""
+"""The replicas of one partition at one leader epoch, and the source of the newest state."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 NO_LEADER: Final = -1
-"""The leader of a partition that nobody may append to."""
+"""The leader id of a partition that no broker can lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Which replicas a partition has, and in which order its segments are put into them.
+    """The replicas of a partition, in the order in which segments are put into them.
 
     Attributes:
-        leader: id of the broker that has the leader's replica, the first one of ``isr``; -1 if none
-            can lead.
-        leader_epoch: it is higher after each change of the leader, of ``isr`` or of ``joining``.
-        isr: ids of the in-sync replicas in the order of the chain. Each of them holds a prefix of
+        leader: id of the broker that has the leader's replica, the first one of ``isr``; -1 if no
+            broker can lead.
+        leader_epoch: a number that grows with each change of the leader, of ``isr`` or of
+            ``joining``.
+        isr: ids of the in-sync replicas in the order of the chain. Each of them has a prefix of
             the log of the one before it.
-        joining: ids of the replicas that will join them. From the barrier of this epoch on nothing
-            is acknowledged that they lack.
+        joining: ids of the replicas that will become in-sync replicas. From the barrier of this
+            epoch on, no record is acknowledged that they lack.
         replicas: ids of all replicas, the preferred leader first.
-        directories: id → number of the replica's directory; 0 for an id that is missing.
+        directories: number of each replica's directory by broker id; 0 for an id that is missing.
         hidden_from_epoch: the leader epoch since which fewer than ``min.insync.replicas`` have been
-            in sync, while a replica may be elected that left then (KIP-966). Readers see no batch
-            of it or of a later one. 0 if they see all.
+            in sync, while a replica that left in this time may be elected (KIP-966). Readers see no
+            batch of this epoch or of a later one. 0 if readers see all batches.
     """
 
     leader: int = 0
@@ -53,7 +54,7 @@ class PartitionState:
 
 
 class PartitionStates(Protocol):
-    """Where a log learns of the state of its partition: the metadata log. Thread-safe."""
+    """Source of a partition's state: the metadata log. Thread-safe."""
 
     def current(self) -> PartitionState:
         """Return the last known state, without a request."""
@@ -72,11 +73,11 @@ class PartitionStates(Protocol):
         Sends no request if this process has read the metadata since then, for any partition.
 
         A joining replica enters the in-sync replicas only after the writers' lease has passed since
-        it began to join. So whoever knew a state at some time within the lease knows all replicas
+        it began to join. A writer that read a state within the lease therefore knows all replicas
         that have been in sync since then.
 
         Args:
-            max_age_ms: None for the writers' lease.
+            max_age_ms: maximum age of the state; None for the writers' lease.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
@@ -86,12 +87,12 @@ class PartitionStates(Protocol):
     def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Take brokers out of ``isr`` and ``joining``, unless the state is not the newest.
 
-        The new leader is the first of ``isr`` that is left, and those before it leave, too. The
-        last one that is left stays.
+        The new leader is the first remaining broker of ``isr`` that can lead; brokers before it
+        leave, too. The last replica that can lead stays, even if it failed.
 
         Args:
-            state: that the caller knows.
-            brokers: that failed.
+            state: the newest state that the caller knows.
+            brokers: ids of the brokers whose replicas failed.
 
         Returns:
             The newest state.

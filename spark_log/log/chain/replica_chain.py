@@ -1,9 +1,10 @@
 """Appends through the chain of a partition's replicas (docs/protocol.md, "Replication").
 
 A segment is put into the leader's log, then under the same name into each other replica, in the
-order of the chain. So each replica holds a prefix of the one before it, and what the last in-sync
-replica has, all have. A change of the chain is a record in the metadata log, and then a barrier in
-the leader's log, which fences every writer that does not know of the change.
+order of the chain. Each replica therefore has a prefix of the log of the one before it, and all
+in-sync replicas have the records that the last one has. A change of the chain is a record in the
+metadata log, and then a barrier in the leader's log, which fences every writer that does not know
+of the change.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from spark_log.storage import Store
 from spark_log.suppressed import SuppressedErrors
 
 MAX_CHANGES: Final = 100
-"""Changes of the chain that one call follows before it gives up."""
+"""Number of changes of the chain that one call follows before it gives up."""
 
 _Result = TypeVar("_Result")
 
 Put = Callable[[Replica, PartitionState, bool], _Result]
-"""Appends to the leader's replica. The flag is whether the state was read from the metadata just
-now (`Appender.append_segment`)."""
+"""A function that appends to the leader's replica. The flag says whether the state was read from
+the metadata just now (`Appender.append_segment`)."""
 
 
 class ReplicaChain:
     """Appends to the replicas of one partition, for one process. For one thread at a time.
 
-    All that it knows can be lost at any time: the metadata and the logs give it again.
+    Its state can be lost at any time: the metadata and the logs restore it.
 
     Attributes:
-        states: tells of the partition's state.
-        check_root: raises a `StorageError` if the root of a broker id is not there any more.
-        followers: the replicas behind the leader.
+        states: source of the partition's state.
+        check_root: raises a `StorageError` if the root of a broker id does not exist any more.
+        followers: the replicas after the leader in the chain.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class ReplicaChain:
         """Access no storage yet.
 
         Args:
-            states: tells of the partition's state.
+            states: source of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
             store_of: returns the store of a broker id: another one if the broker was registered
                 again with another root.
-            name: of the partition, for messages.
-            suppressed: counts failures of replicas that were left out.
-            check_root: raises a `StorageError` if the root of a broker id is not there any more.
+            name: the partition's name, for messages.
+            suppressed: counter of the failures of replicas that were left out.
+            check_root: raises a `StorageError` if the root of a broker id does not exist any more.
         """
         self.states = states
         self._open_replica = open_replica
@@ -119,20 +120,22 @@ class ReplicaChain:
         """Append to the leader's log, and bring the other replicas up to it.
 
         Args:
-            put: appends to the leader's replica. It is called again if the chain changes
-                meanwhile, and then returns what the first call appended if that is in the log.
-                Also if the leader stays: while it did not lead, it may have got a rewritten segment
-                that covers the name that was put.
+            put: appends to the leader's replica. It is called again if the chain changes meanwhile,
+                even if the leader stays the same: the leader may not have led for a while, and got
+                a rewritten segment that covers the name that was put. A repeated call returns the
+                result of the first one if its append is in the log.
             acks: `ALL`; or 1, which leaves the other replicas to `catch_up`.
             repeatable: whether ``put`` recognises what an earlier call appended to another leader.
-            needs_enough: whether with `ALL` ``min.insync.replicas`` have to be in sync.
+            needs_enough: whether, with `ALL`, ``min.insync.replicas`` have to be in sync.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader; nothing was appended.
             NotEnoughReplicasError: too few replicas are in sync; nothing was appended.
-            NotEnoughReplicasAfterAppendError: it was appended, and too few replicas are in sync.
-            UnknownOutcomeError: it could not be determined whether it is in the log.
-            StorageError: all replicas have failed, or the metadata; nothing was appended.
+            NotEnoughReplicasAfterAppendError: the append is in the log, but too few replicas are in
+                sync.
+            UnknownOutcomeError: it could not be determined whether the append is in the log.
+            StorageError: all replicas have failed, or the metadata cannot be reached; nothing was
+                appended.
         """
         with self.attempt() as attempt:
             return self._append(
@@ -201,7 +204,7 @@ class ReplicaChain:
         attempt: ChainAttempt,
         repeatable: bool,
     ) -> _Result:
-        """Append to the leader's log, and note that the attempt has put something.
+        """Append to the leader's log, and record in the attempt that something was put.
 
         Raises:
             ReplicaFailedError: the leader failed.
@@ -220,7 +223,7 @@ class ReplicaChain:
         return result
 
     def catch_up(self) -> None:
-        """Bring the other replicas up to what this process has appended with ``acks=1``.
+        """Bring the other replicas up to the records that this process appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -232,7 +235,7 @@ class ReplicaChain:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
 
         Returns:
-            The state whose barrier stands on all replicas of its chain now.
+            The state whose barrier is on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -257,17 +260,17 @@ class ReplicaChain:
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
 
     def attempt(self, *certain: type[SparkLogError]) -> ChainAttempt:
-        """Return what follows one call through the states of the partition.
+        """Return a record of one call's failures and puts.
 
         Args:
-            certain: errors that tell the outcome also after something was put.
+            certain: errors that leave no doubt about the outcome even after something was put.
         """
         return ChainAttempt(self._name, certain)
 
     # --- one state -------------------------------------------------------------------------------
 
     def _leader(self, state: PartitionState) -> Replica:
-        """Return the leader's replica, to be appended to by a state."""
+        """Return the leader's replica, prepared for appends under a state."""
         leader = self.replica(state, state.leader)
         self.followers.limit_merges(leader, state)
         if state.is_replicated:
@@ -287,14 +290,15 @@ class ReplicaChain:
         return state
 
     def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
-        """Bring the other replicas up to what was appended to the leader's log.
+        """Bring the other replicas up to the end of the leader's log after an append.
 
-        They may have got it from the leader's log, where an earlier try had put it, and not from
-        this process. Then the leader's root is checked: if it was emptied since the append was
-        found there, others may have put their records in its place.
+        The replicas may have got the append from the leader's log, where an earlier try had put it,
+        and not from this process. Then the leader's root is checked: if it was emptied after the
+        append was found, others may have put their records in its place.
 
         Returns:
-            The state; a newer one if the chain has changed, since then the root may be another one.
+            The state; a newer one if the chain has changed, because a broker may then have another
+            root.
 
         Raises:
             ReplicaFailedError: a replica failed, or the leader's root was emptied.
@@ -309,10 +313,10 @@ class ReplicaChain:
         return state if newer.leader_epoch == state.leader_epoch else newer
 
     def _recent(self, state: PartitionState) -> PartitionState:
-        """Return the state by which an append was made, or a newer one if it was not recent.
+        """Return the state that an append was made under; a newer one if that was not recent.
 
-        The replicas of an old state may all have lost their files, one after the other, when others
-        had what they had. An append by it is in nobody's log.
+        The replicas of an old state may all have lost their files, one after the other, after other
+        replicas had copied them. An append made under that state may exist on no current replica.
 
         Raises:
             UnknownOutcomeError: the metadata cannot be read.
@@ -345,23 +349,23 @@ class ReplicaChain:
         """Return the state without a replica that failed.
 
         Args:
-            state: by which the replica was used.
-            failed: tells which replica, and why.
-            attempt: the call that goes on with the others.
+            state: the partition state that the replica was used under.
+            failed: the failed replica, and its error.
+            attempt: the call, which continues with the other replicas.
 
         Raises:
             LeaderNotAvailableError: it is the last replica that may lead; others are not in sync.
-            StorageUnavailableError: the metadata may only be changed by others, or it is not known
+            StorageUnavailableError: this user may not change the metadata, or it is not known
                 whether they were changed.
             StorageError: the metadata cannot be changed.
-            SparkLogError: all replicas have failed in this call: the error of this one.
+            SparkLogError: all replicas have failed in this call: this is the error of the last one.
         """
         broker_id, error = failed.broker_id, failed.error
         attempt.failed.add(broker_id)
         newer = state
         if state.chain != (broker_id,):
             newer = self._leave(state, failed)
-        elif state.is_replicated:  # nobody is left who could go on, as far as known
+        elif state.is_replicated:  # by this state no replica is left: a newer one may have some
             try:
                 newer = self.states.refresh()
             except StorageError as unread:
@@ -379,7 +383,7 @@ class ReplicaChain:
         raise error from error.__cause__
 
     def _leave(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
-        """Take a replica out of the in-sync and joining ones; return the newest state."""
+        """Take a replica out of the in-sync and joining replicas; return the newest state."""
         why = f"{self._name}: the replica on broker {failed.broker_id} failed ({failed.error})"
         try:
             return self.states.leave(state, (failed.broker_id,))
@@ -400,7 +404,8 @@ class ReplicaChain:
         """Return a state in which the partition can be appended to: this one or a newer one.
 
         Raises:
-            LeaderNotAvailableError, NotEnoughReplicasError: there is none.
+            LeaderNotAvailableError: the partition has no leader.
+            NotEnoughReplicasError: ``needs_enough``, and too few replicas are in sync.
         """
         if state.leader == NO_LEADER or (needs_enough and self._are_too_few(state)):
             state = self.states.refresh()

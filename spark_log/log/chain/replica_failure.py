@@ -1,9 +1,9 @@
-"""Whose fault an error is: the one place that decides whether a replica has failed.
+"""The fault of an error: the one place that decides whether a replica has failed.
 
-An error counts by its source. What the root or the files of one replica answer is this replica's
+An error counts by its source. An error from the root or the files of one replica is this replica's
 fault, whatever the kind of the error: not found, denied, full, read-only, damaged. The replica is
-left out, and its caller goes on with the others. Errors of the metadata, of this process, and of
-what the caller asked for are the caller's, and pass through.
+left out, and its caller continues with the others. Errors of the metadata, of this process, and of
+the caller's request are not a replica's fault, and pass through.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ REPLICA_ERRORS: Final = (
 """Errors of a root, or of the files in it."""
 
 _OWN_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""This process, or its machine, has too many files open or too little memory."""
+"""Error numbers of a process, or machine, with too many open files or too little memory."""
 
 
 class StagingFailedError(StorageUnavailableError):
     """A segment was staged on a root that has failed since. Its records may be staged again now.
 
-    The root was left out, or another replica leads already.
+    The replica on this root was left out, or another replica leads already.
     """
 
 
 _CALLERS: Final = (CallExpiredError, StagingFailedError)
-"""Errors that a replica's code may raise, and that say nothing of its root."""
+"""Errors that a replica's code may raise although its root is well."""
 
 
 class ReplicaFailedError(Exception):
     """One replica of a partition has failed.
 
     Attributes:
-        broker_id: of the replica.
-        error: what its root, or its files, raised.
+        broker_id: the id of the replica's broker.
+        error: the error of its root, or of its files.
     """
 
     def __init__(self, broker_id: int, error: SparkLogError) -> None:
@@ -62,7 +62,7 @@ class LeaderFailedError(Exception):
     """The leader's replica could not be read while another one was brought up to it.
 
     Attributes:
-        error: what was raised.
+        error: the error of the leader's replica.
     """
 
     def __init__(self, error: SparkLogError) -> None:
@@ -71,7 +71,7 @@ class LeaderFailedError(Exception):
 
 
 def is_replicas_fault(error: BaseException | None) -> TypeGuard[SparkLogError]:
-    """Whether an error that the code of one replica raised is this replica's fault."""
+    """Return whether an error that the code of one replica raised is this replica's fault."""
     if not isinstance(error, REPLICA_ERRORS) or isinstance(error, _CALLERS):
         return False
     cause = error.__cause__
@@ -79,9 +79,9 @@ def is_replicas_fault(error: BaseException | None) -> TypeGuard[SparkLogError]:
 
 
 class blaming:  # noqa: N801 - used as a function; a generator would take four times as long
-    """Raise `ReplicaFailedError` in place of an error in the block that is a replica's fault.
+    """Replace an error in a ``with`` block that is a replica's fault by `ReplicaFailedError`.
 
-    The block accesses this replica only. Metadata are read outside of it.
+    The block accesses this replica only. Metadata are read outside of the block.
     """
 
     __slots__ = ("_broker_id", "_leader")
@@ -90,8 +90,9 @@ class blaming:  # noqa: N801 - used as a function; a generator would take four t
         """Begin a block.
 
         Args:
-            broker_id: of the replica that the block accesses.
-            leader: of the replica that `LeaderFailedError` is about, if the block raises it.
+            broker_id: the broker id of the replica that the block accesses.
+            leader: the broker id that a `LeaderFailedError` of the block is about; None if the
+                block raises none.
         """
         self._broker_id = broker_id
         self._leader = leader
@@ -114,7 +115,7 @@ class blaming:  # noqa: N801 - used as a function; a generator would take four t
 
 
 def _translated(error: OSError) -> BaseException:
-    """Return the error of this package for one of the operating system that no store translated."""
+    """Return this package's error for an operating system error that no store translated."""
     try:
         with storage_errors(str(error.filename or "root")):
             raise error

@@ -1,10 +1,10 @@
 """Copies segments of the leader's log to another replica, which has a prefix of it.
 
-The replica gets the files as they are, under the same names: byte-identical, rewritten segments as
-well. A crash at any point leaves a shorter prefix, and the next copy continues there. What another
-process copies at the same time is found to be there, and skipped.
+The replica gets byte-identical files under the same names, also for rewritten segments. A crash at
+any point leaves a shorter prefix, which the next copy continues. A segment that another process has
+copied meanwhile is skipped.
 
-This process reads and writes the bytes, also where the storage could link or copy by itself:
+This process reads and writes the bytes, even if the storage could link or copy files by itself:
 replicas that share blocks would be damaged together (ADR 25).
 """
 
@@ -38,13 +38,13 @@ class ReplicaFetcher:
         """Access no storage yet.
 
         Args:
-            leader: is read.
-            follower: gets the segments.
+            leader: the replica that is read.
+            follower: the replica that gets the segments.
             on_progress: called with the number of bytes of each segment after it was copied; it may
                 sleep to throttle.
-            check_crcs: whether to check the checksums of batches before a segment is copied, where
-                files are mapped: others would be transferred twice. A damaged segment is an error
-                of the leader then, and does not spread.
+            check_crcs: whether to check the checksums of batches before a segment is copied. This
+                is done only if files are mapped: other files would be transferred twice. A damaged
+                segment is then an error of the leader, and is not copied.
             on_listed: called with the number of bytes that are still to be copied, whenever the
                 leader's log was listed.
         """
@@ -58,18 +58,19 @@ class ReplicaFetcher:
     def check_is_prefix(self, view: LogView) -> None:
         """Check that the follower's log is a prefix of the leader's (the rule *Prefix*).
 
-        Its start is moved to the leader's, if records were deleted while it was not in sync: then
-        deleted records do not come back when it leads.
+        If records were deleted while the follower was not in sync, its log start offset is moved to
+        the leader's, so that deleted records do not come back when it leads.
 
-        The batch before its end must have the leader epoch that it has in the leader's log: within
-        one leader epoch each offset was given once. If this batch was deleted in the leader's log,
-        nobody can tell: the follower's state of producers may be that of other records.
+        The batch before the follower's end must have the same leader epoch in the leader's log:
+        within one leader epoch each offset is given once. If the leader's log has deleted this
+        batch, the logs cannot be compared: the follower's producer state may be that of other
+        records.
 
         Args:
-            view: of the follower's log.
+            view: a view of the follower's log.
 
         Raises:
-            DivergedReplicaError: it is not, or it is not known.
+            DivergedReplicaError: the log is not a prefix, or this cannot be determined.
             REPLICA_ERRORS: the follower failed.
             LeaderFailedError: the leader failed.
         """
@@ -93,8 +94,8 @@ class ReplicaFetcher:
     def _leading_epoch(self, end_offset: int) -> tuple[LogView, int | None]:
         """Return the leader's log, and the leader epoch of its batch before an offset.
 
-        None is returned instead of the epoch if the log does not have this batch. The marker of the
-        log start tells it of the batch before the start.
+        The epoch is None if the log does not have this batch. For the batch before the log start
+        offset, the epoch is read from the start marker.
         """
         while True:
             view = self._leading_view()
@@ -112,17 +113,17 @@ class ReplicaFetcher:
     def fetch(self, offset: int, end_offset: int, *, whole: bool = True) -> int:
         """Copy the segments of the leader's log from an offset on.
 
-        If the leader's log starts behind the offset, a follower without records starts there, too.
+        If the leader's log starts after the offset, a follower without records gets the same start.
 
         Args:
             offset: the follower's log end offset.
-            end_offset: up to which to copy.
-            whole: whether a segment that contains this offset is copied, which then ends behind it.
-                If not, the copy stops before it.
+            end_offset: the offset up to which to copy.
+            whole: whether a segment that contains ``end_offset`` is copied, so that the follower
+                ends after it. If not, the copy stops before this segment.
 
         Returns:
-            The offset up to which the follower has the leader's log now. It is before
-            ``end_offset`` only if the leader's log ends there, or not ``whole``.
+            The offset up to which the follower has the leader's log now. It is less than
+            ``end_offset`` only if the leader's log ends before, or if ``whole`` is False.
 
         Raises:
             REPLICA_ERRORS: the follower failed, or has diverged.
@@ -143,7 +144,7 @@ class ReplicaFetcher:
                 start = view.log_start_offset
                 offset = self._skip_to(view)
                 if offset >= end_offset:
-                    break  # those before it in the chain may lack what comes next
+                    break  # replicas before the follower in the chain may lack the next segments
                 if offset >= view.log_end_offset:
                     continue  # the leader's log was emptied
             found = self._read(offset, view)
@@ -170,7 +171,8 @@ class ReplicaFetcher:
     def _read(self, offset: int, view: LogView) -> tuple[CopiedSegment, pa.Buffer] | None:
         """Return the leader's segment with an offset, and its file.
 
-        None is returned if it may have been rewritten or deleted since it was listed.
+        Returns:
+            None if the segment may have been rewritten or deleted since it was listed.
         """
         files = self._leader.files
         try:
@@ -194,15 +196,15 @@ class ReplicaFetcher:
     def _skip_to(self, view: LogView) -> int:
         """Begin the follower's log at the first segment of the leader's log, if it has no segment.
 
-        The start is moved into this segment after it was copied. The state of the producers whose
-        records were deleted is put first, as in `move_log_start`. A crash after this leaves a log
-        without segments, which is continued.
+        The log start offset is moved into this segment after the segment was copied. The state of
+        the producers whose records were deleted is put first, as in `move_log_start`. A crash
+        afterwards leaves a log without segments, which the next copy continues.
 
         Args:
-            view: of the leader's log.
+            view: a view of the leader's log.
 
         Returns:
-            The offset that is copied next.
+            The offset to copy from next.
 
         Raises:
             DivergedReplicaError: the follower has records, which the leader has deleted.

@@ -1,4 +1,4 @@
-"""Which replica of a partition one process reads, and what it sees there."""
+"""The choice of the replica that one process reads, and the limit of what it sees."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from spark_log.log.replica import Replica
 from spark_log.suppressed import SuppressedErrors
 
 _LOOK_MS: Final = 500
-"""A reader at the end of a replicated log looks this often whether the chain has changed. All
-readers of a process share what one of them has read."""
+"""Minimum interval at which a reader at the end of a replicated log checks whether the chain has
+changed. All readers of a process share the metadata that one of them has read."""
 
 _MAX_READ_TRIES: Final = 10
 
 MAX_REWRITES: Final = 20
-"""How often a file may be gone that was just listed. Then it was not rewritten: its root fails."""
+"""Maximum number of retries after a file that was just listed is missing. After that it is taken
+for a failure of the root, not for a rewritten segment."""
 
 
 class ReplicaSelection:
     """Chooses the replica that is read: the last one of the chain, which may be joining.
 
-    What this one has, all have, also those that are in sync next. It is read only if the barrier of
-    the present leader epoch stands on it.
+    All in-sync replicas have the records that this one has, and so do the replicas that will be in
+    sync next. It is read only if it has the barrier of the present leader epoch.
 
     Attributes:
-        state: by which the log is read; None before the first look.
-        hidden_from: readers see no record from this offset on (KIP-966).
+        state: the partition state that the log is read under; None before the first `look`.
+        hidden_from: the offset from which on readers see no record (KIP-966); infinite if they see
+            all.
         near: an in-sync replica in the reader's rack, to be read up to the high watermark; None if
-            the last one is to be read.
+            the last replica is to be read.
     """
 
     def __init__(
@@ -53,10 +55,10 @@ class ReplicaSelection:
 
         Args:
             chain: the replicas.
-            name: of the partition, for messages.
-            clock: its monotonic time tells when to look at the metadata again.
-            suppressed: counts failures of near replicas.
-            is_near: whether a broker is in the reader's rack; None reads the last replica.
+            name: the partition's name, for messages.
+            clock: the clock whose monotonic time decides when the metadata are read again.
+            suppressed: counter of the failures of near replicas.
+            is_near: tells whether a broker is in the reader's rack; None reads the last replica.
         """
         self.state: PartitionState | None = None
         self.hidden_from: float = math.inf
@@ -70,7 +72,7 @@ class ReplicaSelection:
 
     @property
     def known_state(self) -> PartitionState:
-        """The state by which the log is read, or else the newest one that is known."""
+        """The state that the log is read under; before the first `look`, the last known state."""
         return self.state or self._chain.states.current()
 
     @property
@@ -83,8 +85,9 @@ class ReplicaSelection:
         """Choose the replica to be read.
 
         Args:
-            max_age_ms: the metadata are read if this process has not read them within this time
-                and the partition may have several replicas. Without it they are taken as known.
+            max_age_ms: maximum age of the metadata: they are read if this process has not read them
+                within this time and the partition may have several replicas. Infinite uses the last
+                known state.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
@@ -105,7 +108,7 @@ class ReplicaSelection:
                 continue
             if can_read:
                 return
-            # Whoever changed the chain did not bring its barrier to all replicas.
+            # The process that changed the chain did not bring its barrier to all replicas.
             self._chain.replicate()
             state = self._chain.states.refresh()
         raise StorageUnavailableError(
@@ -113,7 +116,7 @@ class ReplicaSelection:
         )
 
     def look_for_newer(self) -> None:
-        """Read the metadata, since the log has a newer leader epoch than the state that is read.
+        """Read the metadata, after the log has shown a newer leader epoch than `state`.
 
         Raises:
             StorageError: the metadata do not have this epoch.
@@ -125,7 +128,7 @@ class ReplicaSelection:
         self.look()
 
     def is_look_due(self) -> bool:
-        """Whether the chain may have changed since the replica was chosen."""
+        """Return whether the chain may have changed since the replica was chosen."""
         state = self._chain.states.current()
         if self.state != state:
             return True
@@ -133,7 +136,7 @@ class ReplicaSelection:
         return state.is_replicated and age_ms >= _LOOK_MS
 
     def look_if_due(self) -> None:
-        """Choose the replica again if it is due.
+        """Choose the replica again if the chain may have changed.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
@@ -144,7 +147,7 @@ class ReplicaSelection:
             self.look(max_age_ms=_LOOK_MS)
 
     def attempt(self) -> ChainAttempt:
-        """Return what follows one read, which goes on when the replica that is read fails."""
+        """Return a record of one read's failures; the read continues with another replica."""
         return self._chain.attempt()
 
     def leave_out(
@@ -153,17 +156,17 @@ class ReplicaSelection:
         """Leave out a replica that cannot be read.
 
         Args:
-            state: by which it was read.
-            failed: tells which replica, and why.
-            attempt: the read.
+            state: the partition state that the replica was read under.
+            failed: the failed replica, and its error.
+            attempt: the record of the read.
 
         Raises:
-            SparkLogError: as of `ReplicaChain.without`: no other replica can be read.
+            SparkLogError: no other replica can be read. See `ReplicaChain.without`.
         """
         self._chain.without(state, failed, attempt)
 
     def is_newer(self, view: LogView) -> bool:
-        """Whether a view has a newer leader epoch than the state that is read."""
+        """Return whether a view has a newer leader epoch than `state`."""
         state = self.state
         assert state is not None
         epoch = self.replica.leader_epoch(view) if state.is_replicated else view.leader_epoch
@@ -179,7 +182,11 @@ class ReplicaSelection:
             self._suppressed.add("near replica", self._name, error)
 
     def _can_read(self, state: PartitionState) -> bool:
-        """Read by a state from now on, if its barrier stands on the last replica of its chain."""
+        """Read under a state from now on, if the last replica of its chain has its barrier.
+
+        Returns:
+            Whether it has the barrier.
+        """
         replica = self._chain.replica(state, state.chain[-1])
         if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
@@ -194,7 +201,7 @@ class ReplicaSelection:
         return True
 
     def _find_near(self, state: PartitionState) -> Replica | None:
-        """Return an in-sync replica in the reader's rack; None if the last one is to be read."""
+        """Return an in-sync replica in the reader's rack; None to read the last replica."""
         if self._is_near is None or self._is_near(state.chain[-1]):
             return None
         for broker_id in filter(self._is_near, reversed(state.isr)):
@@ -206,15 +213,15 @@ class ReplicaSelection:
 
     @staticmethod
     def _begin_epoch(replica: Replica, state: PartitionState) -> None:
-        """Read a replica by another state than before."""
+        """Prepare a replica for reads under another state than before."""
         # In later epochs the chain may not end with this replica.
         replica.reader.max_leader_epoch = state.leader_epoch
-        # In earlier ones it may have been outside of the chain.
+        # In earlier epochs this replica may have been outside of the chain.
         replica.reader.forget()
 
     @staticmethod
     def _has_barrier(state: PartitionState, replica: Replica) -> bool:
-        """Whether the barrier of a state stands on the last replica of its chain."""
+        """Return whether a replica, the last one of a state's chain, has the state's barrier."""
         for _ in range(MAX_REWRITES):
             with suppress(NotFoundError):  # rewritten since it was listed
                 return replica.leader_epoch(replica.files.observe()) == state.leader_epoch

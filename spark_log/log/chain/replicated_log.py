@@ -1,4 +1,4 @@
-"""The log of a replicated partition: appends go through the chain, reads see what all have."""
+"""The log of a replicated partition: all replicas of a chain get its appends, one is read."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _Answer = TypeVar("_Answer")
 
 
 class ReplicatedLog(PartitionLog):
-    """The log of a partition whose replicas lie on several brokers, or may in future.
+    """The log of a partition whose replicas are on several brokers, or may be in future.
 
-    It is read at the last replica of the chain, which may be joining: what this one has, all have,
-    also those that are in sync next (the high watermark is its log end offset). A reader uses a
-    replica only if the barrier of the present leader epoch stands on it. While fewer than
-    ``min.insync.replicas`` are in sync, and a replica that left then may be elected, the high
-    watermark is the offset of the first barrier since (KIP-966).
+    Reads use the last replica of the chain, which may be joining: all in-sync replicas, and those
+    that will be in sync next, have the records that this one has. The high watermark is its log end
+    offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
+    fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
+    elected, the high watermark is the offset of the first barrier of this time (KIP-966).
     """
 
     def __init__(
@@ -71,17 +71,18 @@ class ReplicatedLog(PartitionLog):
         """Open a log. Accesses no storage yet.
 
         Args:
-            states: tells of the partition's state.
+            states: source of the partition's state.
             open_replica: returns the replica of a broker id and a number of its directory.
             store_of: returns the store of a broker id.
-            name: directory of the partition, relative to a root, for messages.
+            name: the partition's directory, relative to a root, for messages.
             config: the topic's settings.
-            clock: its monotonic time decides how long a listing is valid.
-            suppressed: counts the errors of this log.
-            is_near: whether a broker is in the reader's rack. `read_on` then reads an in-sync
-                replica there, up to the high watermark that the last one shows (KIP-392).
-            check_root: raises a `StorageError` if the root of a broker id is not there any more:
-                a path without its file system looks like a log without records.
+            clock: the clock whose monotonic time decides how long a listing is valid.
+            suppressed: counter of the errors of this log.
+            is_near: tells whether a broker is in the reader's rack. `read_on` then reads an in-sync
+                replica in this rack, up to the high watermark that the last replica shows
+                (KIP-392). None reads the last replica.
+            check_root: raises a `StorageError` if the root of a broker id does not exist any more:
+                a mount point whose file system is not mounted looks like a log without records.
         """
         self.suppressed = suppressed
         self.directory = name
@@ -113,20 +114,20 @@ class ReplicatedLog(PartitionLog):
 
     @property
     def states(self) -> PartitionStates:
-        """Where this log learns of the state of its partition."""
+        """Source of the partition's state."""
         return self._states
 
     @property
     def read_state(self) -> PartitionState:
-        """The state by which the log was read last: its high watermark is of this state."""
+        """The state that the log was read under last; the high watermark is of this state."""
         return self._selection.known_state
 
     def replica_of(self, broker_id: int, number: int) -> Replica:
-        """Return a replica of the partition, or what may become one.
+        """Return a replica of the partition, or a directory that may become one.
 
         Args:
-            broker_id: the broker that has it.
-            number: of its directory.
+            broker_id: the id of the replica's broker.
+            number: the number of the replica's directory.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -144,10 +145,10 @@ class ReplicatedLog(PartitionLog):
         expected_leo: int | None = None,
         producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
-        """Append records as one segment, as of `PartitionLog.append`.
+        """Append records as one segment (`PartitionLog.append`).
 
-        If the leader's root fails while one record batch is staged there, it is staged again. The
-        batches of an iterable cannot be had again.
+        If the leader's root fails while a single record batch is staged on it, the batch is staged
+        again. The batches of an iterable cannot be read a second time: then the error is raised.
         """
         for _ in range(MAX_CHANGES if isinstance(records, pa.RecordBatch) else 0):
             try:
@@ -166,8 +167,8 @@ class ReplicatedLog(PartitionLog):
         """Return a writer for a segment to be passed to `append_segment`.
 
         Args:
-            compression: used if the topic's ``compression.type`` is ``producer``.
-            producer: makes the append idempotent.
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            producer: the identity that makes the append idempotent; None for an append that is not.
         """
         return self._appender.segment_writer(compression, producer)
 
@@ -177,18 +178,19 @@ class ReplicatedLog(PartitionLog):
         """Append a staged segment at the log's end, on all in-sync replicas.
 
         Args:
-            segment: from `segment_writer`.
-            expected_leo: append only if this is the leader's log end offset.
-            acks: -1 to return when all in-sync replicas have it; 1 when the leader has it. Then
-                call `catch_up`.
+            segment: the segment to append, from `segment_writer`.
+            expected_leo: required log end offset of the leader; None appends at any offset.
+            acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
+                leader has it, after which `catch_up` has to be called.
 
         Raises:
             NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
                 was appended.
-            NotEnoughReplicasAfterAppendError: it was appended, and fewer replicas are in sync.
+            NotEnoughReplicasAfterAppendError: the segment was appended, but afterwards fewer
+                replicas are in sync.
             LeaderNotAvailableError: the partition has no leader; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
-            SparkLogError: as of `PartitionLog.append_segment`.
+            SparkLogError: See `PartitionLog.append_segment`.
         """
         return self._appender.append_segment(segment, expected_leo=expected_leo, acks=acks)
 
@@ -196,20 +198,21 @@ class ReplicatedLog(PartitionLog):
         """Append the markers at the end of transactions, on all in-sync replicas.
 
         Args:
-            markers: of different producers. Those that are in the log are left out.
+            markers: the markers to append, each of a different producer. Markers that are in the
+                log already are left out.
 
         Returns:
             The offsets of the appended markers; None if nothing was left to append.
 
         Raises:
-            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: as
-                of `append_segment`.
-            SparkLogError: as of `PartitionLog.append_markers`.
+            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
+                `append_segment`.
+            SparkLogError: See `PartitionLog.append_markers`.
         """
         return self._appender.append_markers(markers)
 
     def catch_up(self) -> None:
-        """Bring the in-sync replicas up to what was appended with ``acks=1``.
+        """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -221,7 +224,7 @@ class ReplicatedLog(PartitionLog):
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
 
         Returns:
-            The state whose barrier stands on all replicas of its chain now.
+            The state whose barrier is on all replicas of its chain now.
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
@@ -235,9 +238,9 @@ class ReplicatedLog(PartitionLog):
         The call may be repeated, also after an error.
 
         Args:
-            offset: of the first record that is kept, up to the high watermark.
-            view: from `observe`, a moment ago: a partition of one replica on an object store need
-                not be listed again.
+            offset: the offset of the first record that is kept, at most the high watermark.
+            view: a view that `observe` returned a moment ago, so that a partition of one replica on
+                an object store need not be listed again; None without one.
 
         Returns:
             The lowest log start offset of the in-sync replicas.
@@ -249,14 +252,14 @@ class ReplicatedLog(PartitionLog):
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         state = self._states.current()
-        # A root that was emptied since must not get a start marker: its log would look whole. So
-        # replicas, of which others have the records, and mounts, which come and go, are listed.
+        # A root that was emptied since must not get a start marker: its log would look whole.
+        # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
         if state.is_replicated or self._replica.files.store.is_mapped:
             view = None
         return move_chain_start(self._chain, offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
-        """Record an offset that the log has reached, if it has one replica: all of it is there."""
+        """Record an offset that the log has reached, if the partition has only one replica."""
         if not self._states.current().is_replicated:
             super().on_log_end(end_offset)
 
@@ -265,15 +268,16 @@ class ReplicatedLog(PartitionLog):
     def observe_replicas(self) -> tuple[LogView, PartitionState, DirectoryListing]:
         """Return the log up to the high watermark, and the replicas as they were then or later.
 
-        The metadata are read after the log, also of a partition that had one replica so far. So
-        all in-sync replicas of the state have what the view shows.
+        The metadata are read after the log, also for a partition that had one replica so far.
+        Therefore all in-sync replicas of the state have the records that the view shows.
 
         Returns:
-            The view, the replicas, and the listing behind the view: of the replica that was read.
+            The view, the partition state, and the listing of the replica that was read, from which
+            the view was made.
 
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted.
-            SparkLogError: as of `observe`.
+            SparkLogError: See `observe`.
         """
         while True:
             listing = self._observe(self._list_replica)
@@ -282,12 +286,12 @@ class ReplicatedLog(PartitionLog):
                 return self._visible(listing.view), state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
-        """Return an offset up to which a replica has only what all in-sync replicas have.
+        """Return an offset up to which a replica has only records that all in-sync replicas have.
 
         Args:
-            state: from `observe_replicas`.
-            broker_id: of a replica that is not in sync. It may have records that were never
-                acknowledged.
+            state: the partition state, from `observe_replicas`.
+            broker_id: the broker id of a replica that is not in sync. The replica may have records
+                that were never acknowledged.
 
         Returns:
             The offset; 0 if it is not known.
@@ -319,7 +323,7 @@ class ReplicatedLog(PartitionLog):
         return self._replica.files.observe_files()
 
     def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
-        """List the replica that is to be read, whose leader epoch is known then."""
+        """List the replica to be read, at a leader epoch that the metadata have."""
         self._selection.look(max_age_ms=0)
         attempt, rewrites = self._selection.attempt(), 0
         while True:
@@ -341,11 +345,12 @@ class ReplicatedLog(PartitionLog):
                 self._selection.look_for_newer()
 
     def _reading(self, view: LogView | None, read: Callable[[LogView], _Answer]) -> _Answer:
-        """Read the replica that is read now; if it fails, leave it out and read the next one.
+        """Call a function that reads the chosen replica; if it fails, continue with the next one.
 
         Args:
-            view: of the log; None lists it, as is done if it is of another replica.
-            read: reads it by a view of this replica.
+            view: a view of the log. The log is listed if this is None, or a view of another
+                replica.
+            read: reads from the replica, given a view of it.
         """
         attempt = self._selection.attempt()
         while True:
@@ -361,7 +366,7 @@ class ReplicatedLog(PartitionLog):
                 self._selection.look()
 
     def _check_is_there(self) -> None:
-        """Check the root of the replica that is read, which has no records."""
+        """Check that the root of the replica that is read, which has no records, exists."""
         state = self._selection.state
         if state is not None and state.is_replicated:
             self._check_root(state.chain[-1])
@@ -423,14 +428,14 @@ class ReplicatedLog(PartitionLog):
         return None if found is None or found[0] >= self._selection.hidden_from else found
 
     def _here(self, view: LogView) -> LogView:
-        """Return a view of the replica that is read now: a newer one if it is another's."""
+        """Return the view if it is of the replica that is read now; else list this replica."""
         return view if view.origin in ("", self._replica.files.url) else self.observe()
 
     def ends_at(self, offset: int) -> bool:
-        """Whether the log still ends at the offset to which a read without transactions has come.
+        """Return whether the log still ends at the offset that a ``read_uncommitted`` read reached.
 
         Returns:
-            False also if the answer needs a new listing, or a look at the metadata.
+            False also if only a new listing, or a read of the metadata, could tell.
         """
         if self._selection.is_look_due():
             return False
@@ -440,7 +445,7 @@ class ReplicatedLog(PartitionLog):
             with blaming(self._selection.known_state.chain[-1]):
                 return super().ends_at(offset)
         except ReplicaFailedError:
-            return False  # the read leaves it out
+            return False  # the next read leaves the replica out
 
     def read_on(
         self,
@@ -493,7 +498,7 @@ class ReplicatedLog(PartitionLog):
                 self._selection.leave_out(state, failed, attempt)
 
     def _is_at_end(self, offset: int) -> bool:
-        """Whether the last replica ends at an offset; where it does not, learn how far it goes."""
+        """Return whether the last replica ends at an offset; if not, list it to learn its end."""
         if offset < self._replica.files.reached_offset:
             return False
         if super().ends_at(offset):

@@ -27,9 +27,9 @@ class FilteredBatches:
     """The retained part of an Arrow batch.
 
     Attributes:
-        headers: the headers of all its batches, also of those without a retained record.
+        headers: the headers of all batches in it, also of batches without a retained record.
         records: the retained records.
-        is_last_of_producer: for each batch, whether it is the last one of its producer in the log.
+        is_last_of_producer: one item per batch: whether it is its producer's last one in the log.
     """
 
     headers: tuple[BatchHeader, ...]
@@ -49,7 +49,7 @@ class BatchFilter:
     """Filters the Arrow batches of a log in offset order.
 
     Attributes:
-        tombstones_removed: how many tombstones were removed that were the last of their key.
+        tombstones_removed: number of removed tombstones that were the last record of their key.
     """
 
     def __init__(
@@ -66,15 +66,16 @@ class BatchFilter:
         """Start at the first row of ``offset_map``.
 
         Args:
-            offset_map: has the keys of all rows that will be filtered; None removes only what is
-                past its delete horizon, from batches that an earlier compaction has filtered.
-            first_dirty_offset: before this offset each key already had one record.
+            offset_map: a map with the keys of all rows that will be filtered; None removes only
+                tombstones and markers past their delete horizons, from batches that an earlier
+                compaction has filtered.
+            first_dirty_offset: the offset before which each key already had only one record.
             last_offsets: the last offset of each producer's last batch.
-            marked_epochs: producer id → newest epoch, for producers of which the log has only a
+            marked_epochs: newest epoch by producer id, for producers of which the log has only a
                 marker.
             now_us: the storage's time, or earlier, microseconds since the epoch. Tombstones whose
                 delete horizon is before it are removed.
-            compaction_time_us: when this compaction listed the log, or later. From then on
+            compaction_time_us: the time when this compaction listed the log, or later. From then on
                 tombstones without a delete horizon are kept for ``delete_retention_ms``.
             delete_retention_ms: the topic's ``delete.retention.ms``.
         """
@@ -94,8 +95,8 @@ class BatchFilter:
         """Return the retained part of the next Arrow batch.
 
         Args:
-            headers: the headers of its batches.
-            records: their rows, with the column ``offset_delta``.
+            headers: the headers of the batches in it.
+            records: the rows of these batches, with the column ``offset_delta``.
             base_offset: the offset that deltas are relative to.
         """
         kept = self._latest(records.num_rows)
@@ -134,8 +135,8 @@ class BatchFilter:
         return self._offset_map.is_latest(first, count)
 
     def _is_removable(self, header: BatchHeader) -> bool:
-        """Return whether it is a marker that is retained only for its time."""
-        if self._offset_map is None:  # the compaction that gave it its horizon saw all batches
+        """Return whether a batch is a marker that may be removed after its delete horizon."""
+        if self._offset_map is None:  # the compaction that set the horizon read all batches
             return bool(header.attributes & header.DELETE_HORIZON_BIT)
         return not self._markers.must_retain(header)
 
@@ -144,8 +145,8 @@ class BatchFilter:
     ) -> BatchHeader:
         """Return the header for the retained records of a batch.
 
-        It has a delete horizon if the batch has tombstones, or is the marker of a transaction
-        without any other retained batch (KIP-534).
+        The header has a delete horizon if the batch has tombstones, or is the marker of a
+        transaction without any other retained batch (KIP-534).
         """
         had_horizon = bool(header.attributes & header.DELETE_HORIZON_BIT)
         if rows.num_rows == header.record_count and not (has_deletes or had_horizon):
@@ -171,8 +172,8 @@ class BatchFilter:
     def _is_past_horizon(self, header: BatchHeader, base_offset: int) -> bool:
         """Return whether the delete horizon of a batch's tombstones, or of a marker, has passed.
 
-        Only before the first dirty offset: the records that they deleted or decided are compacted
-        away there.
+        A horizon counts only before the first dirty offset, where compactions have removed the
+        records that the tombstones deleted, and those of the marker's transaction.
         """
         return (
             bool(header.attributes & header.DELETE_HORIZON_BIT)
@@ -181,7 +182,7 @@ class BatchFilter:
         )
 
     def _is_last_of_producer(self, header: BatchHeader, base_offset: int) -> bool:
-        """Return whether it is its producer's last batch (``isBatchLastRecordOfProducer``)."""
+        """Return whether a batch is its producer's last (``isBatchLastRecordOfProducer``)."""
         if base_offset + header.last_offset_delta in self._last_offsets:
             return True
         epoch = self._marked_epochs.get(header.producer_id)

@@ -1,17 +1,18 @@
 """Cleans the log of one partition: retention, merging or compaction, deletion (docs/protocol.md).
 
-``spark-log clean`` and the clean job do this for each partition. It is safe beside writers, readers
-and other cleaners. It may be killed at any time: the log is intact, and the next cleaner continues.
+``spark-log clean`` and the clean job do this for each partition. It may run at the same time as
+writers, readers and other cleaners. It may be killed at any time: the log is intact, and the next
+cleaner continues.
 The steps are, in this order, since deleted segments need not be merged:
 
 1. if ``cleanup.policy`` contains ``delete``, retention moves the log start offset (`retention`);
 2. if it contains ``compact``, the log is compacted if enough of it is dirty (`compactor`); if not,
-   tombstones whose time has passed are removed (`expired_tombstones`). Without ``compact``,
-   neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
-3. files that became spent long enough ago are deleted (`file_deletion`).
+   tombstones whose delete horizon has passed are removed (`expired_tombstones`). Without
+   ``compact``, neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
+3. files that became spent at least ``file.delete.delay.ms`` ago are deleted (`file_deletion`).
 
-One listing of the directory shows all steps what there is to do. A step that does something lists
-the directory again before it, and shows the next step what is there after it.
+All steps use the same listing of the directory. After a step that has changed the log, the
+directory is listed again for the next step.
 
 Ages are measured by the storage's time, which is read once, before the first step. A process whose
 clock differs too much from it does nothing at all (`storage.storage_time`).
@@ -54,37 +55,38 @@ from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
 FAN_IN: Final = 8
-"""How many segments a merge needs, at least. A smaller number rewrites bytes more often; a larger
-one leaves more segments."""
+"""Minimum number of segments of a merge. A smaller number rewrites bytes more often; a larger one
+leaves more segments."""
 
 _MAX_ROUNDS: Final = 100
-"""How many rounds of merges one cleaning does: far more than there can be levels."""
+"""Maximum rounds of merges in one cleaning: far more than the levels that a log can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """What a cleaning did to one partition; in a dry run, what it would do.
+    """The result of cleaning one partition; in a dry run, the result that it would have.
 
     Attributes:
         directory: the partition's directory.
         log_start_offset: the log start offset after the cleaning.
         log_end_offset: the log end offset at the last listing.
-        expired_segments: how many segments retention removed from the log.
+        expired_segments: number of segments that retention removed from the log.
         expired_bytes: the size of those segments.
         future_us: the largest timestamp of the oldest retained segment, if it is in the future and
             so keeps retention from deleting by age; else None.
-        merged_segments: how many segments were merged; a segment counts once for each merge.
-        merged_into: how many segments the merges wrote.
+        merged_segments: number of segments that were merged; a segment counts once for each merge.
+        merged_into: number of segments that the merges wrote.
         merged_bytes: the size of the merged segments.
-        compacted_records: how many records a compaction read.
+        compacted_records: number of records that a compaction read.
         compacted_bytes: the size of the files that a compaction read.
-        kept_records: how many records the compaction retained.
-        tombstones_removed: how many tombstones it removed after ``delete.retention.ms``.
-        segments: how many segments the log has now.
+        kept_records: number of records that the compaction retained.
+        tombstones_removed: number of tombstones that the compaction removed after
+            ``delete.retention.ms``.
+        segments: number of segments that the log has now.
         size_bytes: the size of those segments.
-        deleted_files: how many files were deleted.
+        deleted_files: number of deleted files.
         deleted_bytes: the size of the deleted files.
-        waiting_segments: how many spent segments wait for ``file.delete.delay.ms``.
+        waiting_segments: number of spent segments that wait for ``file.delete.delay.ms``.
     """
 
     directory: str
@@ -117,7 +119,7 @@ class PartitionCleaner:
     """Cleans the log of one partition. Use it once.
 
     Attributes:
-        report: what the cleaning has done so far.
+        report: the results of the cleaning so far.
     """
 
     def __init__(
@@ -141,20 +143,22 @@ class PartitionCleaner:
             on_progress: called with numbers of bytes as they are read and written. It may block,
                 to limit the rate (`log.clean.throttle.Throttle`).
             dedupe_buffer_bytes: memory for keys (``log.cleaner.dedupe.buffer.size``).
-            fan_in: number of segments that a merge needs, at least.
+            fan_in: minimum number of segments of a merge.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
-            start_offset: of the partition; the log of a replica is moved up to it.
-            limit_offset: segments that end behind it are neither rewritten nor removed. For a
+            start_offset: the partition's log start offset; a replica's log is moved up to it.
+            limit_offset: the highest end offset of segments that are rewritten or removed. For a
                 replica: the high watermark.
-            storage_clock: tells the storage's time, for several cleaners; None asks for it.
-            rewriting: entered to merge or compact: a lock, where several cleaners run at once.
-            listing: of the log's directory, made a moment ago; None lists it.
+            storage_clock: source of the storage's time, shared by several cleaners; None reads the
+                time for this cleaner.
+            rewriting: a context that is entered to merge or compact: a lock, if several cleaners
+                run at once.
+            listing: a listing of the log's directory, made a moment ago; None lists it.
         """
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
         self._is_compacted = "compact" in log.config.cleanup_policy
         self._listing = listing
-        # A compaction reads again what was read to see whether it is due.
+        # A compaction uses again the segments that were opened to decide whether it is due.
         self._opened = OpenedSegments() if self._is_compacted else None
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._log = log
@@ -172,12 +176,12 @@ class PartitionCleaner:
         )
 
     def clean(self) -> CleanReport:
-        """Clean the log; return what was done.
+        """Clean the log; return the report.
 
         Raises:
             ClockSkewError: the clocks of this process and the storage differ too much; nothing was
                 done.
-            CorruptRecordError: a segment is damaged or missing. All other work was done.
+            CorruptRecordError: a segment is damaged or missing. Spent files were deleted.
             StorageFullError: no space is left to merge or compact. Spent files were deleted.
             StorageError: the storage does not answer; the next cleaner continues.
         """
@@ -218,9 +222,9 @@ class PartitionCleaner:
         ) from full
 
     def plan(self) -> CleanReport:
-        """Return what `clean` would do now, without doing it.
+        """Return the report that `clean` would return now, without doing the work.
 
-        Of merges the report has only those of the lowest level: the others depend on their result.
+        The report has only the merges of the lowest level: the others depend on their result.
 
         Raises:
             ClockSkewError: the clocks of this process and the storage differ too much.
@@ -253,7 +257,7 @@ class PartitionCleaner:
         """Return the storage's time.
 
         Raises:
-            ClockSkewError: the clock of this process differs too much from it.
+            ClockSkewError: the clock of this process differs too much from the storage's time.
         """
         files, clock = self._log.files, self._log.clock
         found = self._storage_clock.read(files.store, files.path)
@@ -273,7 +277,7 @@ class PartitionCleaner:
     def _segments(self, listing: DirectoryListing) -> tuple[list[SegmentSummary], DirectoryListing]:
         """Return the summaries of a listing's live segments, and the listing they belong to.
 
-        This is a newer listing than the given one if the log was rewritten meanwhile.
+        If the log was rewritten meanwhile, a newer listing than the given one is returned.
         """
         segments, view = self._log.segments(listing.view, listing.last, self._opened)
         return segments, listing if view is listing.view else DirectoryListing(view)
@@ -299,7 +303,7 @@ class PartitionCleaner:
     def _compact(self, listing: DirectoryListing) -> DirectoryListing:
         """Compact if the log is dirty enough, unless another cleaner compacts it at this time.
 
-        If it is not, remove only the tombstones whose delete horizons have passed.
+        If it is not dirty enough, remove only the tombstones whose delete horizons have passed.
         """
         log, now_us = self._log, self._now_us
         segments, listing = self._segments(listing)
@@ -397,11 +401,12 @@ class PartitionCleaner:
         )
 
     def _delete(self, listing: DirectoryListing | None) -> None:
-        """Delete the files that became spent long enough ago.
+        """Delete the files that became spent at least ``file.delete.delay.ms`` ago.
 
         Args:
-            listing: if it shows no such file, nothing is deleted; else the directory is listed
-                again, since the files that the listing shows may be others by now.
+            listing: a listing of the directory. If it shows no such file, nothing is deleted; else
+                the directory is listed again, since other files may have the listed names by now.
+                None lists the directory.
         """
         found = self._deletable(listing)
         if found.all and listing is not None and listing.files is not None:

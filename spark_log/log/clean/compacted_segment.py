@@ -33,13 +33,14 @@ from spark_log.record import (
 )
 
 OnProgress = Callable[[int], None]
-"""Called with numbers of bytes that were read and written. It may block, to limit the rate."""
+"""A function that is called with numbers of bytes as they are read and written. It may block, to
+limit the rate."""
 
 OpenSegment = tuple[int, SegmentReader]
 """The first offset to read in a segment, and its reader."""
 
 _DATA_RATIO = 0.9
-"""Share of the largest file that records may take; offsets, headers and padding need the rest."""
+"""Maximum share of records in the largest file; offsets, headers and padding need the rest."""
 
 
 def group_segments(readers: list[OpenSegment], segment_bytes: int) -> Iterator[list[OpenSegment]]:
@@ -63,8 +64,8 @@ class CompactedSegment:
     """A segment that replaces a group of segments.
 
     Attributes:
-        records_written: how many records it has.
-        bytes_written: the size of its file.
+        records_written: number of records in the segment.
+        bytes_written: the size of the segment's file.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class CompactedSegment:
         batch_filter: BatchFilter,
         on_progress: OnProgress,
     ) -> None:
-        """Write the segment and put it into the log. A crash leaves the replaced segments.
+        """Write the segment and put it into the log. After a crash the log has the old segments.
 
         Args:
             group: the segments to replace.
             raw_bytes: the size of their records without compression.
-            batch_filter: has filtered the groups before this one.
+            batch_filter: the filter, which has filtered the groups before this one.
             on_progress: called with numbers of bytes as they are read and written; may block.
         """
         files = self._log.files
@@ -121,7 +122,7 @@ class CompactedSegment:
                 self.records_written += records.num_rows
                 on_progress(records.nbytes)
             segment = writer.finish()
-            with suppress(AlreadyExistsError):  # this file: the generation belongs to this process
+            with suppress(AlreadyExistsError):  # by this process, which owns the generation
                 # Synced whatever flush.on.append says: the replaced segments are durable.
                 files.store.put_if_absent(files.file_path(name.log), segment.staged)
             self.bytes_written = segment.size_bytes
@@ -148,7 +149,7 @@ class CompactedSegment:
         batch_filter: BatchFilter,
         on_progress: OnProgress,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
-        """Yield the retained batches of the group; if there are none, the last one without records.
+        """Yield the retained batches of the group; if none is retained, an empty batch.
 
         A segment needs at least one batch.
         """

@@ -4,19 +4,19 @@ Kafka's rules (``LogCleaner``, ``LogCleanerManager``):
 
 - Offsets never change, and the last record of a key is always retained.
 - A tombstone (a record without a value) is retained for ``delete.retention.ms`` after the first
-  compaction that read it, so that a reader that began before sees it.
+  compaction that read it, so that a reader that began before the compaction sees it.
 - A record without a key is removed.
 - The last batch of each producer is retained, if necessary without records, so that a late retry
   is recognised.
 - Records of aborted transactions are removed, and replace no other record. A transaction's marker
   is retained while the log has a batch of the transaction, and then for ``delete.retention.ms``.
-- The log is compacted up to the first transaction without a marker only
-  (`cleaned_transaction_metadata`).
+- The log is compacted only up to the first transaction without a marker (`read_transactions`).
 
 A compaction rewrites the cleanable range from the log's start, segment by segment. Unlike Kafka it
 has no checkpoint file: the segments of the newest compaction at the log's start are clean
 (`generations`, ADR 16). A segment that an older compaction puts late is dirty, or is not part of
-the log. A crash leaves the segments that were written, and those that were not replaced yet.
+the log. A crash leaves the new segments that were written, and the old ones that were not replaced
+yet.
 """
 
 from __future__ import annotations
@@ -58,25 +58,26 @@ DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
 
 MIN_DEDUPE_BUFFER_BYTES = 1_048_576
-"""A smaller buffer would need many more passes, and save little memory."""
+"""Minimum buffer size. A smaller buffer would need many more passes, and save little memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
-        start_offset: the log start offset, where the compaction began.
-        first_dirty_offset: before it each key already had one record.
-        end_offset: before it each key has one record now, if `is_complete`.
+        start_offset: the log start offset, at which the compaction began.
+        first_dirty_offset: the offset before which each key already had only one record.
+        end_offset: the offset before which each key has only one record now, if `is_complete`.
         records_read: the number of records in the segments to rewrite.
         records_written: the number of records in the new segments.
         bytes_read: the size of the segments to rewrite.
         bytes_written: the size of the new segments.
         segments_read: the number of segments to rewrite.
         segments_written: the number of new segments.
-        tombstones_removed: how many tombstones were removed after ``delete.retention.ms``.
-        is_complete: False if another compaction was running, so that this one gave up.
+        tombstones_removed: number of tombstones that were removed after ``delete.retention.ms``.
+        is_complete: whether the compaction was done; False if it gave up because another compaction
+            was running.
     """
 
     start_offset: int
@@ -104,20 +105,21 @@ def compact(
 ) -> Compaction:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
-    Does nothing within ``file.delete.delay.ms`` after the previous compaction.
+    Nothing is done within ``file.delete.delay.ms`` after the previous compaction.
 
-    May be killed at any point. Any number of compactions may run at once, beside writers, readers,
-    mergers and retention. Memory: ``memory_bytes``, one joined Arrow batch, and one bit for each
-    record in a temporary file; on an object store also the segments of up to 1 MiB, each read once.
+    The process may be killed at any point. Any number of compactions may run at once, together with
+    writers, readers, mergers and retention. Memory: ``memory_bytes``, one joined Arrow batch, and
+    one bit for each record in a temporary file; on an object store also the segments of up to
+    1 MiB, each read once.
 
     Args:
         log: the partition's log, opened with the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: memory for the keys of the log (``log.cleaner.dedupe.buffer.size``).
         on_progress: called with numbers of bytes as they are read and written; may block.
-        limit_offset: nothing behind it is compacted, or counts.
-        opened: segments that are open; None if there are none.
-        even_if_clean: whether to compact a log of which nothing is dirty.
+        limit_offset: the offset after which records are not compacted, and replace no other record.
+        opened: segments that are open; None if none are.
+        even_if_clean: whether to compact a log that has no dirty part.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -194,7 +196,7 @@ def _open(
     """Open the segments of a view from the log's start to an offset.
 
     Raises:
-        NotFoundError: a segment was freed since, or the listing is incomplete.
+        NotFoundError: a segment was freed since the listing, or the listing is incomplete.
     """
     readers = []
     segments = takewhile(lambda each: each.start_offset < end_offset, view.live.segments)
@@ -240,13 +242,14 @@ def last_batches_of_producers(
 
     Args:
         log: the partition's log.
-        view: of the log.
-        limit_offset: what is behind it may yet be lost, so it replaces nothing.
+        view: a view of the log.
+        limit_offset: the offset after which records may yet be lost, so that they replace no other
+            record.
         opened: segments of the view that are open.
 
     Returns:
-        The last offset of each active producer; and the epochs of producers that only have a
-        marker, so that older epochs stay fenced.
+        The last offset of each active producer; and the epoch of each producer that has only a
+        marker, by producer id, so that older epochs stay fenced.
     """
     # A producer that has appended since the view was made keeps a batch more than it needs.
     state = log.producers(view, opened)
@@ -260,7 +263,7 @@ def last_batches_of_producers(
 
 
 def _replay_producers(log: PartitionLog, view: LogView, limit_offset: float) -> ProducerState:
-    """Return the producers of a view's segments that end at an offset or before it."""
+    """Return the producer state of the view's segments that end at or before an offset."""
     state = ProducerState(view.log_start_offset)
     for segment in view.live.segments:
         reader = log.files.open_listed(segment, view.observed_ms)

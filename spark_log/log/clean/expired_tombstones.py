@@ -1,18 +1,19 @@
 """Removes tombstones from a compacted log to which little or nothing is appended.
 
 A compaction removes the tombstones whose delete horizons have passed. But a log that gets no new
-records is never dirty, and so is not compacted again (KAFKA-8522). So a pass removes them, and the
-transaction markers whose time has passed, without reading keys.
+records is never dirty, and is not compacted again (KAFKA-8522). For such a log, a pass removes the
+tombstones, and the transaction markers whose delete horizons have passed, without reading keys.
 
-Only segments are rewritten whose *last* delete horizon has passed. So each segment is rewritten at
-most once between two compactions, and each tombstone is removed at most ``delete.retention.ms``
-after its own horizon. Snapshots tell the horizons, so a log without such segments costs no request.
+A segment is rewritten only if its *last* delete horizon has passed. Each segment is therefore
+rewritten at most once between two compactions, and each tombstone is removed at most
+``delete.retention.ms`` after its own horizon. Snapshots have the horizons, so a log without such
+segments costs no request.
 
-A pass leaves clean what is clean (`generations`). It relies on all clean segments being the output
-of one compaction, which shows in their ids: else a tombstone might be removed whose key has an
-older record in a segment that was copied from another replica. Where the ids differ, or an earlier
-version wrote none, the log is compacted as a whole. A crash leaves the segments that were written,
-and those that were not replaced yet; the next pass replaces them.
+Clean segments stay clean after a pass (`generations`). A pass needs all clean segments to be the
+output of one compaction, as their compaction ids show: otherwise it might remove a tombstone whose
+key has an older record in a segment that was copied from another replica. If the ids differ, or if
+an earlier version wrote no id, the log is compacted as a whole. A crash leaves the new segments
+that were written, and the old ones that were not replaced yet; the next pass replaces them.
 """
 
 from __future__ import annotations
@@ -46,16 +47,17 @@ def remove_expired_tombstones(
 ) -> Compaction:
     """Remove the tombstones and markers of the clean segments whose delete horizons have passed.
 
-    Does nothing within ``file.delete.delay.ms`` after the previous compaction or pass. May be
-    killed at any point, and may run at once with anything that `compact` may.
+    Nothing is done within ``file.delete.delay.ms`` after the previous compaction or pass. The
+    process may be killed at any point, and may run at the same time as all others that `compact`
+    may.
 
     Args:
         log: the partition's log, opened with the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         memory_bytes: memory for keys, if the log has to be compacted as a whole.
         on_progress: called with numbers of bytes as they are read and written; may block.
-        limit_offset: nothing behind it is rewritten.
-        opened: segments that are open; None if there are none.
+        limit_offset: the offset after which no segment is rewritten.
+        opened: segments that are open; None if none are.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.

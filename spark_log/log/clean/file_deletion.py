@@ -2,8 +2,8 @@
 
 A file is deleted only if another durable file shows that it is not needed: a segment that a
 rewritten segment covers or that is below a start marker (`spent_segments`); a start marker,
-generation or snapshot below newer ones; an index without its segment; and a temporary file that a
-crashed writer left. Any number of processes may delete at once, and may be killed at any point: the
+generation or snapshot below newer ones. An index without its segment is deleted, too, and a
+temporary file of a crashed writer. Any number of processes may delete at once, and be killed: the
 next one finds the remaining files. Indexes are deleted before their segment, so that a crash leaves
 no orphaned index.
 """
@@ -30,10 +30,11 @@ from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.storage import FileInfo, Store, storage_time_us
 
 ABANDONED_US: Final = 3_600_000_000
-"""A temporary file of this age is abandoned. A writer may pause for less while its input pauses."""
+"""Age at which a temporary file is abandoned. A writer whose input pauses may pause for less."""
 
 _KEPT_SNAPSHOTS: Final = 2
-"""The newest snapshot, and the one before for a reader that listed before the newest appeared."""
+"""Number of snapshots that are kept: the newest, and the one before it for a reader that listed the
+log before the newest appeared."""
 
 _REQUESTS_AT_ONCE: Final = 16
 
@@ -46,9 +47,9 @@ class DeletableFiles:
         derived: indexes of spent segments, indexes without a segment, superseded snapshots, and
             superseded generations.
         segments: spent segments.
-        markers: start markers below one that has existed for the delay.
+        markers: start markers below one that has existed for ``file.delete.delay.ms``.
         unfinished: temporary files of crashed writers.
-        waiting: how many spent segments wait for the delay.
+        waiting: number of spent segments that wait for ``file.delete.delay.ms``.
     """
 
     derived: tuple[FileInfo, ...] = ()
@@ -81,13 +82,13 @@ def find_deletable(
         directory: the partition's directory.
         delete_delay_ms: ``file.delete.delay.ms``.
         now_us: the storage's time, or earlier; None reads it from the storage.
-        listed: the files and the hidden files of the directory, listed after ``now_us`` if they
-            are to be deleted; None lists them.
+        listed: the files and the hidden files of the directory; None lists them. To delete the
+            files, the listing must be made after ``now_us``.
 
     Raises:
         StorageError: the storage does not answer.
     """
-    # Read the time before the listing: a file must never be taken for older than it is.
+    # Read the time before the listing: a file must never seem older than it is.
     if now_us is None:
         now_us = storage_time_us(directory.store, directory.path)
     old_us = now_us - delete_delay_ms * 1000 - directory.store.time_resolution_us
@@ -136,7 +137,7 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
     """Delete files, on an object store several at once. Missing files do no harm.
 
     Raises:
-        StorageError: a file could not be deleted; others may have been.
+        StorageError: a file could not be deleted; other files may have been deleted.
     """
     if store.is_mapped or len(paths) < 2:
         for path in paths:
@@ -164,7 +165,7 @@ def delete_segments(
 
     Args:
         directory: the partition's directory.
-        names: the segments, and for each whether it may have indexes.
+        names: each segment's name, and whether the segment may have indexes.
     """
     names = list(names)
     for paths in (
@@ -195,9 +196,9 @@ def is_evidence_of_truncation(name: str, live: LiveLog) -> bool:
 
 
 def _superseded_markers(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    """Yield start markers below one that has existed for the delay.
+    """Yield start markers below one that has existed for ``file.delete.delay.ms``.
 
-    Every listing shows that one, or a higher one (ADR 9).
+    Every listing shows this older one, or a higher one (ADR 9).
     """
     found = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
     highest = max(
@@ -214,9 +215,9 @@ def _superseded_snapshots(files: Iterable[FileInfo], old_us: int) -> Iterator[Fi
 
 
 def _superseded_generations(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    """Yield generation files below one that has existed for the delay.
+    """Yield generation files below one that has existed for ``file.delete.delay.ms``.
 
-    Every listing shows that one, or a higher one.
+    Every listing shows this older one, or a higher one.
     """
     found = [(file, number) for file in files if (number := parse_generation_name(file.name))]
     highest = max((number for file, number in found if file.modified_us <= old_us), default=0)

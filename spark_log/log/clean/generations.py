@@ -1,16 +1,16 @@
 """Generations, which order the compactions of a log; taken by put-if-absent (ADR 16).
 
 Compactions remove records, so two compacted segments that overlap differ: the one of the highest
-generation counts. Merges remove nothing; their generations are below those of compactions.
+generation counts. Merges remove no records; their generations are below those of compactions.
 
 A compaction lists the log, and then takes the generation after the newest one in this listing. If
-another compaction has taken it since, this one gives up. So a compaction always lists the log after
-the generation before its own was taken. A generation's file is deleted only after a higher one has
-existed for ``file.delete.delay.ms``, so that every listing shows the newest.
+another compaction has taken it since, this one gives up. This ensures that a compaction lists the
+log after the generation before its own was taken. A generation's file is deleted only after a
+higher one has existed for ``file.delete.delay.ms``, so that every listing shows the newest.
 
 A pass that only removes tombstones (`expired_tombstones`) takes a generation, too, so that its
-segments count in place of those that they replace. But what the compaction before it wrote stays
-clean. The size of the generation's file says so, and costs no request.
+segments count in place of those that they replace. But the segments that the compaction before it
+wrote stay clean. This is recorded in the size of the generation's file, which costs no request.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def take_generation(
     Args:
         directory: the partition's directory.
         view: the view of the log that will be compacted.
-        keeps_clean: whether only tombstones will be removed, so that what is clean stays clean.
+        keeps_clean: whether only tombstones will be removed, so that clean segments stay clean.
 
     Returns:
         The generation; None if another compaction has taken it.
 
     Raises:
-        UnknownOutcomeError: the generation may be taken; then no compaction uses it.
+        UnknownOutcomeError: the generation may have been taken; then no compaction uses it.
         StorageError: the generation was not taken.
     """
     live = view.live

@@ -2,7 +2,7 @@
 
 A record that was appended alone has a header of its own, and readers spend time on each header. To
 the producer state a header adds a run of sequence numbers (`producer_state`), and two consecutive
-runs are one run. So replaying a joined header gives the same producer state.
+runs are one run. A replay of a joined header therefore gives the same producer state.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spark_log.record import (
 )
 
 _JOINED_BYTES: Final = 1_048_576
-"""The largest joined batch, about Kafka's default limit. Readers read a batch as a whole."""
+"""Maximum size of a joined batch, about Kafka's default limit. Readers read a batch as a whole."""
 
 _KEPT_ALONE: Final = (
     BatchHeader.CONTROL_BIT | BatchHeader.TRANSACTIONAL_BIT | BatchHeader.DELETE_HORIZON_BIT
 )
-"""Batches with one of these attributes are not joined: their borders have a meaning."""
+"""Attributes of batches that are not joined, since their borders have a meaning."""
 
 
 def joined_headers(
@@ -42,7 +42,8 @@ def joined_headers(
 
     Args:
         headers: the headers of one Arrow batch; their checksums have been checked.
-        records: its rows, with the column ``offset_delta`` if the segment has it.
+        records: the rows of the Arrow batch, with the column ``offset_delta`` if the segment has
+            it.
     """
     if len(headers) == 1:
         return tuple(headers)
@@ -61,7 +62,7 @@ def cut_header(header: BatchHeader, skipped: int, records: pa.RecordBatch) -> Ba
 
     Args:
         header: the header of the whole batch; its checksum has been checked.
-        skipped: how many offsets to leave out.
+        skipped: number of offsets to leave out.
         records: the remaining rows, with the column ``offset_delta`` if the segment has it.
     """
     cut = replace(

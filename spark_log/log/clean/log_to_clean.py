@@ -1,7 +1,7 @@
-"""The cleanable range of a log, how dirty it is, and when it must be cleaned (docs/protocol.md).
+"""The cleanable range of a log, its dirty ratio, and whether it must be cleaned (docs/protocol.md).
 
-Kafka stores the first dirty offset of each log in a checkpoint file. Here it follows from the names
-of the segments.
+Kafka stores the first dirty offset of each log in a checkpoint file. In spark-log it follows from
+the names of the segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class LogToClean:
     """The cleanable range of a log (Kafka's ``LogToClean``, ``cleanableOffsets``).
 
     Attributes:
-        first_dirty_offset: before it the newest compaction has left one record for each key.
+        first_dirty_offset: the offset before which the newest compaction has left one record for
+            each key.
         end_offset: the first offset that may not be compacted yet. Equal to
             ``first_dirty_offset`` if nothing can be compacted.
         clean_bytes: size of the segments before ``first_dirty_offset``.
@@ -28,8 +29,8 @@ class LogToClean:
         is_overdue: whether a dirty record is older than ``max.compaction.lag.ms``.
         expired: the clean segments whose tombstones and markers may all be removed, since their
             delete horizons have passed.
-        has_read_horizons: whether headers were read for delete horizons, which the newest snapshot
-            does not have.
+        has_read_horizons: whether batch headers were read to find delete horizons that the newest
+            snapshot does not have.
     """
 
     first_dirty_offset: int
@@ -47,7 +48,7 @@ class LogToClean:
 
     @property
     def ratio(self) -> float:
-        """Dirty bytes divided by all bytes; 0 if there are none."""
+        """Dirty bytes divided by all bytes; 0 in an empty log."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -62,10 +63,10 @@ def log_to_clean(
 
     Args:
         log: the partition's log.
-        view: a view of it.
+        view: a view of the log.
         now_us: the storage's time, or earlier, microseconds since the epoch.
-        limit_offset: the range ends there at the latest: a record behind it may yet be lost, so it
-            replaces no other record.
+        limit_offset: maximum end of the range. A record after it may yet be lost, so it replaces no
+            other record.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing.
@@ -117,9 +118,9 @@ def log_to_clean(
 def first_dirty_offset(view: LogView) -> int:
     """Return the end of the newest compaction's segments at the log's start.
 
-    Some of them may have been replaced since by segments without tombstones. The newest compaction
-    listed the log after all other compactions whose segments are in the log, or may still appear
-    before its own.
+    Some of these segments may have been replaced since by segments without tombstones. The newest
+    compaction listed the log after all other compactions whose segments are in the log, or may
+    still appear before its own.
     """
     end_offset, live = view.log_start_offset, view.live
     for segment in live.segments:

@@ -1,10 +1,10 @@
-"""The merge policy: which neighbouring segments to rewrite into one. Pure functions of a listing.
+"""The merge policy: pure functions that choose neighbouring segments to rewrite into one.
 
 A segment's generation is the number of times that its bytes were rewritten. ``fan_in`` neighbours
 of one generation are merged into one segment of the next generation. Segments of lower generations
-between them are merged too, and count as a fraction of one. So each byte is rewritten
-log(appends) / log(``fan_in``) times, and fewer than ``fan_in`` segments of each generation are
-left. A segment of half ``segment.bytes`` is done: two of them might exceed ``segment.bytes``.
+between them are merged too, and count as a fraction of one. Each byte is thus rewritten
+log(appends) / log(``fan_in``) times, and fewer than ``fan_in`` segments of each generation remain.
+A segment of half ``segment.bytes`` is done: two of them might exceed ``segment.bytes``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from spark_log.log.segment import MAX_SEGMENT_RECORDS
 from spark_log.log.snapshot import SegmentSummary
 
 _SMALL_BYTES: Final = 1_048_576
-"""Segments smaller than this are merged in spite of ``segment.ms``, or would always stay small."""
+"""Size below which segments are merged in spite of ``segment.ms``, as they would stay small."""
 
 _MAX_SEGMENTS: Final = 1_000
-"""The largest number of segments in one merge: each may take 64 KiB of memory."""
+"""Maximum number of segments in one merge: each may take 64 KiB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class MergeCandidate:
     """The properties of a segment by which the policy decides.
 
     Attributes:
-        generation: how often its bytes were rewritten.
-        size_bytes: the size of its file.
-        base_offset: its first offset.
-        end_offset: the offset after its last.
-        first_us: approximate time of its first record, microseconds since the epoch.
-        last_us: its largest timestamp, or the time of its append, microseconds since the epoch.
+        generation: number of times that the segment's bytes were rewritten.
+        size_bytes: the size of the segment's file.
+        base_offset: the segment's first offset.
+        end_offset: the offset after the segment's last offset.
+        first_us: approximate time of the first record, microseconds since the epoch.
+        last_us: the largest timestamp, or the time of the append, microseconds since the epoch.
     """
 
     generation: int
@@ -65,7 +65,7 @@ def candidates_of_view(view: LogView) -> list[MergeCandidate]:
 def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCandidate]:
     """Return candidates from summaries of the segments, with the timestamps of their records.
 
-    If a summary has no smallest timestamp, it is taken from the segment before.
+    If a summary has no smallest timestamp, the largest one of the segment before is used.
     """
     before_us = None
     candidates = []
@@ -95,8 +95,8 @@ class MergePolicy:
     Attributes:
         segment_bytes: ``segment.bytes``.
         segment_us: ``segment.ms``, in microseconds.
-        fan_in: how many segments of one generation a merge needs, at least.
-        most_bytes: the largest size of one merge; None for ``segment_bytes``.
+        fan_in: minimum number of segments of one generation in a merge.
+        most_bytes: maximum size of one merge; None for ``segment_bytes``.
         finishes: whether two segments are enough for a merge that cannot grow any more.
     """
 
@@ -107,10 +107,10 @@ class MergePolicy:
     finishes: bool = True
 
     def runs(self, candidates: Sequence[MergeCandidate]) -> list[range]:
-        """Return the runs of segments to merge next: only those of the lowest generation.
+        """Return the runs of segments to merge next: only runs of the lowest generation.
 
-        The runs are independent of each other. After they are merged, there may be runs of the next
-        generation.
+        The runs are independent of each other. After they are merged, runs of the next generation
+        may be due.
         """
         generations = sorted({each.generation for each in candidates if not self._is_done(each)})
         for generation in generations:
@@ -126,7 +126,7 @@ class MergePolicy:
         return []
 
     def _is_done(self, candidate: MergeCandidate) -> bool:
-        is_compacted = candidate.generation > MAX_MERGE_GENERATION  # a merge may not take it in
+        is_compacted = candidate.generation > MAX_MERGE_GENERATION  # a merge may not include it
         return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
 
     def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:

@@ -2,7 +2,7 @@
 
 The new segment ``<base>-<last>.<generation>.log`` has the same records, and batch headers with the
 same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). It
-is made by put-if-absent, and is part of the log from then on; the segments that it covers are spent
+is put by put-if-absent, and is part of the log from then on; the segments that it covers are spent
 and wait to be freed. A crash leaves no file that a listing shows.
 """
 
@@ -29,18 +29,19 @@ from spark_log.log.snapshot import SegmentSummary
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 KEEP_COMPRESSION: Final = "producer"
-"""Compression of a merged segment: that of the segments it is made of."""
+"""The setting by which a merged segment has the compression of the segments it is made of."""
 
 _JOINED_RECORDS = 65_536
 _JOINED_BYTES = 16_777_216
-"""Small Arrow batches are joined up to this size: reading a smaller one is mostly overhead."""
+"""Maximum size of joined Arrow batches: reading a smaller batch is mostly overhead."""
 
 REWRITE_POOL: Final = pa.system_memory_pool()
-"""For joined and filtered batches, which take up to 16 MB again and again. The C library keeps such
-a block for the next one. Arrow's default pool returns it, and the system has to clear its pages."""
+"""Memory pool of joined and filtered batches, which take up to 16 MB again and again. The C library
+keeps such a block for the next one. Arrow's default pool returns the block to the system, which has
+to clear its pages."""
 
 _MAPPED_BYTES: Final = 33_554_432
-"""How much of a mapped file stays in memory while the file is read."""
+"""Maximum bytes of a mapped file that stay in memory while the file is read."""
 
 _Batches = tuple[tuple[BatchHeader, ...], pa.RecordBatch]
 """Batch headers, relative to a base offset, and the rows of all of them."""
@@ -59,10 +60,11 @@ def merge(
 ) -> SegmentSummary:
     """Merge consecutive live segments into one; return its summary.
 
-    Any number of merges may run at once: merged segments that overlap have the same records. So a
-    merge never includes a compacted segment, and a compacted segment always counts before a merged
-    one (ADR 16). The first batch is merged as a whole, also if the log start offset is inside of
-    it. Memory: one joined Arrow batch, up to 64 KiB for each segment, and 32 MiB of mapped files.
+    Any number of merges may run at once: merged segments that overlap have the same records. For
+    this reason a merge never includes a compacted segment, and a compacted segment always takes
+    precedence over a merged one (ADR 16). The first batch is merged as a whole, even if the log
+    start offset is inside of it. Memory: one joined Arrow batch, up to 64 KiB for each segment, and
+    32 MiB of mapped files.
 
     Args:
         directory: the partition's directory.
@@ -70,20 +72,20 @@ def merge(
         first: index of the first segment in ``view.live.segments``.
         last: index of the last segment.
         compression: compression of the new segment: ``none``, ``lz4``, ``zstd``, or ``producer``
-            for that of most bytes in the old segments.
+            for the compression of most bytes in the old segments.
         index_interval_bytes: the topic's ``index.interval.bytes``.
         sync: whether the new segment is durable on return, on a local file system. It replaces
-            durable segments, whatever the topic's ``flush.on.append``; so use False only if those
-            are not freed.
+            durable segments, whatever the topic's ``flush.on.append``; use False only if these
+            segments are not freed.
         on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
         OffsetOutOfRangeError: the log start offset has passed the first segment meanwhile.
         CorruptRecordError: a segment is damaged.
-        InvalidRecordError: together the segments are too large for one: 4 GiB, 2^31 offsets.
+        InvalidRecordError: together the segments are too large for one (4 GiB, 2^31 offsets).
         NotFoundError: a segment was freed, or another process has merged or compacted it; list the
             log again.
-        UnknownOutcomeError: the new segment may exist; it does no harm, and may be written again.
+        UnknownOutcomeError: the new segment may exist. This does no harm; it may be written again.
         StorageError: the new segment was not written.
     """
     segments = view.live.segments[first : last + 1]
@@ -155,7 +157,7 @@ def merge(
 
 
 def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
-    """Return the compression of most bytes of segments."""
+    """Return the compression that most bytes of some segments have."""
     bytes_of: Counter[str] = Counter()
     for _, reader in readers:
         bytes_of[reader.compression(0)] += reader.size_bytes
@@ -175,8 +177,8 @@ def live_batches(
         CorruptRecordError: a segment is damaged.
         NotFoundError: a segment was rewritten or freed.
     """
-    # Joined batches are used again when they are written, which maps their pages again: so each
-    # reader forgets its pages twice.
+    # Joined batches are read again when they are written, which maps their pages again. Therefore
+    # each reader forgets its pages twice.
     recent: list[SegmentReader] = []
     earlier: list[SegmentReader] = []
     passed_bytes = 0
@@ -201,7 +203,7 @@ def live_batches(
 def _check_is_live(directory: PartitionDirectory, view: LogView, reader: SegmentReader) -> LogView:
     """Check that the segment of a reader was not freed; return the view, or a newer one.
 
-    A name that is in the log now was never freed, so the bytes that were read belong to it.
+    A name that is in the log now was never freed, so the bytes that were read are the segment's.
 
     Raises:
         NotFoundError: the segment is not in the log any more.
@@ -229,10 +231,10 @@ def first_base_offset(reader: SegmentReader, start_offset: int) -> int:
 
 
 def _batches_from(reader: SegmentReader, start_offset: int) -> Iterator[_Batches]:
-    """Yield the batches of a segment from an offset on; those of one Arrow batch together.
+    """Yield the batches of a segment from an offset on; batches of one Arrow batch together.
 
     The whole segment is read and checked, also before that offset: a rewrite deletes the rest, and
-    a header can only be checked together with its records.
+    a header can be checked only together with its records.
     """
     start = start_offset - reader.base_offset
     forgotten = 0
@@ -268,7 +270,7 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
 
 
 def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
-    """Join small Arrow batches. None is split."""
+    """Join small Arrow batches. No batch is split."""
     headers: list[BatchHeader] = []
     pieces: list[pa.RecordBatch] = []
     joined_records = joined_bytes = 0

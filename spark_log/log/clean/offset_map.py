@@ -1,7 +1,7 @@
 """The last record of each key: exact for any number of keys, in bounded memory.
 
 Kafka's cleaner keeps the hashes of keys in a map of fixed size, and cleans until the map is full
-(``OffsetMap``, ``SkimpyOffsetMap``). Here the keys themselves are compared. If they need more
+(``OffsetMap``, ``SkimpyOffsetMap``). spark-log compares the keys themselves. If they need more
 memory than allowed, they are distributed to temporary files by their hash, and one file is read at
 a time.
 """
@@ -23,29 +23,29 @@ from pyarrow import ipc
 from spark_log.record import bools_of, int_array, ints_of, murmur2_of_keys
 
 _ROW_BYTES = 96
-"""Memory for a key besides its own bytes: row number, hash and temporary arrays."""
+"""Memory for a key in addition to its own bytes: row number, hash and temporary arrays."""
 
 _MAX_BUCKETS = 256
-"""How many temporary files may be open at once. A bucket that is too large is read in parts."""
+"""Maximum number of temporary files. A bucket that is too large is read in parts."""
 
 _MAX_PARTS = 256
-"""The largest number of parts: each needs a pass over the whole bucket."""
+"""Maximum number of parts: each needs a pass over the whole bucket."""
 
 _SPREAD_BYTES = 16_777_216
 """Memory of the rows that are written to temporary files together: each file gets a part of them,
 and small parts cost more than their rows."""
 
 _MAX_BUCKET_BYTES = 2**30
-"""An Arrow array of keys can have up to 2 GiB."""
+"""Maximum size of a bucket: an Arrow array of keys can have up to 2 GiB."""
 
 _SCHEMA = pa.schema({"key": pa.binary(), "hash": pa.uint32(), "row": pa.int64()}.items())
 
 
 class OffsetMap:
-    """The keys of a log, added in offset order; tells which rows are the last of their key.
+    """The keys of a log, added in offset order. It finds the rows that are the last of their key.
 
-    Rows are numbered from 0 in the order in which they are added. A context manager: its end
-    deletes the temporary files.
+    Rows are numbered from 0 in the order in which they are added. The map is a context manager; the
+    end of the ``with`` block deletes the temporary files.
     """
 
     def __init__(self, row_count: int, key_bytes: int, *, memory_bytes: int) -> None:
@@ -53,8 +53,9 @@ class OffsetMap:
 
         Args:
             row_count: approximate number of rows that will be added.
-            key_bytes: approximate size of all their keys (it is not known of compressed files).
-            memory_bytes: how much memory the keys may take; if they need more, they are written to
+            key_bytes: approximate size of all their keys. In compressed files the true size is not
+                known.
+            memory_bytes: maximum memory of the keys; if they need more, they are written to
                 temporary files (in `tempfile.gettempdir`).
         """
         needed_bytes = key_bytes + _ROW_BYTES * row_count
@@ -80,8 +81,8 @@ class OffsetMap:
 
         Args:
             keys: binary array; a row without a key is never the last of a key.
-            include: False for rows that are skipped (markers and aborted records): none of them is
-                the last of its key, and they replace no other row.
+            include: whether the rows count. Markers and aborted records do not: none of them is the
+                last of its key, and they replace no other row.
         """
         first, self._next_row = self._next_row, self._next_row + len(keys)
         if not include or keys.null_count == len(keys):
@@ -132,7 +133,7 @@ class OffsetMap:
 
         Args:
             first_row: number of the first row.
-            count: how many rows.
+            count: number of rows.
         """
         if self._kept is None:
             self._kept = self._find()
@@ -143,7 +144,7 @@ class OffsetMap:
         return bits[skipped : skipped + count].view(np.bool_)
 
     def _find(self) -> np.ndarray:
-        """Return one bit for each row, in a mapped temporary file: there may be very many rows."""
+        """Return one bit for each row, in a mapped temporary file: the rows may be very many."""
         with tempfile.TemporaryFile() as file:
             bits = np.memmap(file, np.uint8, "w+", shape=(self._next_row // 8 + 1,))
         for keys, hashes, rows in self._groups():
@@ -170,7 +171,7 @@ class OffsetMap:
                 yield from self._parts(bucket)
 
     def _parts(self, bucket: _Bucket) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
-        """Yield a bucket; if it does not fit into memory in parts, by other bits of the hashes."""
+        """Yield a bucket; if it does not fit into memory, in parts by other bits of the hashes."""
         reader = bucket.reader()
         count = min(-(-bucket.needed_bytes // self._bucket_bytes), bucket.row_count, _MAX_PARTS)
         if count <= 1:
@@ -192,8 +193,8 @@ class _Bucket:
     """Rows in an unlinked temporary file, which the system deletes when the process ends.
 
     Attributes:
-        row_count: how many rows were written.
-        needed_bytes: memory that they need.
+        row_count: number of rows that were written.
+        needed_bytes: memory that these rows need.
     """
 
     def __init__(self) -> None:
@@ -232,7 +233,7 @@ def _needed_bytes(batch: pa.RecordBatch) -> int:
 def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
     """Return the index of the last row of each key.
 
-    Sorted by hash and index, equal keys are neighbours, unless two keys have the same hash.
+    In the order of hash and index, equal keys are neighbours, unless two keys have the same hash.
     """
     places = np.arange(len(keys), dtype=np.uint64)
     order = np.sort(hashes.astype(np.uint64) << np.uint64(32) | places)
@@ -257,7 +258,7 @@ def _last_of_each(keys: pa.Array, hashes: np.ndarray) -> np.ndarray:
 
 
 def _places_of(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the places of all elements of an ascending array that are one of some values."""
+    """Return the indexes of all elements of an ascending array that are among some values."""
     firsts = np.searchsorted(ascending, values, "left")
     counts = np.searchsorted(ascending, values, "right") - firsts
     before = np.cumsum(counts) - counts

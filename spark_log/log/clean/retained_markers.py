@@ -1,4 +1,4 @@
-"""The transaction markers that a compaction retains, and the transactions that it has to know."""
+"""The transaction markers that a compaction retains, and the transactions of its segments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RetainedMarkers:
     def must_retain(self, header: BatchHeader) -> bool:
         """Add the next batch; return whether it is a marker that must be retained.
 
-        A control batch that is not a marker is always retained, one without records never. For a
-        batch of user records the result is False.
+        For a batch without records, or with user records, the result is False. For a control batch
+        that is not a marker it is True.
         """
         if not header.is_control:
             if header.is_transactional:
@@ -45,8 +45,8 @@ def read_transactions(
     """Read the transactions of segments, from their batch headers.
 
     Args:
-        segments: for each segment its first offset to read, and its reader.
-        following: the segments that follow; read only while a transaction has no marker.
+        segments: the first offset to read in each segment, and the segment's reader.
+        following: the segments after these; read only while a transaction has no marker.
 
     Returns:
         The transactions; and the number of rows in each of ``segments``.

@@ -1,8 +1,8 @@
 """Retention: the oldest segments that are to be deleted, by size and by age.
 
-Kafka's rules (``UnifiedLog.deleteOldSegments``), as a pure function of segment summaries;
-`log.log_start` then moves the log's start. Only whole segments are deleted, oldest first, up to the
-first segment that is retained.
+These are Kafka's rules (``UnifiedLog.deleteOldSegments``), as a pure function of segment summaries;
+`log.log_start` then moves the log start offset. Only whole segments are deleted, oldest first, up
+to the first segment that is retained.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class RetentionBreach:
     """The segments that retention deletes.
 
     Attributes:
-        by_size: how many of the oldest segments exceed ``retention.bytes``.
-        by_time: how many of the segments after those exceed ``retention.ms``.
-        log_start_offset: the log start offset without them; None if it does not change.
+        by_size: number of the oldest segments that exceed ``retention.bytes``.
+        by_time: number of the next oldest segments that exceed ``retention.ms``.
+        log_start_offset: the log start offset without these segments; None if it does not change.
         future_us: the largest timestamp of the oldest retained segment, if it is in the future,
             else None. Until that time no segment is deleted by its age.
     """
@@ -45,7 +45,8 @@ def find_retention_breach(
     - ``retention.bytes``: the oldest segment is deleted if the log without it has at least this
       size.
     - ``retention.ms``: the oldest segment is deleted if its largest timestamp is further in the
-      past. A segment with a timestamp in the future is retained until that time is past as well.
+      past than this. A segment with a timestamp in the future is retained until ``retention.ms``
+      after that time.
 
     The log may become empty; its end offset does not change.
 
@@ -54,8 +55,8 @@ def find_retention_breach(
         config: the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch. The timestamps of
             records are compared with it.
-        limit_offset: segments that end behind it are retained: their records may not be on all
-            in-sync replicas.
+        limit_offset: the highest end offset of segments that may be deleted. Records after it may
+            not be on all in-sync replicas.
     """
     expirable = sum(segment.end_offset <= limit_offset for segment in segments)
     by_size = min(_beyond_size(segments, config.retention_bytes), expirable)

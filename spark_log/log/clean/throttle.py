@@ -15,7 +15,7 @@ class Throttle:
         """Set the limit.
 
         Args:
-            bytes_per_second: bytes read and written together; infinite for no limit.
+            bytes_per_second: maximum bytes read and written, in total; infinite for no limit.
             clock: the clock to wait by.
         """
         if not bytes_per_second > 0:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class Severity(StrEnum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """Records are damaged or missing. They can only be restored from a copy."""
@@ -21,11 +21,11 @@ class Severity(StrEnum):
     repair fixes it, or the message says what to do."""
 
     NOTE = "note"
-    """No problem: a file of a crashed or running writer, or one that a cleaner will delete."""
+    """No problem: a file of a crashed or running writer, or a file that a cleaner will delete."""
 
 
 class FindingKind(StrEnum):
-    """What kind of problem a finding is."""
+    """The kind of problem that a finding reports."""
 
     DAMAGED_SEGMENT = "damaged-segment"
     MISSING_SEGMENT = "missing-segment"
@@ -68,11 +68,11 @@ class Finding:
 
     Attributes:
         path: the file or directory, relative to the broker's root.
-        kind: what kind of problem it is.
-        severity: how serious it is.
-        message: what is wrong, and what to do.
-        repaired: whether this run has repaired it.
-        broker_id: the broker that has the file.
+        kind: the kind of problem.
+        severity: the severity of the problem.
+        message: the description of the problem, with the action to take.
+        repaired: whether this run has repaired the problem.
+        broker_id: the id of the broker that has the file.
     """
 
     path: str
@@ -84,12 +84,12 @@ class Finding:
 
     @property
     def remedy(self) -> str | None:
-        """What a repair does: the file is ``rebuilt`` or ``removed``; None if it does nothing."""
+        """Effect of a repair: the file is ``rebuilt`` or ``removed``; None if nothing is done."""
         return _REMEDIES.get(self.kind)
 
     @property
     def is_problem(self) -> bool:
-        """Whether it is an error or a warning that this run has not repaired."""
+        """Whether the finding is an error or a warning that this run has not repaired."""
         return not self.repaired and self.severity is not Severity.NOTE
 
 

@@ -1,7 +1,7 @@
 """Finds exchanged segment files by their indexes.
 
-A plain segment does not contain its name, so two of them that were exchanged look complete. But an
-offset index ends in a checksum over the append id of the file that it was made for
+A plain segment does not contain its name, so two plain segments that were exchanged look complete.
+But an offset index ends in a checksum over the append id of the file that it was made for
 (docs/format.md).
 """
 
@@ -32,15 +32,15 @@ class IndexOwners:
         self._append_ids: dict[SegmentName, str] | None = None
 
     def exchanged(self, name: SegmentName, index: pa.Buffer) -> SegmentName | None:
-        """Return the segment that has the file of another one, and the other way round, if any.
+        """Return the segment whose file was exchanged with a segment's file; None without one.
 
         Args:
-            name: of a segment whose offset index was not made for its file.
+            name: the name of a segment whose offset index was not made for its file.
             index: content of this index.
 
         Returns:
-            The segment with the file that the index was made for, unless that segment has an index
-            which fits: then the index alone was copied.
+            The segment that now has the file that the index was made for. None if that segment's
+            own index fits its file: then the index alone was copied.
         """
         if self._append_ids is None:  # the first time
             self._append_ids = dict(self._read_append_ids())

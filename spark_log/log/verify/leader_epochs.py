@@ -1,4 +1,4 @@
-"""Checks of a log's leader epochs by batch headers: they never go down."""
+"""Checks of a log's leader epochs by batch headers: leader epochs never go down."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from spark_log.record import BatchHeader
 
 
 class LeaderEpochs:
-    """Finds batches of a leader epoch behind those of a newer one.
+    """Finds batches of a leader epoch after batches of a newer epoch.
 
-    The barrier of an epoch fences the writers of all earlier ones. If a batch of an earlier epoch
-    is behind it, two leaders wrote, or files of another replica were put into the directory.
+    The barrier of an epoch fences the writers of all earlier epochs. If a batch of an earlier epoch
+    comes after the barrier, two leaders wrote, or files of another replica were put into the
+    directory.
     """
 
     def __init__(self) -> None:
@@ -20,10 +21,10 @@ class LeaderEpochs:
         self._newest = -1
 
     def replay(self, base_offset: int, headers: Iterable[BatchHeader]) -> Iterator[str]:
-        """Yield what is wrong with the next headers of the live log.
+        """Yield the problems of the next headers of the live log.
 
         Args:
-            base_offset: the offset that their deltas are relative to.
+            base_offset: the offset that the headers' deltas are relative to.
             headers: sound headers, in offset order.
         """
         for header in headers:

@@ -2,9 +2,9 @@
 
 Headers can only confirm the producers whose batches are in the log; producers whose records are
 before the log's start exist in snapshots alone and are not checked. A producer may rightly be
-missing from a snapshot: one that was idle for long may have expired before the snapshot was
+missing from a snapshot: a producer that was idle for long may have expired before the snapshot was
 written, and a rewrite may have removed its batches. The append time of a batch in a rewritten
-segment is not known, only that it is after the append of the plain segments before it.
+segment is not known; it is only known to be after the append of the plain segments before it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ProducerCheck:
 
         Args:
             state: the producer state of the snapshot.
-            written_us: when the snapshot was written, by the storage's clock.
-            first_offset: the log start offset: batches before it have no header.
-            expiration_ms: ``producer.id.expiration.ms``. Half of it is used here, because older
+            written_us: the time when the snapshot was written, by the storage's clock.
+            first_offset: the log start offset. The headers of batches before it do not exist.
+            expiration_ms: ``producer.id.expiration.ms``. The checks use half of it, because older
                 versions expired producers by the clock of the machine that wrote the snapshot.
         """
         self._said = dict(state.entries())
@@ -46,7 +46,7 @@ class ProducerCheck:
         self._appended_after_us = self._rewritten_us = self._compacted_to = 0
         self._rebuilt = ProducerState(first_offset)
         self._expected: dict[int, ProducerState] = {}
-        """For each producer the state that the snapshot must have."""
+        """The state that the snapshot must have, by producer id."""
         self._seen: set[tuple[int, int]] = set()
         self._problems: dict[int, str] = {}
         for (run, producer_id), (following, other_id) in zip(
@@ -69,7 +69,7 @@ class ProducerCheck:
 
         Args:
             segment: the segment of the headers.
-            base_offset: the offset that their deltas are relative to.
+            base_offset: the offset that the headers' deltas are relative to.
             headers: sound headers, in offset order.
         """
         modified_us = segment.file.modified_us
@@ -91,7 +91,7 @@ class ProducerCheck:
             self._replay(base_offset, header, start, modified_us)
 
     def problems(self) -> dict[int, str]:
-        """Return what is wrong, by producer id. After all headers were replayed."""
+        """Return the problem of each wrong producer, by id. Call it after all headers' replay."""
         if self._position == self._end_offset:
             self._check_expected()
             if self._first_offset == 0:
@@ -101,7 +101,7 @@ class ProducerCheck:
     def corrected(self) -> ProducerState:
         """Return the state with wrong entries replaced by the state that the headers give.
 
-        Entries that headers cannot confirm do not change. Only after all headers were replayed.
+        Entries that headers cannot confirm do not change. Call it after all headers were replayed.
         """
         entries, rebuilt = dict(self._said), dict(self._rebuilt.entries())
         for producer_id in self.problems():
@@ -115,7 +115,7 @@ class ProducerCheck:
     def _check_runs(self, segment: LiveSegment, header: BatchHeader, start: int, end: int) -> None:
         """Check the runs of sequence numbers at a batch's offsets."""
         if header.producer_id == NO_PRODUCER_ID and not header.record_count:
-            return  # it stands at the end of a compacted segment, for batches that were removed
+            return  # a compaction put it at the end of a segment, for batches that were removed
         for run, producer_id in self._runs_over(start, end):
             entry = self._said[producer_id]
             said = (
@@ -140,10 +140,10 @@ class ProducerCheck:
                 yield run, producer_id
 
     def _check_all_have_headers(self) -> None:
-        """Check that each producer has a header. Only if the log has all headers from offset 0."""
+        """Check that each producer has a header, in a log that has all headers from offset 0."""
         for producer_id, entry in self._said.items():
             is_expired_or_compacted = self._may_expire(entry.appended_us, self._rewritten_us) or (
-                # A compaction removed its batches, or its marker: later ones are in the log.
+                # A compaction may have removed the producer's batches or marker before this offset.
                 self._compacted_to > 0
                 and all(run.end_offset <= self._compacted_to for run in entry.runs[-1:])
             )

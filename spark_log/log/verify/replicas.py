@@ -1,9 +1,9 @@
-"""Comparison of two replicas of a partition: from which offset on do their records differ?
+"""Comparison of two replicas of a partition: it finds the first offset at which records differ.
 
-What was appended is the same on all replicas. What is rewritten is each replica's own: merges join
-batches, and compactions remove records. So batches are compared by their checksums, without reading
-records; where the checksums or borders differ, the records are compared. A record that one replica
-lacks is no difference if a compaction rewrote the segment with its offset there.
+Appended segments are the same on all replicas. Rewritten segments are each replica's own: merges
+join batches, and compactions remove records. Batches are first compared by their checksums, without
+reading records. If checksums or borders differ, the records are compared. A record that one replica
+lacks is not a difference if a compaction of this replica rewrote the segment with its offset.
 
 Memory: 24 bytes for each batch, and the records of `_WINDOW` offsets.
 """
@@ -23,7 +23,7 @@ from spark_log.log.partition_log import PartitionLog
 from spark_log.record import RECORD_SCHEMA
 
 _WINDOW: Final = 65_536
-"""How many offsets are compared at once."""
+"""Number of offsets that are compared at once."""
 
 _MAX_TRIES: Final = 10
 
@@ -32,10 +32,10 @@ _BATCH: Final = np.dtype([("first", "<i8"), ("last", "<i8"), ("crc32c", "<u4")])
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDifference:
-    """The first offset from which on two replicas differ.
+    """The first difference of two replicas.
 
     Attributes:
-        offset: the offset.
+        offset: the offset of the record that differs.
         what: the difference, in words.
     """
 
@@ -46,12 +46,13 @@ class ReplicaDifference:
 def first_difference(
     one: PartitionLog, other: PartitionLog, end_offset: int
 ) -> ReplicaDifference | None:
-    """Return where two replicas begin to differ; None if they have the same records.
+    """Return the first difference of two replicas; None if they have the same records.
 
     Args:
-        one: a replica.
-        other: another one of the same partition.
-        end_offset: both are compared up to there, from the later one of their starts.
+        one: the log of a replica.
+        other: the log of another replica of the same partition.
+        end_offset: the offset up to which the replicas are compared, from the later one of their
+            log start offsets.
 
     Raises:
         CorruptRecordError: a replica is damaged.
@@ -77,7 +78,7 @@ def first_difference(
 
 
 def _batches(log: PartitionLog, view: LogView, start_offset: int, end_offset: int) -> np.ndarray:
-    """Return the borders and checksums of the batches between two offsets."""
+    """Return the first and last offsets and the checksums of the batches between two offsets."""
     found = [np.empty(0, _BATCH)]
     if start_offset < min(end_offset, view.log_end_offset):
         for position, segment, reader in log.files.walk(view, start_offset, end_offset):
@@ -108,7 +109,7 @@ def _ranges(
 def _difference(
     one: PartitionLog, other: PartitionLog, first: int, last: int
 ) -> ReplicaDifference | None:
-    """Return where two replicas begin to differ between two offsets."""
+    """Return the first difference of two replicas between two offsets; None without one."""
     offsets, records = _read(one, first, last)
     other_offsets, other_records = _read(other, first, last)
     missing = [
@@ -144,7 +145,7 @@ def _read(log: PartitionLog, first: int, last: int) -> tuple[np.ndarray, pa.Tabl
 
 
 def _first_unequal(one: pa.Table, other: pa.Table) -> int | None:
-    """Return the first row that differs in two tables of the same length."""
+    """Return the first row that differs in two tables of the same length; None if none does."""
     if one.equals(other):
         return None
     low, high = 0, one.num_rows  # rows before `low` are equal, some row before `high` is not
@@ -158,7 +159,7 @@ def _first_unequal(one: pa.Table, other: pa.Table) -> int | None:
 
 
 def _is_compacted(log: PartitionLog, offset: int) -> bool:
-    """Whether a compaction rewrote the segment with an offset."""
+    """Return whether a compaction rewrote the segment with an offset."""
     segments = log.observe().live
     index = segments.index_of(offset)
     return index >= 0 and segments.segments[index].name.is_compacted

@@ -41,8 +41,8 @@ class SegmentCheck:
     """Checks one segment. Memory: the largest batch, and 100 bytes for each batch.
 
     Attributes:
-        end_offset: the offset after the segment's last one; None if it is not known.
-        record_count: how many records the sound batches have.
+        end_offset: the offset after the segment's last offset; None if it is not known.
+        record_count: number of records in the sound batches.
         is_sound: whether no problem was found in the segment file.
     """
 
@@ -67,7 +67,7 @@ class SegmentCheck:
             index_interval_bytes: the topic's ``index.interval.bytes``, for rebuilt indexes.
             is_settled: whether the segment is so old that its writer must have put the indexes.
             on_headers: called with the headers of each sound Arrow batch, in order.
-            index_owners: tells which segment an index was made for that does not fit.
+            index_owners: finds the segment that an index was made for, if it does not fit this one.
             repair: whether to rebuild damaged and missing indexes.
         """
         self._directory = directory
@@ -96,7 +96,7 @@ class SegmentCheck:
         """Yield problems as they are found.
 
         Args:
-            on_progress: called repeatedly with the number of bytes that were checked since.
+            on_progress: called with numbers of bytes, each checked since the previous call.
 
         Raises:
             NotFoundError: the file was deleted; discard the findings.
@@ -142,7 +142,7 @@ class SegmentCheck:
     def _check_begin(self, reader: SegmentReader) -> Iterator[Finding]:
         """Check the beginning of the file, which only other Arrow readers use.
 
-        The schema is stored twice: there and in the footer.
+        The schema is stored twice: at the beginning and in the footer.
         """
         if reader.size_bytes != self._size_bytes:
             yield self._damaged(
@@ -166,7 +166,7 @@ class SegmentCheck:
             yield Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.WARNING, message)
 
     def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[Finding | None, int]]:
-        """Yield for each Arrow batch its finding, if any, and its end position in the file."""
+        """Yield the finding of each Arrow batch, or None, and its end position in the file."""
         previous: BatchHeader | None = None
         for ordinal in reader.in_order():
             finding = None
@@ -187,7 +187,7 @@ class SegmentCheck:
     def _record_batch(
         self, position: int, headers: tuple[BatchHeader, ...], records: pa.RecordBatch
     ) -> None:
-        """Record what indexes and snapshots must contain for this batch."""
+        """Record the values that indexes and snapshots must contain for this batch."""
         self._positions.append(position)
         self._bases.append(headers[0].base_offset_delta)
         horizon_us = latest_delete_horizon_us(headers)
@@ -315,9 +315,10 @@ class SegmentCheck:
 
 
 def _marker_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -> str | None:
-    """Return what is wrong with the transaction markers of an Arrow batch; None if all are right.
+    """Return the problem of an Arrow batch's transaction markers; None if all are right.
 
-    Header and key say how the transaction ended. A marker without a record was compacted.
+    The header and the key of a marker both have the outcome of the transaction. A marker without a
+    record was compacted.
     """
     row = 0
     for header in headers:
@@ -336,7 +337,7 @@ def _marker_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -
 
 
 def _barrier_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -> str | None:
-    """Return what is wrong with the barriers of an Arrow batch; None if all are right."""
+    """Return the problem of an Arrow batch's barriers; None if all are right."""
     row = 0
     for header in headers:
         if header.is_control and header.marker is None and header.record_count:

@@ -1,4 +1,4 @@
-"""Checks of a log's sequence numbers by batch headers: those of a producer never go back."""
+"""Checks of a log's sequence numbers by batch headers: a producer's never go back."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from spark_log.log.live_log import LiveSegment
 from spark_log.record import NO_PRODUCER_ID, BatchHeader
 
 _MAX_PRODUCERS: Final = 10_000
-"""Producers that are remembered at most, those that appended last."""
+"""Maximum number of producers that are remembered: the last ones that appended."""
 
 _HALF: Final = 2**30
-"""Half of all sequence numbers: what is less than this ahead is ahead, else it is behind."""
+"""Half of all sequence numbers: of two numbers, one is later if it is less than this ahead."""
 
 
 class Sequences:
-    """Finds batches of an idempotent producer behind later ones of the same epoch.
+    """Finds batches of an idempotent producer after batches with later sequence numbers.
 
-    No append makes them: a repeat is recognised. So the file of another segment was put there, or
-    a partition had forgotten the producer. It forgets no producer before
-    ``producer.id.expiration.ms`` has passed, so only appends are compared that half of it lies
-    between at most. Their times are known of plain segments alone.
+    Appends do not make such batches, because a repeat is recognised. They show that the file of
+    another segment was put into this place, or that the partition had forgotten the producer. No
+    producer is forgotten before ``producer.id.expiration.ms`` has passed, so two appends are
+    compared only if less than half of it lies between them. The times of appends are known only in
+    plain segments. Batches of different epochs are not compared.
     """
 
     def __init__(self, expiration_ms: int) -> None:
@@ -33,14 +34,13 @@ class Sequences:
         """
         self._forgettable_us = expiration_ms * 500
         self._last: dict[int, tuple[int, int, int, int]] = {}
-        """Of each producer its epoch, the sequence that comes next, and offset and time of the
-        last batch."""
+        """Epoch, next sequence number, and offset and time of the last batch, by producer id."""
 
     def replay(self, segment: LiveSegment, headers: Iterable[BatchHeader]) -> Iterator[str]:
-        """Yield what is wrong with the next headers of the live log.
+        """Yield the problems of the next headers of the live log.
 
         Args:
-            segment: of the headers.
+            segment: the segment that the headers are from.
             headers: sound headers, in offset order.
         """
         for header in headers:

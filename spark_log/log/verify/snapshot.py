@@ -22,7 +22,8 @@ class SnapshotCheck:
     """Checks one snapshot, and corrects it in a repair.
 
     A snapshot is corrected, not deleted: the state of producers whose records are deleted exists
-    only in snapshots. It is replaced by one put, so that a crash leaves the old or the new one.
+    only in snapshots. It is replaced by a single put, so that a crash leaves the old or the new
+    snapshot.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class SnapshotCheck:
         Args:
             log: the partition's log.
             offset: the offset in the file's name.
-            file: the file in a listing.
+            file: the snapshot's file in a listing.
             log_start_offset: the log start offset in that listing.
 
         Raises:
@@ -74,7 +75,7 @@ class SnapshotCheck:
 
     @property
     def has_all_producers(self) -> bool:
-        """Whether it can be read, and has the producers whose records are before the log start."""
+        """Whether the snapshot is readable, and has producers from before the log start offset."""
         return self._damage is None and self._offset >= self._log_start_offset
 
     def append_id_of(self, name: SegmentName) -> str:
@@ -91,7 +92,7 @@ class SnapshotCheck:
             if segment.name.is_compacted and segment.end_offset is not None:
                 self._compacted_until = max(self._compacted_until, segment.end_offset)
             if segment.start_offset < self._offset:
-                # Batches before it are in the compacted segment that comes first, or were removed.
+                # Earlier batches are in the compacted segment that comes first, or were removed.
                 replayed_to = max(self._transactions.offset, segment.start_offset)
                 self._transactions.offset = replayed_to
                 before = self._offset - base_offset
@@ -105,7 +106,7 @@ class SnapshotCheck:
         *,
         has_all_headers: bool,
     ) -> Iterator[Finding]:
-        """Yield what is wrong, after all headers were replayed.
+        """Yield the problems of the snapshot. Call it after all headers were replayed.
 
         Args:
             summaries: the true summaries of the sound segments.
@@ -152,13 +153,13 @@ class SnapshotCheck:
         *,
         has_all_producers: bool,
     ) -> Finding:
-        """Replace the snapshot, and return the finding as it is after that.
+        """Replace the snapshot, and return the finding with the result of the repair.
 
         Args:
-            finding: what is wrong with the snapshot.
+            finding: the snapshot's finding.
             summaries: the true summaries of all segments, none of which is damaged or missing.
-            has_all_producers: whether a snapshot that can be read has the producers whose records
-                are before the log start.
+            has_all_producers: whether any readable snapshot has the producers whose records are
+                before the log start offset.
         """
         if finding.kind is FindingKind.DAMAGED_SNAPSHOT:
             return self._replaced(finding, has_all_producers)
@@ -175,7 +176,7 @@ class SnapshotCheck:
         )
         transactions = self._snapshot.producers.transactions
         if self._transactions_problem is not None:
-            # It says nothing of transactions then: readers find them in the headers.
+            # The new snapshot has no transactions: readers find them in the headers.
             transactions = TransactionIndex(self._offset, is_complete=False)
         snapshot.producers.transactions = transactions
         files = self._log.files
@@ -189,7 +190,7 @@ class SnapshotCheck:
 
     def _replaced(self, finding: Finding, has_all_producers: bool) -> Finding:
         try:
-            # The new one is built from an older snapshot, if any, and headers, not from this one.
+            # The new snapshot is built from headers, and an older snapshot if any, not this one.
             offset = self._log.write_snapshot().offset
             if offset != self._offset:
                 self._log.files.store.delete(self._file.path)
@@ -226,7 +227,7 @@ class SnapshotCheck:
 
     @property
     def _transactions_problem(self) -> str | None:
-        """What is wrong with the snapshot's transactions; None also if this cannot be known."""
+        """The problem of the snapshot's transactions; None also if this cannot be known."""
         said = self._snapshot.producers.transactions
         is_known = self._has_all_headers and self._transactions.offset == self._offset
         if not (is_known and said.is_complete):
@@ -240,7 +241,7 @@ class SnapshotCheck:
         return 0 < self._log_start_offset <= self._offset
 
     def _is_unchanged(self) -> bool:
-        """Return whether the file is unchanged: others write and delete snapshots meanwhile."""
+        """Return whether the file is unchanged: other processes write and delete snapshots."""
         try:
             return self._log.files.store.head(self._file.path) == self._file
         except NotFoundError:

@@ -1,4 +1,4 @@
-"""Files in a partition's directory that are not part of the log: found, and removed by a repair.
+"""Finds files in a partition's directory that are not part of the log; a repair removes them.
 
 A repair frees names by the rules of a cleaner: only if a durable file shows that the name is spent
 (a rewritten segment that covers it, or a start marker above it), and only ``file.delete.delay.ms``
@@ -50,7 +50,7 @@ class StrayFiles:
 
         Args:
             directory: the partition's directory.
-            files: the listing.
+            files: the files of a listing of the directory.
             delete_delay_ms: ``file.delete.delay.ms``.
             repair: whether to remove files that may be removed.
             max_clock_skew_ms: the cluster's ``max.clock.skew.ms``.
@@ -83,7 +83,7 @@ class StrayFiles:
     def is_old(self, file: FileInfo) -> bool:
         """Return whether a file has existed for ``file.delete.delay.ms``.
 
-        Its writer has finished or crashed.
+        The writer of such a file has finished or crashed.
         """
         return file.modified_us <= self._now_us - self._delay_us
 

@@ -9,10 +9,10 @@ from spark_log.record import BatchHeader
 
 
 class LateBatches:
-    """Finds batches of transactions behind the markers that ended these transactions.
+    """Finds batches of transactions after the markers that ended these transactions.
 
     A marker has a newer epoch than the records of its transaction. No writer puts records of the
-    older epoch behind it; if one did, they would belong to a transaction that never ends.
+    older epoch after the marker: they would belong to a transaction that never ends.
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class LateBatches:
         self._markers: dict[int, tuple[int, int]] = {}
 
     def replay(self, base_offset: int, headers: Iterable[BatchHeader]) -> Iterator[str]:
-        """Yield what is wrong with the next headers of the live log.
+        """Yield the problems of the next headers of the live log.
 
         Args:
-            base_offset: the offset that their deltas are relative to.
+            base_offset: the offset that the headers' deltas are relative to.
             headers: sound headers, in offset order.
         """
         for header in headers:
@@ -48,15 +48,15 @@ class LateBatches:
 def transactions_problem(
     said: TransactionIndex, true: TransactionIndex, log_start_offset: int, start: int
 ) -> str | None:
-    """Return what is wrong with the transactions in a snapshot; None if all are right.
+    """Return the problem of the transactions in a snapshot; None if all are right.
 
-    Transactions of deleted records are in snapshots alone, also if they were open when the snapshot
-    was written, and a compaction removed them after they were aborted.
+    Transactions whose records were deleted exist only in snapshots. This includes transactions that
+    were open when the snapshot was written, were aborted later, and were removed by a compaction.
 
     Args:
-        said: from the snapshot.
-        true: by the headers of the log, up to the snapshot's offset.
-        log_start_offset: of the log now. A snapshot may leave out what is before it.
+        said: the transactions in the snapshot.
+        true: the transactions by the headers of the log, up to the snapshot's offset.
+        log_start_offset: the present log start offset. A snapshot may lack transactions before it.
         start: the offset from which on the log has every record.
     """
     for each in true.open:

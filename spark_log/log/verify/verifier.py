@@ -1,8 +1,9 @@
 """Verifies the log of one partition: every file of its directory, and that they make up a log.
 
-It may run beside writers, mergers and cleaners. A file that appears or vanishes meanwhile is not a
-finding: a problem is reported only if a second listing shows it too. Memory: the directory's
-listing, its snapshots, one record batch, and the positions of one segment's batches.
+It may run at the same time as writers, mergers and cleaners. A file that appears or vanishes during
+the run is not a finding: a gap or an overlap is reported only if a second listing shows it too.
+Memory: the directory's listing, its snapshots, one record batch, and the positions of one segment's
+batches.
 
 With ``repair`` derived files are rebuilt, and names are freed by the rules of a cleaner
 (`stray_files`). A file with records of the log is never changed.
@@ -37,8 +38,8 @@ class Verifier:
     """Verifies one partition's log. Use it once.
 
     Attributes:
-        segments: how many live segments were checked.
-        records: how many records they have.
+        segments: number of live segments that were checked.
+        records: number of records in these segments.
         size_bytes: the size of all files in the directory.
     """
 
@@ -77,8 +78,8 @@ class Verifier:
         """Yield problems and notes as they are found.
 
         Args:
-            on_progress: called with numbers of bytes that were checked; their sum is about the
-                size of the directory.
+            on_progress: called with numbers of bytes that were checked; their sum is approximately
+                the size of the directory.
 
         Raises:
             ClockSkewError: ``repair``, and the clocks of this process and the storage differ too
@@ -101,7 +102,7 @@ class Verifier:
             )
         ]
         has_all_producers = any(snapshot.has_all_producers for snapshot in self._snapshots)
-        # A snapshot that tells of a lost end is evidence, and no repair brings the segments back.
+        # A snapshot that shows a lost end is evidence, and no repair brings the segments back.
         has_errors = has_errors or any(finding.severity is Severity.ERROR for _, finding in found)
         for snapshot, finding in found:
             if self._repair and not has_errors and end_offset is not None:
@@ -228,7 +229,7 @@ class Verifier:
     def _truncated(self) -> Iterator[Finding]:
         """Yield a finding if a file other than a snapshot shows that the log's end was lost.
 
-        Or if a start marker shows that it is another log's.
+        Yield a finding, too, if a start marker is found to be another log's.
         """
         try:
             self._log.observe()
