@@ -1,4 +1,4 @@
-"""Runs a blocking client for asyncio: what `AIOProducer` and `AIOConsumer` have in common."""
+"""Runs a blocking client for asyncio: the common part of `AIOProducer` and `AIOConsumer`."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def with_arguments_of(
 class ClientThread(Generic[C]):
     """One thread that makes a client, and runs its methods in the order in which they are awaited.
 
-    Cancellation: a call that has not begun is withdrawn, and has no effect. A call that runs is
-    interrupted if the client can be, and otherwise runs to its end; its result is then passed to
-    ``on_abandoned``, and its error is logged. So no result is lost in silence. Later calls run
-    after that, and are not disturbed.
+    Cancellation: a call that has not begun is withdrawn, and has no effect. A running call is
+    interrupted if the client supports that; otherwise it runs to its end, its result is passed to
+    ``on_abandoned``, and its error is logged, so that no result is lost in silence. Later calls run
+    after that, and are not affected.
 
     The client is made by the first call. Use it from one event loop.
     """
@@ -62,11 +62,11 @@ class ClientThread(Generic[C]):
 
         Args:
             kind: ``producer`` or ``consumer``, for messages and thread names.
-            make: makes the client.
-            on_abandoned: called on the thread with the client and the result of a call whose await
-                was cancelled.
-            interrupt: makes the running call of a client raise `WakeupError`.
-            clear_interrupt: undoes an interrupt that the call did not notice.
+            make: the function that makes the client.
+            on_abandoned: the function that is called on the thread with the client and the result
+                of a call whose await was cancelled.
+            interrupt: the function that makes the running call of a client raise `WakeupError`.
+            clear_interrupt: the function that undoes an interrupt that came too late for the call.
         """
         self._kind = kind
         self._make = make
@@ -115,7 +115,7 @@ class ClientThread(Generic[C]):
     async def call_aside(self, function: Callable[[C], R]) -> R:
         """Call a function that may wait long, in a thread of its own, after all calls before it.
 
-        For a client that several threads may use: later calls do not wait for this one.
+        Only for a client that several threads may use: later calls do not wait for this one.
 
         Raises:
             IllegalStateError: the client is closed.
@@ -131,17 +131,17 @@ class ClientThread(Generic[C]):
     async def close(
         self, function: Callable[[C], None], *, patience_s: float | None = None
     ) -> None:
-        """Close the client, and wait for that; once is enough, also if this await is cancelled.
+        """Close the client, and wait for that. A cancelled close continues in the background.
 
         Args:
-            function: closes the client; not called if no client was made.
-            patience_s: seconds to wait for the calls before it; None: until they end.
+            function: the function that closes the client; not called if no client was made.
+            patience_s: the seconds to wait for earlier calls; None to wait until they end.
         """
         if self._closing is not None and self._closing.done():
             return
         closing = self.close_soon(function, patience_s=patience_s)
         try:
-            await asyncio.wrap_future(closing)  # it cannot be cancelled itself: it runs
+            await asyncio.wrap_future(closing)  # a running future cannot be cancelled itself
         except asyncio.CancelledError:
             closing.add_done_callback(self._log_failure)
             raise
@@ -159,7 +159,7 @@ class ClientThread(Generic[C]):
             with suppress(FutureTimeoutError):
                 earlier_calls.result(patience_s)
             if self._client is None:
-                earlier_calls.result()  # it is being made: the storage's own timeouts limit that
+                earlier_calls.result()  # making the client is limited by the storage's timeouts
             if self._client is not None:
                 # Before a consumer commits its positions, cancelled polls have to be undone.
                 for future in self._unsettled:
@@ -193,7 +193,7 @@ class ClientThread(Generic[C]):
                     self._clear_interrupt(self._client)
 
     def _abandon(self, call: _Call, future: Future[Any]) -> None:
-        """Withdraw or interrupt a call, and see to its result."""
+        """Withdraw or interrupt a call, and handle its result."""
         if future.cancel():
             return
         with self._lock:
@@ -229,8 +229,8 @@ class _Call:
     """The state of one call, shared by the event loop and the thread.
 
     Attributes:
-        is_cancelled: its await was cancelled.
-        is_interrupted: the client was interrupted while it ran.
+        is_cancelled: whether its await was cancelled.
+        is_interrupted: whether the client was interrupted while the call ran.
     """
 
     is_cancelled = False

@@ -22,7 +22,7 @@ class SparkLogError(Exception):
         retriable: True if the same call may succeed later.
         abortable: True if the transaction has to be aborted. The producer may then begin another.
         fenced: True if another process has taken the place of this client. Close it.
-        fatal: True if this client cannot go on. Close it, and make a new one.
+        fatal: True if this client can no longer be used. Close it, and make a new one.
     """
 
     retriable: ClassVar[bool] = False
@@ -35,14 +35,14 @@ class SparkLogError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, what was expected, and what to do."""
+        """The message: the problem, the expected state, and the action to take."""
         return str(self.args[0])
 
 
 class IgnoredOptionWarning(UserWarning):
-    """A setting, an option or a column has no effect here, or not the effect that it names.
+    """A setting, an option or a column has no effect here, or not the effect that its name says.
 
-    A program that was written for Kafka works with it, and may leave it out.
+    A program that was written for Kafka may keep the setting or leave it out.
     """
 
 
@@ -103,8 +103,8 @@ class UnknownOutcomeError(StorageError):
     This is not a failure. Check whether the write took effect before you repeat it.
 
     Attributes:
-        is_visible: the write is visible, but may not survive a crash of the machine. Checking for
-            it does not help then.
+        is_visible: True if the write is visible, but may not survive a crash of the machine.
+            Checking for it does not help then.
     """
 
     retriable = True
@@ -176,7 +176,7 @@ class RecordTooLargeError(InvalidRecordError):
     """A record is larger than the topic's ``max.message.bytes``; nothing was appended.
 
     Attributes:
-        size_bytes: size of the largest record: its key, value and headers.
+        size_bytes: the size of the largest record: its key, value and headers.
         max_bytes: the topic's ``max.message.bytes``.
     """
 
@@ -255,7 +255,7 @@ class DuplicateBrokerRegistrationError(SparkLogError):
 
 
 class ReplicationError(SparkLogError):
-    """The replicas of a partition do not permit what was asked for.
+    """The replicas of a partition do not permit the requested operation.
 
     Attributes:
         topic: the partition's topic.
@@ -294,7 +294,7 @@ class ElectionNotNeededError(ReplicationError):
 
 
 class PreferredLeaderNotAvailableError(ReplicationError):
-    """The preferred replica cannot lead: it is not in sync, is fenced, or too few would be left."""
+    """The preferred replica cannot lead: out of sync, fenced, or too few would stay in sync."""
 
     retriable = True
 
@@ -326,7 +326,7 @@ class UnknownTopicOrPartitionError(SparkLogError):
 
     Attributes:
         topic: the name that was looked up.
-        near: names of existing topics that are similar.
+        near: the names of existing topics with similar names.
     """
 
     def __init__(self, message: str, *, topic: str = "", near: tuple[str, ...] = ()) -> None:
@@ -343,7 +343,7 @@ class CorruptRecordError(SparkLogError):
 
     Attributes:
         path: the damaged file, relative to the root.
-        position: byte position of the record batch's block in the file; -1 if not known.
+        position: the byte position of the record batch's block in the file; -1 if not known.
     """
 
     def __init__(self, message: str, *, path: str = "", position: int = -1) -> None:
@@ -417,11 +417,11 @@ class LogEndOffsetMismatchError(SparkLogError):
 
 
 class LeaderEpochError(SparkLogError):
-    """The leader epoch of an append is not that of the log; nothing was appended.
+    """The leader epoch of an append differs from that of the log; nothing was appended.
 
     Attributes:
-        leader_epoch: of the append.
-        log_epoch: of the last batch in the log; None if the log was emptied.
+        leader_epoch: the leader epoch of the append.
+        log_epoch: the leader epoch of the last batch in the log; None if the log was emptied.
     """
 
     retriable = True
@@ -469,7 +469,7 @@ class OutOfOrderSequenceError(SparkLogError):
 
 
 class InvalidProducerEpochError(SparkLogError):
-    """This producer is fenced: another with its id and a newer epoch has appended.
+    """This producer is fenced: a producer with its id and a newer epoch has appended.
 
     Nothing was appended.
 
@@ -498,8 +498,8 @@ class InvalidProducerEpochError(SparkLogError):
 class NotRepeatableError(SparkLogError):
     """A write was repeated with other records than before, so records might be lost or doubled.
 
-    Nothing was appended in addition to what an earlier attempt had appended. Make the written
-    records the same each time that the write runs.
+    Nothing was appended in addition to the records of an earlier attempt. Write the same records
+    each time that the write runs.
     """
 
 
@@ -536,7 +536,7 @@ class KafkaTimeoutError(SparkLogError, TimeoutError):
     """A call did not end within its timeout (Kafka's TimeoutException).
 
     For a record: it was not acknowledged within ``delivery.timeout.ms``, and is not in the log. If
-    it may be there, the error is `UnknownOutcomeError`.
+    the log may contain it, the error is `UnknownOutcomeError`.
     """
 
     retriable = True
@@ -686,7 +686,7 @@ class UnstableOffsetCommitError(SparkLogError):
 
     Attributes:
         group_id: the group's id.
-        transactional_id: of the transaction.
+        transactional_id: the ``transactional.id`` of the transaction.
     """
 
     retriable = True
@@ -734,7 +734,7 @@ class GroupNotEmptyError(SparkLogError):
 
     Attributes:
         group_id: the group's id.
-        members: ids of some members.
+        members: the ids of some members.
     """
 
     def __init__(self, message: str, *, group_id: str = "", members: tuple[str, ...] = ()) -> None:
@@ -786,7 +786,7 @@ class TransactionAbortedError(TransactionError):
 
 
 class ProducerFencedError(TransactionError):
-    """The epoch of this producer has passed: its transaction was decided, or another took over.
+    """The epoch of this producer has passed: its transaction was decided, or it was replaced.
 
     Attributes:
         producer_id: the producer's id.
@@ -847,7 +847,7 @@ class InvalidTxnTimeoutError(TransactionError):
 def check_unicode(
     what: str, text: str, error: type[SparkLogError] = InvalidConfigurationError
 ) -> None:
-    """Check that a string can be encoded as UTF-8, and so be stored.
+    """Check that a string can be encoded as UTF-8, so that it can be stored.
 
     A Python string may contain lone surrogates, which are halves of characters: Python makes them
     of bytes that are not UTF-8 in command line arguments and file names. They cannot be stored.
@@ -855,7 +855,7 @@ def check_unicode(
     Args:
         what: the string's name in the error message, such as ``config 'client.id'``.
         text: the string to check.
-        error: the error to raise; is called with a message.
+        error: the class of the error to raise; it is called with a message.
 
     Raises:
         SparkLogError: the string has a lone surrogate; the message shows it escaped.

@@ -1,4 +1,4 @@
-"""What a folder exports: the names in its ``__init__.pyi``, imported on first use (PEP 562)."""
+"""The exports of a folder: the names in its ``__init__.pyi``, imported on first use (PEP 562)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of kafka-python's clients that do not exist here, and what to do instead."""
+"""Methods of kafka-python's clients that do not exist here, and their replacements."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "describe_topic_partitions": "describe_topics returns all partitions of a topic",
     "max_usable_produce_magic": "record batches have one format here",
 }
-"""What to do instead of a method, by its name."""
+"""Advice on the replacement of a method, by the method's name."""
 
 
 class _ForeignMethod:
-    """Stands for a method that does not exist, and raises an error with advice."""
+    """A descriptor for a method that does not exist; access raises an error with advice."""
 
     def __init__(self, name: str, advice: str) -> None:
         self._name = name
@@ -61,8 +61,8 @@ class _ForeignMethod:
 class ForeignMethods:
     """Base of the clients: a method that only kafka-python has raises an error with advice.
 
-    It is an `AttributeError`, so that `hasattr` is false for such a method. Each name has a
-    descriptor. With ``__getattr__`` every access of a client's attributes would be slower, and
+    The error is an `AttributeError`, so that `hasattr` is false for such a method. Each name has a
+    descriptor: ``__getattr__`` would slow down every access of a client's attributes, and
     `Producer.send` by a fifth.
     """
 

@@ -11,10 +11,10 @@ _Value = TypeVar("_Value")
 class lazy(Generic[_Value]):  # noqa: N801 - a decorator
     """A property whose value is kept in its object.
 
-    ``functools.cached_property`` holds one lock for all objects of a class until Python 3.12: all
-    threads that read a property which is a request would do so one after the other, and one that
-    gets no answer would hold up the others. Here two threads that ask the same object for the first
-    time may both read the value.
+    Until Python 3.12, ``functools.cached_property`` holds one lock for all objects of a class. If
+    reading the value is a request, all threads would send it one after the other, and a request
+    without an answer would block all of them. Here two threads that access the property of one
+    object for the first time may both read the value.
     """
 
     def __init__(self, read: Callable[[Any], _Value]) -> None:
@@ -25,7 +25,7 @@ class lazy(Generic[_Value]):  # noqa: N801 - a decorator
         self._name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> _Value:
-        """Read the value, and keep it where the next access finds it before this descriptor."""
+        """Read the value, and store it in the object, where it hides this descriptor."""
         value = self._read(instance)
         instance.__dict__[self._name] = value
         return value

@@ -1,7 +1,7 @@
-"""Metrics reporters (kafka-python's ``AbstractMetricsReporter``): they are told of every metric.
+"""Metrics reporters (kafka-python's ``AbstractMetricsReporter``), which receive every metric.
 
-A reporter written for kafka-python works here. It keeps the metrics that it is told of, and reads
-their values when it reports, in a thread and at an interval of its own.
+A reporter written for kafka-python works here. It keeps the metrics that it receives, and reads
+their values when it reports, in its own thread and at its own interval.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MAX_AGE_MS: Final = 100.0
 class MetricsReporter(Protocol):
     """Receives the metrics of a client, as kafka-python's ``AbstractMetricsReporter`` does.
 
-    An error of a reporter is counted as a suppressed error of the client and logged once a cause.
-    The client continues.
+    An error of a reporter is counted as a suppressed error of the client, and each cause is logged
+    once. The client continues.
     """
 
     def configure(self, configs: dict[str, object], /) -> None:
@@ -54,10 +54,10 @@ class MetricName:
     """The name of a metric, with kafka-python's attributes.
 
     Attributes:
-        name: as in the client's `metrics`, such as ``record-send-total``.
-        group: as in the client's `metrics`, such as ``producer-metrics``.
-        description: empty.
-        tags: ``{"client-id": …}``.
+        name: the name in the client's `metrics`, such as ``record-send-total``.
+        group: the group in the client's `metrics`, such as ``producer-metrics``.
+        description: always empty.
+        tags: the tags, ``{"client-id": …}``.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Metric:
         self._readings = readings
 
     def value(self, time_ms: float | None = None) -> float:
-        """Return the value now, or as it was up to 100 ms ago; of a client that is gone, the last.
+        """Return the value, at most 100 ms old; for a client that is gone, its last value.
 
         Args:
             time_ms: ignored; kafka-python's argument.
@@ -95,10 +95,10 @@ class MetricsReporters:
     """The reporters of one client."""
 
     def __init__(self, given: Sequence[ReporterOrFactory]) -> None:
-        """Check the reporters; none is told anything yet.
+        """Check the reporters; none is called yet.
 
         Args:
-            given: reporters, or classes and functions that return one.
+            given: the reporters, or classes and functions that return one.
 
         Raises:
             InvalidConfigurationError: one of them lacks a method of a reporter.
@@ -128,16 +128,17 @@ class MetricsReporters:
         clock: Clock,
         suppressed: SuppressedErrors,
     ) -> None:
-        """Make the reporters, and tell them of every metric.
+        """Make the reporters, and pass every metric to them.
 
         Args:
             read: a bound method that returns the client's metrics by group and name; any thread may
-                call it. It is not kept alive: a client that is garbage-collected without `close`
-                ends its threads, and leaves its group, though a reporter keeps its metrics.
+                call it. Its client is not kept alive: even if a reporter keeps the metrics, a
+                client that is garbage-collected without `close` ends its threads and leaves its
+                group.
             config: the client's settings.
             client_id: the tag of the metrics.
-            clock: for the age of a reading.
-            suppressed: counts the errors that reporters raise.
+            clock: the clock that measures the age of a reading.
+            suppressed: the counts of errors that reporters raise.
         """
         if not self._given:
             return
@@ -169,7 +170,7 @@ class MetricsReporters:
 
 
 class _Readings:
-    """The metrics of a client as they were read last, so that a report reads them once."""
+    """The last read metrics of a client, kept so that one report reads them once."""
 
     def __init__(self, read: Callable[[], Mapping[str, Mapping[str, float]]], clock: Clock) -> None:
         self._read = weakref.WeakMethod(read)

@@ -1,4 +1,4 @@
-"""Runs one call in a thread of its own. It imports no asyncio, which few clients need."""
+"""Runs one call in its own thread, without importing asyncio, which few clients need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Escapes control characters, which a terminal would obey, in text from other people."""
+"""Escapes control characters, which a terminal would obey, in text from untrusted sources."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _IN_LINES: Final = re.compile(f"(?![\n\t])[{_UNSAFE}]")
 
 
 def printable(text: str) -> str:
-    r"""Return a name, or a part of a line, with control characters as ``\x1b``, ``\u202e``.
+    r"""Return a name, or a part of a line, with its control characters as ``\x1b``, ``\u202e``.
 
-    Line breaks and tabs are escaped too: a name must not look like another line or column.
+    Line breaks and tabs are escaped, too: a name must not look like another line or column.
     """
     return _IN_NAMES.sub(_escape, text)
 

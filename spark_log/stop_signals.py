@@ -17,7 +17,7 @@ class StopSignals:
     only the Java process, that counts as SIGTERM. For the main thread only.
 
     Attributes:
-        received: number of the signal; None before the first.
+        received: the number of the signal; None before the first.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class StopSignals:
         self._restore()
 
     def is_set(self) -> bool:
-        """Return whether to stop."""
+        """Return whether a signal was received."""
         if self.received is None and self._parent not in (None, os.getppid()):
             self.received = signal.SIGTERM
         return self.received is not None
 
     @property
     def exit_status(self) -> int:
-        """Exit status as in a shell: 128 plus the signal's number; 0 without a signal."""
+        """The exit status as in a shell: 128 plus the signal's number; 0 without a signal."""
         return 0 if self.received is None else 128 + self.received
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

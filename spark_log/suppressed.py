@@ -1,8 +1,8 @@
-"""Suppressed errors: failures that do not fail the operation. Counted always, logged once a cause.
+"""Suppressed errors: failures that do not fail the operation; all counted, each cause logged once.
 
 Many files of a log are derived (indexes, snapshots, merged tails). If one of them cannot be
-written, the append before it must not fail. But no failure is silent: code that continues after one
-reports it here.
+written, the append before it must not fail. No failure is silent, however: code that continues
+after a failure reports it here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 MAX_CAUSES: Final = 1_000
-"""How many logged causes are remembered; beyond that the least recently seen are forgotten."""
+"""Maximum number of remembered causes; the least recently seen ones are forgotten, and logged again
+when they recur."""
 
 
 class SuppressedErrors:
     """Counters of suppressed errors, one for each kind of action. Thread-safe.
 
-    An error is counted by its owner too: the errors of a partition's log are also counted by the
+    An error is also counted by the owner: the errors of a partition's log are also counted by the
     client that has opened the log.
     """
 
@@ -32,7 +33,7 @@ class SuppressedErrors:
         """Start with all counters at 0.
 
         Args:
-            owner: counts each error too.
+            owner: the counters that count each error, too; None without an owner.
         """
         self._owner = owner
         self._counts: Counter[str] = Counter()
@@ -41,7 +42,7 @@ class SuppressedErrors:
         return f"<SuppressedErrors {self.counts()}>"
 
     def counts(self) -> dict[str, int]:
-        """Return the number of errors of each action; only of actions that failed."""
+        """Return the number of errors of each action that has failed."""
         with _lock:
             return dict(self._counts)
 
@@ -65,8 +66,8 @@ class SuppressedErrors:
 
         Args:
             what: the action that failed, in a few words, such as ``index``; one of a fixed set.
-            path: path of the partition, group or root. Not of a file with an ever new name: each
-                would be a cause of its own.
+            path: the path of the partition, group or root, not that of a file with a unique name:
+                each file would be a separate cause.
             error: the error that was raised.
         """
         counter: SuppressedErrors | None = self
@@ -91,7 +92,7 @@ class SuppressedErrors:
 
         Args:
             what: the action of the block, in a few words; one of a fixed set.
-            path: path of the partition, group or root.
+            path: the path of the partition, group or root.
             *kinds: the errors to suppress.
         """
         try:

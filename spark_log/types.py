@@ -21,13 +21,14 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as a consumer returns it, with kafka-python's field names.
+    """One record that a consumer returns, with kafka-python's field names.
 
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
         offset: the record's offset.
-        timestamp: milliseconds since the epoch, as in Kafka; the log stores microseconds.
+        timestamp: the timestamp in milliseconds since the epoch, as in Kafka; the log stores
+            microseconds.
         timestamp_type: 0 for create time, 1 for log append time.
         key: the key's bytes, or the result of the key deserializer.
         value: the value's bytes, or the result of the value deserializer.
@@ -58,7 +59,7 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """An offset to commit: that of the next record to read; with metadata of the user."""
+    """An offset to commit, which is that of the next record to read, with the user's metadata."""
 
     offset: int
     metadata: str = ""
@@ -69,7 +70,7 @@ class ConsumerGroupMetadata(NamedTuple):
     """A consumer's membership in its group, as `Consumer.group_metadata` returns it (KIP-447).
 
     Attributes:
-        group_id: the group; None for a consumer without a group.
+        group_id: the group's id; None for a consumer without a group.
         generation_id: the group's generation that the consumer knows; -1 if it has not joined.
         member_id: the member's id; empty if the consumer has not joined.
         group_instance_id: the ``group.instance.id`` of a static member, or None.
@@ -86,8 +87,8 @@ class OffsetAndTimestamp(NamedTuple):
 
     Attributes:
         offset: the offset; -1 if no such record exists.
-        timestamp: timestamp of the record at that offset, milliseconds since the epoch; -1 if the
-            lookup was not by timestamp.
+        timestamp: the timestamp of the record at that offset, in milliseconds since the epoch; -1
+            if the lookup was not by timestamp.
         leader_epoch: the leader epoch of the partition; -1 if no such record exists.
     """
 
@@ -122,12 +123,12 @@ class NewTopic:
 
     Attributes:
         name: the topic's name; Kafka's rules apply.
-        num_partitions: how many partitions, at least 1.
-        replication_factor: how many brokers (storage roots) have a replica of each partition; None
-            or -1 for the cluster's ``default.replication.factor``.
+        num_partitions: the number of partitions, at least 1.
+        replication_factor: the number of brokers (storage roots) that have a replica of each
+            partition; None or -1 for the cluster's ``default.replication.factor``.
         topic_configs: config overrides, with Kafka's keys (``{"retention.ms": "-1"}``).
-        replica_assignment: partition → ids of the brokers that have its replicas, the preferred
-            leader first; then the two numbers are left out. None: brokers are chosen.
+        replica_assignment: partition → the ids of the brokers that have its replicas, the preferred
+            leader first; the two numbers above are then left out. None to let brokers be chosen.
     """
 
     name: str
@@ -144,7 +145,7 @@ class NewPartitions:
     Attributes:
         total_count: the new number.
         new_assignments: for each new partition the ids of the brokers that have its replicas, the
-            preferred leader first. None: brokers are chosen.
+            preferred leader first. None to let brokers be chosen.
     """
 
     total_count: int
@@ -156,22 +157,22 @@ class PartitionDescription:
     """One partition of a described topic: its replicas, offsets and size.
 
     Attributes:
-        partition: its number.
+        partition: the partition's number.
         leader: the broker that leads it; -1 if none can.
         replicas: the brokers that have a replica, the preferred leader first.
         isr: the in-sync replicas in the order of the chain, the leader first.
         log_start_offset: the first offset that can be read; -1 if it is not known.
         log_end_offset: the offset after the last record that all in-sync replicas have; -1 if it is
             not known.
-        size_bytes: size of the segments of one replica; -1 if it is not known.
-        segments: their number; -1 if it is not known.
-        leader_epoch: number of changes of the leader and of the in-sync replicas.
+        size_bytes: the size of the segments of one replica; -1 if it is not known.
+        segments: the number of these segments; -1 if it is not known.
+        leader_epoch: the number of changes of the leader and of the in-sync replicas.
         eligible_leader_replicas: replicas out of sync that may lead without a loss (KIP-966).
         last_known_elr: the last leader of a partition that has none.
         offline_replicas: replicas on brokers that are fenced.
         adding_replicas: replicas that a reassignment adds.
         removing_replicas: replicas that a reassignment removes.
-        min_insync_replicas: how many in-sync replicas an append with ``acks=all`` needs.
+        min_insync_replicas: the number of in-sync replicas that an append with ``acks=all`` needs.
     """
 
     partition: int
@@ -192,7 +193,7 @@ class PartitionDescription:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether replicas are out of sync, besides those that a reassignment adds."""
+        """Whether replicas are out of sync, not counting those that a reassignment adds."""
         return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
 
     @property
@@ -202,12 +203,12 @@ class PartitionDescription:
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether the next replica that leaves stops appends with ``acks=all``."""
+        """Whether appends with ``acks=all`` fail when one more replica leaves the in-sync ones."""
         return len(self.isr) == self.min_insync_replicas
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether there is no leader, or it is on a broker that is fenced."""
+        """Whether the partition has no leader, or its leader's broker is fenced."""
         return self.leader == -1 or self.leader in self.offline_replicas
 
 
@@ -227,8 +228,8 @@ class PartitionReassignment:
 
     Attributes:
         replicas: all present replicas: the target, then those that will be removed.
-        adding_replicas: those that were not replicas before.
-        removing_replicas: those that will be removed.
+        adding_replicas: the replicas that the reassignment adds.
+        removing_replicas: the replicas that it will remove.
     """
 
     replicas: tuple[int, ...]
@@ -237,7 +238,7 @@ class PartitionReassignment:
 
 
 class ElectionType(IntEnum):
-    """Which election of leaders a user asks for, with Kafka's numbers (KIP-460)."""
+    """The types of leader elections, with Kafka's numbers (KIP-460)."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -257,14 +258,14 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A resource whose configs are described or altered, and which of them.
+    """A resource, and those of its configs that are described or altered.
 
     Attributes:
         resource_type: a `ConfigResourceType`, or its name in any case.
         name: a topic's name or a client id. Empty for `BROKER`, whose configs apply to the whole
             cluster, and for the default quotas of clients.
-        configs: to describe: names of keys; None for all. To alter: key → new value, or
-            key → ``(AlterConfigOp, value)``.
+        configs: the names of keys to describe, None for all; or the changes to make, as key → new
+            value, or key → ``(AlterConfigOp, value)``.
     """
 
     resource_type: ConfigResourceType | str
@@ -285,7 +286,7 @@ class AlterConfigOp(IntEnum):
 class ConfigSynonym:
     """One of the values of a config key, with its source.
 
-    The first in a list of synonyms is in effect; each would be if those before it were deleted.
+    The first in a list of synonyms is in effect. If it is deleted, the next one is in effect.
     """
 
     name: str
@@ -300,7 +301,7 @@ class ConfigEntry:
     Attributes:
         name: the key.
         value: the value in effect; None if it is sensitive or not set.
-        source: where the value comes from: ``DYNAMIC_TOPIC_CONFIG`` (the topic),
+        source: the source of the value: ``DYNAMIC_TOPIC_CONFIG`` (the topic),
             ``DYNAMIC_DEFAULT_BROKER_CONFIG`` (the cluster), ``DYNAMIC_CLIENT_QUOTA`` (a client id),
             ``DYNAMIC_DEFAULT_CLIENT_QUOTA`` (all clients) or ``DEFAULT_CONFIG`` (the default).
         default: the value that applies if the resource has no value of its own.
@@ -343,13 +344,13 @@ class ActiveProducer:
     Attributes:
         producer_id: the producer's id.
         producer_epoch: its newest epoch in this partition.
-        last_sequence: sequence number of its last record in this epoch; -1 if there is none.
-        last_timestamp: when its last append appeared on the storage, in milliseconds since the
-            epoch. In Kafka it is the largest timestamp of its last batch.
-        current_transaction_start_offset: first offset of its open transaction in this partition;
-            -1 if none is open.
-        transactional_id: ``transactional.id`` of a producer with an open transaction; None without
-            one, and if it has expired.
+        last_sequence: the sequence number of its last record in this epoch; -1 without a record.
+        last_timestamp: the time at which its last append appeared on the storage, in milliseconds
+            since the epoch. In Kafka it is the largest timestamp of its last batch.
+        current_transaction_start_offset: the first offset of its open transaction in this
+            partition; -1 if none is open.
+        transactional_id: the ``transactional.id`` of a producer with an open transaction; None
+            without an open transaction, and if the id has expired.
     """
 
     producer_id: int
@@ -365,7 +366,7 @@ class PartitionProducerState:
     """The producers of one partition, as ``describe_producers`` returns them.
 
     Attributes:
-        active_producers: those that have not expired, by id.
+        active_producers: the producers that have not expired, by id.
     """
 
     active_producers: tuple[ActiveProducer, ...]
@@ -377,7 +378,7 @@ class TransactionListing:
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        producer_id: that of the producer that decides its transactions.
+        producer_id: the id of the producer that decides its transactions.
         state: ``Empty``, ``Ongoing``, ``PrepareCommit``, ``PrepareAbort``, ``CompleteCommit`` or
             ``CompleteAbort``, as in Kafka.
     """
@@ -392,15 +393,16 @@ class TransactionDescription:
     """A transactional id and its newest transaction (Kafka's class of this name).
 
     Attributes:
-        state: as in `TransactionListing`.
-        producer_id: that of the producer that decides its transactions.
-        producer_epoch: its present epoch.
+        state: the state's name, as in `TransactionListing`.
+        producer_id: the id of the producer that decides its transactions.
+        producer_epoch: the present epoch of this producer.
         transaction_timeout_ms: ``transaction.timeout.ms``.
-        transaction_start_time_ms: when it began, in milliseconds since the epoch by the clock of
-            the process that began it; -1 if no transaction is ongoing or decided and not complete.
-        topic_partitions: the partitions that are registered, of topics that still exist.
+        transaction_start_time_ms: the start of the transaction, in milliseconds since the epoch, by
+            the clock of the process that began it; -1 if no transaction is ongoing, or decided and
+            not complete.
+        topic_partitions: the registered partitions of topics that still exist.
         participants: the producer ids that write for it; several in a Spark job.
-        groups: consumer groups whose offsets it commits.
+        groups: the consumer groups whose offsets it commits.
         batch_id: the last committed micro-batch; -1 without one.
     """
 
@@ -421,7 +423,7 @@ class AbortTransactionSpec:
 
     Attributes:
         topic_partition: the partition.
-        producer_id: of the producer whose transaction is open.
+        producer_id: the id of the producer whose transaction is open.
         producer_epoch: the epoch of its records.
     """
 
@@ -432,16 +434,16 @@ class AbortTransactionSpec:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition, and that nobody will end.
+    """A transaction that is open in a partition, and that no process will end.
 
     Attributes:
         topic_partition: the partition.
-        producer_id: of the producer.
+        producer_id: the id of the producer.
         producer_epoch: the epoch of its records.
-        start_offset: first offset of the transaction in the partition.
-        last_timestamp: when its last append appeared on the storage, in milliseconds since the
-            epoch; -1 if it is not known.
-        transactional_id: None if it has expired.
+        start_offset: the first offset of the transaction in the partition.
+        last_timestamp: the time at which its last append appeared on the storage, in milliseconds
+            since the epoch; -1 if it is not known.
+        transactional_id: the ``transactional.id``; None if it has expired.
     """
 
     topic_partition: TopicPartition
@@ -459,8 +461,8 @@ class ReplicaInfo:
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        size_bytes: size of the log's segments.
-        offset_lag: how far its log end offset is behind the high watermark.
+        size_bytes: the size of the log's segments.
+        offset_lag: the number of offsets by which its log end offset is behind the high watermark.
         is_future: whether it is a copy that will replace another replica.
         segments: the number of the log's segments.
         log_start_offset: the first offset that can be read.
@@ -485,9 +487,9 @@ class LogDirDescription:
 
     Attributes:
         broker: the broker's id.
-        log_dir: path or URL of the root.
+        log_dir: the path or URL of the root.
         replicas: its replicas, ordered by topic and partition.
-        error: why the root cannot be read; None if it can.
+        error: the reason why the root cannot be read; None if it can.
     """
 
     broker: int
@@ -509,9 +511,9 @@ class BrokerDescription:
         broker_epoch: the number of its registration; -1 for broker 0, which has none.
         incarnation_id: the id of its registration, as in its ``meta.properties``; empty for
             broker 0.
-        replica_count: number of partitions that it holds a replica of.
-        in_sync_count: number of partitions whose in-sync replicas it is one of.
-        leader_count: number of partitions that it leads.
+        replica_count: the number of partitions of which it holds a replica.
+        in_sync_count: the number of partitions of which it holds an in-sync replica.
+        leader_count: the number of partitions that it leads.
     """
 
     broker_id: int
@@ -527,7 +529,7 @@ class BrokerDescription:
 
     @property
     def state(self) -> Literal["active", "fenced", "unregistering"]:
-        """What may happen on the broker: everything, no leading, or no new replica."""
+        """The broker's state: ``fenced`` cannot lead, ``unregistering`` gets no new replicas."""
         if self.in_controlled_shutdown:
             return "unregistering"
         return "fenced" if self.fenced else "active"

@@ -1,9 +1,9 @@
-"""JSON that others wrote: files and records of a root, which any writer of the root can forge.
+"""Parses untrusted JSON: files and records of a root, which any writer of the root can forge.
 
-Python's own parser takes more than JSON, and raises what callers do not expect: ``NaN`` and
-``Infinity``, a name that stands twice (the last one counts, while other parsers take the first),
-integers of thousands of digits, `RecursionError` for ``[[[[…``. `parse_json` raises `ValueError`
-for all of that, and for a document that is too large.
+Python's own parser accepts more than JSON: ``NaN`` and ``Infinity``, duplicate names (it takes the
+last value, other parsers the first), and integers of thousands of digits. For ``[[[[…`` it raises
+`RecursionError`, which callers do not expect. `parse_json` raises `ValueError` for all of these,
+and for a document that is too large.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 
 MAX_BYTES: Final = 64 << 20
-"""Largest document. A group of 10,000 partitions and 1,000 members has less than 2 MiB."""
+"""Maximum size of a document. A group of 10,000 partitions and 1,000 members is below 2 MiB."""
 
 MAX_DIGITS: Final = 20
-"""Digits and sign of the longest integer: all of 64 bits are shorter."""
+"""Maximum length of an integer with its sign. All integers of 64 bits are allowed."""
 
 
 def parse_json(data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES) -> Any:
@@ -29,10 +29,11 @@ def parse_json(data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES) -> 
         max_bytes: a longer document is refused before it is copied or parsed.
 
     Returns:
-        What `json.loads` returns; all numbers are finite, all integers have 64 bits or little more.
+        The result of `json.loads`; all numbers are finite, all integers have little more than 64
+        bits at most.
 
     Raises:
-        ValueError: it is no JSON, or it is too large, nested too deep, or ambiguous.
+        ValueError: the document is no JSON, or is too large, nested too deep, or ambiguous.
     """
     size = data.size if isinstance(data, pa.Buffer) else len(data)
     if size > max_bytes:

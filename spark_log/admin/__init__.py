@@ -1,7 +1,7 @@
 """`Admin`, by subject: brokers, topics, configs, quotas, offsets, records, producers, groups.
 
-Each subject is a file with the methods that `Admin` has for it. `tables` turns answers of `Admin`
-into Arrow tables; `offset_reset` works out new offsets for ``spark-log groups reset-offsets``.
+Each subject is a file with the methods that `Admin` has for it. `tables` converts results of
+`Admin` to Arrow tables; `offset_reset` computes new offsets for ``spark-log groups reset-offsets``.
 """
 
 from spark_log.exports import attach_stub

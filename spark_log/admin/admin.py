@@ -43,9 +43,9 @@ class Admin(
     """Administers brokers, topics, configs, quotas, offsets, groups and transactions of one root.
 
     Method names follow Kafka's admin client and kafka-python's. A call that changes metadata
-    appends one batch to the metadata log: all of its changes are made, or none. So does a call that
-    changes the committed offsets of one group. The functions in `spark_log.admin.tables` turn
-    answers into Arrow tables.
+    appends one batch to the metadata log: all of its changes are made, or none. A call that changes
+    the committed offsets of one group is atomic, too. The functions in `spark_log.admin.tables`
+    convert results to Arrow tables.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Admin(
 
         Args:
             root: a path or URL; required. `create_topics` creates the root if it does not exist.
-            storage_options: for the file system; never printed or logged.
+            storage_options: the options of the file system; never printed or logged.
             broker_storage_options: broker id → storage options of its root. A broker without them
                 has ``storage_options``, if its URL has the same scheme as the root. Never shown.
-            clock: gives metadata records their timestamps.
+            clock: the clock that gives metadata records their timestamps.
             config: keys of `AdminConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:

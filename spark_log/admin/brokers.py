@@ -1,4 +1,4 @@
-"""`Admin` on the cluster and its brokers: a broker here is a storage root."""
+"""`Admin` methods for the cluster and its brokers: a broker here is a storage root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BrokerOperations(ClusterAccess):
 
     @limited
     def list_brokers(self) -> list[BrokerDescription]:
-        """Describe the registered brokers, sorted by id; the roots of others than 0 are not read.
+        """Describe the registered brokers, sorted by id; only the root of broker 0 is read.
 
         Raises:
             RootNotFoundError: there is no cluster at the root.
@@ -56,16 +56,16 @@ class BrokerOperations(ClusterAccess):
     ) -> BrokerDescription:
         """Register a storage root as a broker of the cluster.
 
-        Creates the cluster's root too if it does not exist.
+        If the cluster's root does not exist, it is created first.
 
-        The root gets a ``meta.properties``, and then the metadata log gets a record. After a
-        failure between the two, register it again. Existing partitions stay where they are. After
-        the data of a broker was lost, fence it, and register it again with an empty root.
+        The broker's root gets a ``meta.properties``, and then the metadata log gets a record. After
+        a failure between the two, register the broker again. Existing partitions are not moved. If
+        the data of a broker were lost, fence it, and register it again with an empty root.
 
         Args:
             broker_id: the broker's id, from 1 on.
-            log_dir: path or URL of its root, without credentials; every client opens the root by
-                it. It is created if it does not exist. Its options are the client's
+            log_dir: the path or URL of its root, without credentials, by which every client opens
+                the root. A missing root is created. Its storage options are the client's
                 ``broker_storage_options`` for this id.
             rack: the rack that the root is in; None without one.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
@@ -90,7 +90,7 @@ class BrokerOperations(ClusterAccess):
     def alter_broker(
         self, broker_id: int, *, rack: str | None, timeout_ms: float | None = None
     ) -> BrokerDescription:
-        """Change the rack of a broker, also of broker 0. Its replicas stay where they are.
+        """Change the rack of a broker, also of broker 0. Its replicas are not moved.
 
         Args:
             broker_id: the broker's id.
@@ -108,7 +108,7 @@ class BrokerOperations(ClusterAccess):
     def fence_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> BrokerDescription:
         """Fence a broker: other replicas lead its partitions. Harmless if it is fenced.
 
-        A partition that no other replica can lead has no leader then, and accepts no records.
+        If no other replica can lead a partition, it has no leader and accepts no records.
 
         Args:
             broker_id: the broker's id.
@@ -138,7 +138,7 @@ class BrokerOperations(ClusterAccess):
     def unregister_broker(
         self, broker_id: int, *, timeout_ms: float | None = None
     ) -> list[TopicPartition]:
-        """Unregister a broker, or begin to: one that holds replicas gets no new ones.
+        """Unregister a broker; one that still holds replicas only gets no new ones from now on.
 
         Kafka unregisters a broker at once, and its replicas are offline.
 
@@ -148,7 +148,7 @@ class BrokerOperations(ClusterAccess):
 
         Returns:
             The partitions that it holds replicas of: move them, and call this again. Empty if the
-            broker is not registered any more. Its root keeps its files.
+            broker is no longer registered. Its root keeps its files.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -196,7 +196,7 @@ def _describe_brokers(root: str, image: MetadataImage) -> list[BrokerDescription
 
 
 def _counts(image: MetadataImage) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """Return how many partitions each broker has a replica of, is in sync with, and leads."""
+    """Return by broker its numbers of replicas, in-sync replicas, and partitions that it leads."""
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
     leaders: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""What all subjects of `Admin` share: the opened root, its time limit, commits and log lookups."""
+"""The base of all subjects of `Admin`: the opened root, time limits, commits and log lookups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def share_cluster(admin: ClusterAccess, cluster: Cluster) -> None:
     """Let an `Admin` use a root that is open already, until its `close`.
 
     Args:
-        admin: of the same root, with the same storage options.
+        admin: an `Admin` of the same root, with the same storage options.
         cluster: the opened root.
     """
     admin._share(cluster)
@@ -55,7 +55,7 @@ class ClusterAccess(ForeignMethods):
     """Opens a root on first use, and keeps it open until `close`.
 
     Attributes:
-        config: settings of the `Admin`.
+        config: the settings of the `Admin`.
     """
 
     def __init__(
@@ -125,16 +125,16 @@ class ClusterAccess(ForeignMethods):
         return timeout_ms, "timeout_ms"
 
     def _image_or_empty(self) -> MetadataImage:
-        """Return the metadata; an empty image if there is no root yet."""
+        """Return the metadata; an empty image if the root does not exist yet."""
         try:
             return self._cluster().image()
         except RootNotFoundError:
             return MetadataImage()
 
     def _commit(self, decide: Decide, validate_only: bool) -> None:
-        """Change the metadata of an existing root, or with ``validate_only`` only check."""
+        """Change the metadata of an existing root; with ``validate_only``, only check."""
         cluster = self._cluster()
-        image = cluster.image()  # a storage that does not answer is found before anything is sent
+        image = cluster.image()  # fails before anything is sent if the storage does not answer
         if validate_only:
             decide(image)
         else:
@@ -151,7 +151,7 @@ class ClusterAccess(ForeignMethods):
         partitions: Sequence[TopicPartition],
         topic: Callable[[str], TopicImage],
     ) -> list[_Result]:
-        """Call ``read`` for each partition: in parallel where a read is a request.
+        """Call ``read`` for each partition; in parallel if a read is a request.
 
         Raises:
             UnknownTopicOrPartitionError: a topic was deleted meanwhile.

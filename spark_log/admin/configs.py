@@ -1,4 +1,4 @@
-"""`Admin` on configs of topics, of the cluster and of client ids."""
+"""`Admin` methods for configs of topics, of the cluster and of client ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_log.metadata import (
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 
 ConfigFilter = Literal["all", "modified", "default"]
-"""Which configs `describe_configs` returns, by whether somebody set them."""
+"""The configs that `describe_configs` returns: all, those that a user has set, or the others."""
 
 _DELETE = (AlterConfigOp.DELETE, None)
 
@@ -40,10 +40,10 @@ class ConfigOperations(ClusterAccess):
         (``metadata.max.age.ms``).
 
         Args:
-            config_resources: ``configs`` is a dict: key → new value, or key → ``(AlterConfigOp,
-                value)``. ``DELETE`` restores the default. ``APPEND`` and ``SUBTRACT`` work on list
-                keys only, with several values separated by commas.
-            validate_only: check everything and change nothing.
+            config_resources: the resources; ``configs`` of each is a dict: key → new value, or
+                key → ``(AlterConfigOp, value)``. ``DELETE`` restores the default. ``APPEND`` and
+                ``SUBTRACT`` work on list keys only, with several values separated by commas.
+            validate_only: whether to check everything and change nothing.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigurationError: nothing was changed.
@@ -62,9 +62,9 @@ class ConfigOperations(ClusterAccess):
         """Restore the defaults of configs, all of them or none.
 
         Args:
-            config_resources: ``configs`` are the keys to reset (of a dict, the values are ignored);
-                None or empty resets every key that the resource overrides.
-            validate_only: check everything and change nothing.
+            config_resources: the resources; ``configs`` of each are the keys to reset (the values
+                of a dict are ignored). None or empty resets every key that the resource overrides.
+            validate_only: whether to check everything and change nothing.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidConfigurationError: nothing was changed.
@@ -85,9 +85,10 @@ class ConfigOperations(ClusterAccess):
         """Describe configs of topics, client ids or the cluster: value, source, default, meaning.
 
         Args:
-            config_resources: ``configs`` are the keys to describe; None for all of them.
-            config_filter: ``modified`` returns only keys that somebody has set, for this resource
-                or for all clients; ``default`` only keys that nobody has set.
+            config_resources: the resources; ``configs`` of each are the keys to describe, None for
+                all keys.
+            config_filter: the keys to return: ``modified`` only those that were set, for this
+                resource or for all clients; ``default`` only those that were not set.
 
         Returns:
             ``{"topic": {name: {key: entry}}}``, as in kafka-python. The configs of the cluster are
@@ -152,7 +153,7 @@ class ConfigOperations(ClusterAccess):
         changes_of: Callable[[ConfigResource, Mapping[str, str]], Mapping[str, object]],
         validate_only: bool,
     ) -> None:
-        """Commit what ``changes_of`` returns for each resource and its present overrides."""
+        """Commit the changes that ``changes_of`` returns for each resource and its overrides."""
         resources = [(kind_of(each), each) for each in config_resources]
         for kind, resource in resources:
             check_unicode(f"the name of a {kind.resource_type}", resource.name)

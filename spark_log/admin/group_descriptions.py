@@ -31,12 +31,12 @@ class MemberDescription:
     Attributes:
         member_id: the member's id.
         group_instance_id: ``group.instance.id`` of a static member; None for a dynamic one.
-        client_id: ``client.id`` of its consumer.
-        client_host: host name of its machine; empty if not known.
-        assignment: partitions that it reads.
-        revoking: partitions that it has stopped reading and may still commit, until it releases
+        client_id: the ``client.id`` of its consumer.
+        client_host: the host name of its machine; empty if not known.
+        assignment: the partitions that it reads.
+        revoking: the partitions that it has stopped reading and may still commit, until it releases
             them.
-        pending: partitions that it gets when other members have released them.
+        pending: the partitions that it gets when other members have released them.
     """
 
     member_id: str
@@ -57,9 +57,9 @@ class GroupDescription:
         group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
             to another.
         protocol_type: ``consumer``; empty for a group that never had members.
-        protocol: name of the assignor; empty without members.
-        generation: generation of the newest change.
-        members: in the order in which they joined.
+        protocol: the name of the assignor; empty without members.
+        generation: the generation of the newest change.
+        members: the members, in the order in which they joined.
     """
 
     group_id: str
@@ -88,16 +88,16 @@ class GroupPartitionLag:
         current_offset: the committed offset; None if the group has committed none.
         log_end_offset: the offset of the next record to be written; with ``read_committed`` the
             last stable offset.
-        lag: number of offsets that the group has not read yet and can read: from its committed
-            offset, or from the log start offset if that is higher, to ``log_end_offset``. 0 also if
-            the committed offset lies beyond the end; None without a committed offset.
-        deleted: number of offsets from the committed one to the log start offset: records that were
-            deleted before the group read them. None without a committed offset.
-        lag_ms: age of the first record of ``lag``, by its timestamp; 0 if there is none, None if it
-            is not known.
-        metadata: metadata committed with the offset.
-        commit_timestamp_us: time of the commit; None without a committed offset.
-        member: the member that the partition is assigned to; None if there is none.
+        lag: the number of offsets that the group can still read: from its committed offset, or from
+            the log start offset if that is higher, to ``log_end_offset``. 0 also if the committed
+            offset lies beyond the end; None without a committed offset.
+        deleted: the number of offsets from the committed one to the log start offset, whose records
+            were deleted before the group read them. None without a committed offset.
+        lag_ms: the age of the first record of ``lag``, by its timestamp; 0 without such a record,
+            None if it is not known.
+        metadata: the metadata committed with the offset.
+        commit_timestamp_us: the time of the commit; None without a committed offset.
+        member: the member that the partition is assigned to; None without one.
     """
 
     partition: TopicPartition

@@ -78,7 +78,7 @@ class GroupManager:
         """Return the groups with members or committed offsets, in one of ``states``."""
         wanted = None if states is None else {_state(state) for state in states}
         store = self._cluster.store
-        # Both at the same time, where each is some requests that wait for each other.
+        # Both at the same time on an object store, where each is several requests in sequence.
         read_table = self.table.groups_with_positions
         with_positions_read = read_table if store.is_mapped else call_beside(read_table)
         logged = list_group_ids(store, self._cluster.clock)
@@ -103,7 +103,7 @@ class GroupManager:
         return described_group(self._existing(group_id))
 
     def members(self, group_id: str) -> tuple[str, ...]:
-        """Return the member ids; none if the group does not exist."""
+        """Return the member ids; empty if the group does not exist."""
         return tuple(self._view(group_id).group.members)
 
     def offsets(
@@ -135,7 +135,8 @@ class GroupManager:
         the same lag.
         """
         positions_of = {each.group_id: self.table.positions(each.group_id) for each in descriptions}
-        # Metadata after them: an offset in a deleted topic is none in a topic of the same name.
+        # Read the metadata after the offsets: an offset in a deleted topic is not an offset in a
+        # new topic of the same name.
         image = self._cluster.image()
         committed = {group_id: _in_image(image, each) for group_id, each in positions_of.items()}
         offsets: dict[TopicPartition, set[int]] = {}
@@ -202,7 +203,7 @@ class GroupManager:
     ) -> set[TopicPartition]:
         """Delete committed offsets, all of them or none; return the partitions that had one.
 
-        Those that were sent to a transaction, and may be committed by it later, are deleted too.
+        Offsets that a transaction may commit later are deleted, too.
         """
         wanted = {TopicPartition(*each) for each in partitions}
         self._existing(group_id)
@@ -241,7 +242,7 @@ class GroupManager:
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete the committed offsets of groups that have no members.
 
-        Those that were sent to a transaction, and may be committed by it later, are deleted too.
+        Offsets that a transaction may commit later are deleted, too.
         """
         wanted = list(dict.fromkeys(group_ids))
         for group_id in wanted:
@@ -276,7 +277,7 @@ class GroupManager:
             # A late import: most calls need no transactions.
             from spark_log.coordinator import TransactionalOffsets
 
-            # Kept: it measures for how long it has seen a transaction open.
+            # Kept, because it measures for how long it has seen a transaction open.
             self._transactions = TransactionalOffsets(self._cluster, self.table)
         return self._transactions
 
@@ -362,7 +363,7 @@ def _in_image(image: MetadataImage, positions: _Positions) -> dict[TopicPartitio
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Where reads of a partition begin and end, and the times of first unread records by offset."""
+    """The readable offsets of a partition, and the times of first unread records by offset."""
 
     start_offset: int
     end_offset: int

@@ -1,4 +1,4 @@
-"""`Admin` on consumer groups: lists, describes, changes and deletes them and their offsets."""
+"""`Admin` methods for consumer groups: lists, describes, changes and deletes groups and offsets."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GroupOperations(OffsetOperations):
         """List the groups that have members or committed offsets, sorted by id.
 
         Args:
-            states_filter: return only groups in one of these states, in any case: ``Empty``,
-                ``Stable``, ``Reconciling``.
+            states_filter: the states of the groups to return, in upper or lower case: ``Empty``,
+                ``Stable``, ``Reconciling``; None for all.
 
         Raises:
             InvalidConfigurationError: a state is not known.
@@ -60,8 +60,9 @@ class GroupOperations(OffsetOperations):
         """Return the lag of a group, in records and in time, for each of its partitions.
 
         Args:
-            group_id: the group.
-            isolation_level: with ``read_committed``, the lag ends at the last stable offset.
+            group_id: the group's id.
+            isolation_level: the isolation level; with ``read_committed``, the lag ends at the last
+                stable offset.
 
         Raises:
             GroupIdNotFoundError: the group has neither members nor committed offsets.
@@ -80,14 +81,15 @@ class GroupOperations(OffsetOperations):
         """Return the lag of several groups as one cut, by group id.
 
         The committed offsets of all groups are read before the end of any partition, and the end of
-        each partition is read once. So the lags of two groups can be compared.
-        `list_group_offsets` and `list_offsets` do not give that. A lag counts the offsets that can
-        be read, and is never negative; those that were deleted unread are counted apart
+        each partition is read once. The lags of two groups can therefore be compared, unlike the
+        results of `list_group_offsets` and `list_offsets`. A lag counts the offsets that can be
+        read, and is never negative; offsets that were deleted unread are counted separately
         (`GroupPartitionLag.deleted`).
 
         Args:
-            group_ids: the groups.
-            isolation_level: with ``read_committed``, the lag ends at the last stable offset.
+            group_ids: the ids of the groups.
+            isolation_level: the isolation level; with ``read_committed``, the lag ends at the last
+                stable offset.
 
         Raises:
             GroupIdNotFoundError: a group has neither members nor committed offsets.
@@ -109,11 +111,11 @@ class GroupOperations(OffsetOperations):
         """Return the committed offsets of a group.
 
         Args:
-            group_id: the group; one that does not exist has no offsets.
-            partitions: return only these; partitions without a committed offset are left out. None
-                for all.
+            group_id: the group's id; a group that does not exist has no offsets.
+            partitions: the partitions to return; those without a committed offset are left out.
+                None for all.
             require_stable: whether to refuse offsets that an open transaction may replace, and to
-                take those of decided ones into account (KIP-447).
+                include the offsets of decided transactions (KIP-447).
 
         Raises:
             UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
@@ -135,7 +137,7 @@ class GroupOperations(OffsetOperations):
             group_specs: group id → partitions to return, None for all. A group that does not exist
                 has no offsets; partitions without a committed offset are left out.
             require_stable: whether to refuse offsets that an open transaction may replace, and to
-                take those of decided ones into account (KIP-447).
+                include the offsets of decided transactions (KIP-447).
 
         Raises:
             UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
@@ -155,7 +157,7 @@ class GroupOperations(OffsetOperations):
 
         Args:
             group_id: the group; it need not exist.
-            offsets: partition → the next offset to read. Other partitions keep theirs.
+            offsets: partition → the next offset to read. Other partitions keep their offsets.
 
         Raises:
             GroupNotEmptyError: the group has members; nothing was changed.
@@ -205,7 +207,7 @@ class GroupOperations(OffsetOperations):
 
         Args:
             group_id: the group.
-            partitions: no member may subscribe to one of their topics.
+            partitions: the partitions; no member may subscribe to one of their topics.
 
         Returns:
             The partitions that had a committed offset.
@@ -234,7 +236,7 @@ class GroupOperations(OffsetOperations):
 
     @limited
     def group_members(self, group_id: str) -> tuple[str, ...]:
-        """Return the member ids of a group; none if the group does not exist.
+        """Return the member ids of a group; empty if the group does not exist.
 
         Raises:
             StorageError: the group cannot be read.

@@ -1,4 +1,4 @@
-"""`Admin` on log directories: a broker here is a storage root."""
+"""`Admin` methods for log directories: a broker here is a storage root."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LogDirOperations(ClusterAccess):
         image = self._cluster().image()
         wanted = _wanted(image, topic_partitions)
         for tp in wanted:
-            self._log(image, tp)  # raises if there is no such partition
+            self._log(image, tp)  # raises if the partition does not exist
         log_dirs = []
         for broker in image.brokers():
             broker_id = broker.broker_id
@@ -93,7 +93,7 @@ class LogDirOperations(ClusterAccess):
 def _wanted(
     image: MetadataImage, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None
 ) -> list[TopicPartition]:
-    """Return the partitions that a caller asks for."""
+    """Return the partitions that a caller has asked for."""
     names = [topic.name for topic in image.topics()]
     return [
         TopicPartition(name, number)
@@ -121,7 +121,7 @@ def _describe_replica(tp: TopicPartition, view: LogView, path: str) -> ReplicaIn
 
 
 def _with_lags(image: MetadataImage, log_dirs: list[LogDirDescription]) -> list[LogDirDescription]:
-    """Set how far each replica is behind the high watermark: the end of the last in-sync one."""
+    """Set each replica's lag behind the high watermark, the end of the last in-sync replica."""
     ends = {
         (log_dir.broker, replica.topic, replica.partition): replica.log_end_offset
         for log_dir in log_dirs

@@ -33,7 +33,7 @@ class ResetPlan:
 
 
 class OffsetResetPlanner:
-    """Works out new offsets of one group; changes nothing."""
+    """Computes new offsets of one group; changes nothing."""
 
     def __init__(self, cluster: Cluster, admin: GroupOperations, group_id: str) -> None:
         """Return a planner for one group.
@@ -54,7 +54,7 @@ class OffsetResetPlanner:
         return {tp: position.offset for tp, position in offsets.items()}
 
     def to_spec(self, partitions: Collection[TopicPartition], spec: int) -> ResetPlan:
-        """Plan one `OffsetSpec`, or time in milliseconds since the epoch, for all partitions.
+        """Plan the offsets of one `OffsetSpec`, or of a time in milliseconds since the epoch.
 
         A partition without a record at or after the time gets its log end offset.
         """
@@ -63,7 +63,7 @@ class OffsetResetPlanner:
     def to_specs(
         self, specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int]
     ) -> ResetPlan:
-        """Plan what `Admin.reset_group_offsets` takes: specs, times and plain offsets.
+        """Plan the values that `Admin.reset_group_offsets` accepts: specs, times, plain offsets.
 
         Raises:
             InvalidTimestampError: an `OffsetTimestamp` is negative.
@@ -116,7 +116,7 @@ class OffsetResetPlanner:
         return self.to_offsets({tp: committed[tp] + by for tp in partitions})
 
     def to_current(self, partitions: Collection[TopicPartition]) -> ResetPlan:
-        """Plan the committed offsets; the log end offset where there is none."""
+        """Plan the committed offsets; the log end offset for partitions without one."""
         committed = self.committed()
         missing = [tp for tp in partitions if tp not in committed]
         ends = self._admin.list_offsets(dict.fromkeys(missing, OffsetSpec.LATEST))
@@ -130,8 +130,8 @@ class OffsetResetPlanner:
         """Plan the offsets that were committed at a time.
 
         Args:
-            partitions: None for all partitions that had a committed offset then.
-            time_us: by the clocks of the processes that committed.
+            partitions: the partitions; None for all that had a committed offset at that time.
+            time_us: the time, by the clocks of the processes that committed.
 
         Raises:
             InvalidConfigurationError: the time is longer ago than the table's retention; the
@@ -172,7 +172,7 @@ class OffsetResetPlanner:
 
 
 def _check_timestamp(spec: OffsetTimestamp) -> int:
-    """Return a time; a negative one must not be taken for a member of `OffsetSpec`."""
+    """Return a time after checking it: a negative one would be taken for an `OffsetSpec`."""
     if spec < 0:
         raise InvalidTimestampError(
             f"{spec!r} is negative; give milliseconds since the epoch", timestamp_us=spec * 1000
@@ -181,7 +181,7 @@ def _check_timestamp(spec: OffsetTimestamp) -> int:
 
 
 def _in_a_minute(time_us: int) -> int:
-    """Return a full minute that is still within the retention after a user has typed it."""
+    """Return a full minute that is still within the retention a minute or so later."""
     return (time_us // _MINUTE_US + 2) * _MINUTE_US
 
 

@@ -1,4 +1,4 @@
-"""`Admin` on offsets of partitions: looked up by position and by time."""
+"""`Admin` methods for offsets of partitions: lookups by position and by time."""
 
 from __future__ import annotations
 
@@ -70,15 +70,16 @@ class OffsetOperations(ClusterAccess):
 
         Args:
             topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
-            isolation_level: with ``read_committed``, offsets before the last stable one are found.
+            isolation_level: the isolation level; with ``read_committed``, only offsets up to the
+                last stable offset are returned.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             Offset and timestamp of each partition; the offset is -1 if there is no such record.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: as
-                `list_offsets` raises them.
+            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: See
+                `list_offsets`.
         """
         return self.list_offsets(
             topic_partition_specs, isolation_level=isolation_level, timeout_ms=timeout_ms
@@ -88,7 +89,7 @@ class OffsetOperations(ClusterAccess):
 def check_by_partition(
     name: str, given: Mapping[TopicPartition, _Value]
 ) -> dict[TopicPartition, _Value]:
-    """Return an argument that has to be a dict by partition; plain tuples are accepted as keys.
+    """Return an argument that must be a dict with partitions as keys; plain tuples are accepted.
 
     Raises:
         InvalidConfigurationError: it is not a dict, or has other keys.

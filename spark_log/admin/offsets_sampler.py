@@ -1,13 +1,13 @@
 """Samples of a root's offsets: ends of partitions and committed offsets of groups, as one cut.
 
-Committed offsets are read before the ends of the logs, and ends never move back. So an end in a
-sample is not before the offset that was committed behind the last record. A committed offset that
+Committed offsets are read before the ends of the logs, and ends never move back. An end in a sample
+is therefore not before an offset that was committed after the last record. A committed offset that
 lies beyond the end for another reason has no lag: a lag is never negative.
 
 A sample costs one request for new metadata, one for new commits, and one for each partition
 (`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
 behind, once: a position has the same timestamp in the next sample. Members of groups cost a listing
-and one request for each group that ever had one, and two more if it has changed.
+and one request for each group that ever had a member, and two more if the group has changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.suppressed import SuppressedErrors
 
 MAX_TIME_LOOKUPS: Final = 250
-"""Maximum number of positions whose timestamps one sample looks up, those with the largest lag."""
+"""Maximum number of positions whose timestamps one sample reads; the largest lags come first."""
 
 _MAX_LISTING_AGE_MS: Final = 600_000.0
 """Maximum age of the listing of a partition that has one replica and no new records, for samples
@@ -46,16 +46,16 @@ _Position = tuple[PartitionKey, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """A group's committed offset in one partition, and how far it is behind.
+    """A group's committed offset in one partition, and its lag.
 
     Attributes:
         offset: the committed offset, the next one to read.
-        lag: number of offsets that can be read from there on: from the log start offset, if that is
-            higher, to the log end offset; never negative.
-        deleted: number of offsets from there to the log start offset, whose records were deleted
-            before the group read them.
-        lag_ms: age of the first record of ``lag`` by its timestamp; 0 if there is none, None if it
-            was not looked up or cannot be read.
+        lag: the number of offsets that the group can still read: from ``offset``, or from the log
+            start offset if that is higher, to the log end offset; never negative.
+        deleted: the number of offsets from ``offset`` to the log start offset, whose records were
+            deleted before the group read them.
+        lag_ms: the age of the first record of ``lag`` by its timestamp; 0 without such a record,
+            None if it was not looked up or cannot be read.
     """
 
     offset: int
@@ -70,11 +70,12 @@ class OffsetsSample:
 
     Attributes:
         brokers: the registered brokers, and the root's.
-        topics: those that were sampled, sorted by name. A topic that was deleted while it was read
-            is left out.
-        partitions: each partition of them, without those that could not be read.
+        topics: the sampled topics, sorted by name. A topic that was deleted while it was read is
+            left out.
+        partitions: the partitions of these topics, without those that could not be read.
         groups: group id → partition → its committed offset and lag, in partitions of the sample.
-        descriptions: group id → its members, of groups that ever had one; empty if not wanted.
+        descriptions: group id → description, of groups that ever had a member; empty without
+            details.
     """
 
     brokers: tuple[RegisterBrokerRecord, ...]
@@ -103,11 +104,11 @@ class OffsetsSampler:
 
         Args:
             cluster: the opened root.
-            topics: names of the topics; None for all.
-            groups: ids of the groups; empty for all.
+            topics: the names of the topics; None for all.
+            groups: the ids of the groups; empty for all.
             with_details: whether to read lag in time, and the members of groups.
-            failures: counts partitions and groups that cannot be read, which are left out of a
-                sample. None to raise their errors.
+            failures: the counts of failed reads: partitions and groups that cannot be read are left
+                out of a sample. None to raise their errors.
         """
         self._cluster = cluster
         self._names = topics
@@ -122,7 +123,7 @@ class OffsetsSampler:
         self._is_first = True
 
     def sample(self) -> OffsetsSample:
-        """Read topics and groups as they are now.
+        """Read the present state of topics and groups.
 
         Raises:
             UnknownTopicOrPartitionError: a topic did not exist when the first sample was read.
@@ -169,7 +170,7 @@ class OffsetsSampler:
     def _read_partitions(
         self, topics: Iterable[TopicImage], deleted: set[str]
     ) -> dict[PartitionKey, PartitionSample]:
-        """Return what was read of each partition; add the ids of deleted topics to ``deleted``."""
+        """Return the sample of each partition; add the ids of deleted topics to ``deleted``."""
         by_key = {key: topic for topic in topics for key in partition_keys(topic)}
         for key in self._samplers.keys() - by_key.keys():
             del self._samplers[key]
@@ -208,9 +209,10 @@ class OffsetsSampler:
         }
 
     def _max_listing_age_ms(self, topic: TopicImage, partition: int) -> float:
-        """Return how old a listing may be.
+        """Return the maximum age of a partition's listing.
 
-        That of a replicated partition may be of a replica that is not in sync any more.
+        The listing of a replicated partition may be that of a replica that has left the in-sync
+        replicas.
         """
         valid_ms = listing_validity_ms(topic.config().file_delete_delay_ms)
         if not self._with_details or len(topic.partitions[partition].replicas) > 1:

@@ -1,4 +1,4 @@
-"""Samples of one partition: where its log begins and ends, and what was appended meanwhile."""
+"""Samples of one partition: its log start and end, and the offsets appended since the last one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class PartitionSample:
     Attributes:
         log_start_offset: the first offset that can be read.
         log_end_offset: the offset of the next record to be written.
-        size_bytes: size of its segments.
-        appended: offsets appended since the sample before; 0 in the first one.
-        appended_bytes: their size.
+        size_bytes: the size of its segments.
+        appended: the number of offsets appended since the last sample; 0 in the first one.
+        appended_bytes: the size of the records at these offsets.
     """
 
     log_start_offset: int
@@ -29,25 +29,26 @@ class PartitionSample:
 
 
 class PartitionSampler:
-    """Reads one partition again and again; of its segments it keeps nothing.
+    """Reads one partition repeatedly, without keeping its segments.
 
-    A sample costs one request, for the name that the next segment must have. It costs a listing and
-    a read of the last batch header more if there are new records, or if the last listing is old, so
-    that deleted and merged files are noticed.
+    A sample costs one request, for the name that the next segment must have. If the log has new
+    records, or if the last listing is old (so that deleted and merged files are noticed), the
+    sample also costs a listing and a read of the last batch header.
 
-    Each look at the next name makes the one before it good for another half of
-    ``file.delete.delay.ms``: a name that was unused then cannot have been used and freed since
-    (`storage.listing_validity`). So the end is exact, however old the listing is.
+    Each lookup of the next name extends the validity of the listing by half of
+    ``file.delete.delay.ms``: a name that was unused at that time cannot have been used and freed
+    since (`storage.listing_validity`). The end is therefore exact, even if the listing is old.
     """
 
     def __init__(self, log: PartitionLog, *, is_new: bool, max_listing_age_ms: float) -> None:
         """Begin with a log.
 
         Args:
-            log: of the partition; used by nobody else.
+            log: the partition's log, which is used only here.
             is_new: whether the partition was created since the last sample, so that all of its
                 records were appended since.
-            max_listing_age_ms: maximum age of what a sample says of the log's start and size.
+            max_listing_age_ms: the maximum age of a listing, and so of a sample's log start and
+                size.
         """
         self._log = log
         self._max_listing_age_ms = max_listing_age_ms
@@ -62,7 +63,7 @@ class PartitionSampler:
         self._last = None
 
     def read(self) -> PartitionSample:
-        """Return the partition as it is now.
+        """Return a sample of the partition's present state.
 
         Raises:
             SparkLogError: the log cannot be read, or is damaged.
@@ -86,7 +87,7 @@ class PartitionSampler:
         return self._last
 
     def _is_end(self, offset: int) -> bool:
-        """Return whether the log still ends at an offset; False also if it has to be listed."""
+        """Return whether the log still ends at an offset; False also if a listing is needed."""
         now_ms = self._log.clock.monotonic_ms()
         if now_ms - self._listed_ms >= self._max_listing_age_ms:
             return False
@@ -94,7 +95,7 @@ class PartitionSampler:
             files = self._log.files
             files.open(SegmentName(offset))
         except NotFoundError:
-            # If too much time has passed, a name that was freed may look like one never used.
+            # If too much time has passed, a freed name cannot be told from a name never used.
             if is_listing_valid(files.clock, self._unused_ms, files.valid_ms):
                 self._unused_ms = now_ms
                 return True
@@ -103,15 +104,15 @@ class PartitionSampler:
         return False
 
     def first_unread_us(self, offset: int) -> int | None:
-        """Return the timestamp of the first record at or after an offset, microseconds; or None.
+        """Return the timestamp of the first record at or after an offset, in microseconds.
 
-        None if there is no such record, or if it cannot be read.
+        None if no such record exists, or if it cannot be read.
         """
         return first_unread_us(self._log, offset)
 
 
 def _bytes_since(view: LogView, offset: int) -> float:
-    """Return the size of the records from ``offset`` on; of a segment before it, by its share."""
+    """Return the size of the records from ``offset`` on; a partly older segment counts by share."""
     size_bytes = 0.0
     for segment in reversed(view.live.segments):
         end = view.log_end_offset if segment.end_offset is None else segment.end_offset

@@ -1,4 +1,4 @@
-"""`Admin` on producers: describes the idempotent producers that a partition remembers."""
+"""`Admin` methods for producers: describes the idempotent producers that a partition remembers."""
 
 from __future__ import annotations
 

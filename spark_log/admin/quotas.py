@@ -1,4 +1,4 @@
-"""`Admin` on quotas of client ids (KIP-13, KIP-546)."""
+"""`Admin` methods for quotas of client ids (KIP-13, KIP-546)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QuotaOperations(ConfigOperations):
             client_quotas: client id → quotas. The key None stands for all client ids that have no
                 quota of their own. Quotas are ``producer_byte_rate`` and ``consumer_byte_rate`` →
                 bytes per second, or None to remove the quota.
-            validate_only: check everything and change nothing.
+            validate_only: whether to check everything and change nothing.
 
         Raises:
             InvalidConfigurationError: a client id is empty, or a quota is unknown or not above 0;
@@ -60,8 +60,8 @@ class QuotaOperations(ConfigOperations):
         """Return the quotas that were set, in the form that `alter_client_quotas` takes (KIP-546).
 
         Args:
-            client_ids: client ids to describe; None among them stands for the default quotas of all
-                client ids. None instead of a collection describes all.
+            client_ids: the client ids to describe; None among them stands for the default quotas of
+                all client ids. None instead of a collection describes all.
 
         Returns:
             Quotas by client id, the default quotas (key None) first. Client ids without a quota of

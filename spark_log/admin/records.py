@@ -1,4 +1,4 @@
-"""`Admin` on records: deletes them from the start of partitions."""
+"""`Admin` methods for records: deletes them from the start of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_log.log import LogView
 from spark_log.types import DeletedRecords, TopicPartition
 
 ALL_RECORDS: Final = -1
-"""Given instead of an offset: delete up to the log's end, as in Kafka's requests."""
+"""The value instead of an offset that deletes up to the log's end, as in Kafka's requests."""
 
 
 class RecordOperations(ClusterAccess):
@@ -27,10 +27,10 @@ class RecordOperations(ClusterAccess):
     ) -> dict[TopicPartition, DeletedRecords]:
         """Delete all records before an offset (KIP-107).
 
-        After this returns the records cannot be read. One exception: a reader that listed the log
+        The records cannot be read after the call. One exception: a reader that listed the log
         before may still read them, for half of ``file.delete.delay.ms``. A cleaner deletes the
         files later. All in-sync replicas delete the records; one that cannot be reached leaves the
-        in-sync replicas, and deletes them when it comes back. All arguments are checked before the
+        in-sync replicas, and deletes them when it returns. All arguments are checked before the
         first change; if the storage fails after that, some partitions may be done. It is safe to
         repeat the call.
 

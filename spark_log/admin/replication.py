@@ -1,4 +1,4 @@
-"""`Admin` on replicas: elections of leaders, and reassignments of partitions to other brokers."""
+"""`Admin` methods for replicas: leader elections, and reassignments of partitions to brokers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class ReplicationOperations(ClusterAccess):
     ) -> dict[TopicPartition, SparkLogError | None]:
         """Elect leaders (KIP-183, KIP-460).
 
-        The replicas before the new leader leave the in-sync replicas, and come back at their end
-        (`spark-log replicate`, or a controller).
+        The replicas before the new leader in the chain leave the in-sync replicas, and return at
+        the end of the chain (by ``spark-log replicate``, or a controller).
 
         Args:
-            election_type: ``PREFERRED`` elects the first replica, which has to be in sync.
-                ``UNCLEAN`` elects a replica that is not in sync if no other one can lead, where
-                ``unclean.leader.election.enable`` is true. Records that it lacks are lost.
-            partitions: None for all partitions that need such an election.
+            election_type: the type of election. ``PREFERRED`` elects the first replica, which has
+                to be in sync. ``UNCLEAN`` elects a replica that is not in sync if no other one can
+                lead and ``unclean.leader.election.enable`` is true. Records that it lacks are lost.
+            partitions: the partitions; None for all that need such an election.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
-            Partition → None if a leader was elected, else why not: `ElectionNotNeededError`,
+            Partition → None if a leader was elected, else the error: `ElectionNotNeededError`,
             `PreferredLeaderNotAvailableError`, `EligibleLeadersNotAvailableError` or
             `UnknownTopicOrPartitionError`.
 
@@ -93,17 +93,17 @@ class ReplicationOperations(ClusterAccess):
         removed. Until then a reassignment can be changed, or cancelled.
 
         Args:
-            reassignments: partition → ids of the brokers that shall hold it, the preferred leader
-                first; None to cancel its reassignment.
+            reassignments: partition → the ids of its new brokers, the preferred leader first; None
+                to cancel its reassignment.
             allow_replication_factor_change: whether the number of replicas may change (KIP-860).
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
-            InvalidReplicaAssignmentError: a target is empty, names a broker twice or one that
-                cannot be used; or no original replica can lead after a cancellation.
+            UnknownTopicOrPartitionError: a partition does not exist.
+            InvalidReplicaAssignmentError: a target is empty, or names a broker twice, or a broker
+                that cannot be used; or no original replica can lead after a cancellation.
             InvalidReplicationFactorError: the number of replicas would change.
-            NoReassignmentInProgressError: there is none to cancel.
+            NoReassignmentInProgressError: a partition to cancel has no reassignment.
             UnknownOutcomeError: it is not known whether the reassignments began.
         """
 
@@ -136,7 +136,7 @@ class ReplicationOperations(ClusterAccess):
         """Return the reassignments in progress, sorted.
 
         Args:
-            partitions: only of these; None for all.
+            partitions: the partitions to return; None for all.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
         """
         return list_reassignments(self._cluster().image(), partitions)
@@ -154,7 +154,7 @@ def _topic_id(image: MetadataImage, tp: TopicPartition) -> str:
     """Return the id of a partition's topic.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such partition.
+        UnknownTopicOrPartitionError: the partition does not exist.
     """
     topic = image.topic(tp.topic)
     if tp.partition not in topic.partitions:

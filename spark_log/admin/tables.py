@@ -1,4 +1,4 @@
-"""Answers of `Admin` as Arrow tables: one row per partition, config, offset or replica."""
+"""Results of `Admin` as Arrow tables: one row per partition, config, offset or replica."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ PRODUCERS_SCHEMA = pa.schema(
 
 
 def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
-    """Return the answer of `Admin.describe_topics` as a table of `TOPICS_SCHEMA`.
+    """Return the result of `Admin.describe_topics` as a table of `TOPICS_SCHEMA`.
 
-    A -1 in the answer becomes null: there is no leader, or the partition was not read.
+    A -1 in the result becomes null: no leader exists, or the partition was not read.
     """
     known = ("leader", "log_start_offset", "log_end_offset", "size_bytes", "segments")
     return _table(
@@ -135,7 +135,7 @@ def topics_table(topics: Iterable[TopicDescription]) -> pa.Table:
 def configs_table(
     configs: Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]],
 ) -> pa.Table:
-    """Return the answer of `Admin.describe_configs` as a table of `CONFIGS_SCHEMA`."""
+    """Return the result of `Admin.describe_configs` as a table of `CONFIGS_SCHEMA`."""
     return _table(
         CONFIGS_SCHEMA,
         (
@@ -148,9 +148,9 @@ def configs_table(
 
 
 def offsets_table(offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> pa.Table:
-    """Return the answer of `Admin.list_offsets` as a table of `OFFSETS_SCHEMA`.
+    """Return the result of `Admin.list_offsets` as a table of `OFFSETS_SCHEMA`.
 
-    A -1 in the answer becomes null: there is no such record, or the lookup was not by time.
+    A -1 in the result becomes null: no such record exists, or the lookup was not by time.
     """
     return _table(
         OFFSETS_SCHEMA,
@@ -168,7 +168,7 @@ def offsets_table(offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> pa.Ta
 
 
 def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
-    """Return the answer of `Admin.describe_log_dirs` as a table of `LOG_DIRS_SCHEMA`."""
+    """Return the result of `Admin.describe_log_dirs` as a table of `LOG_DIRS_SCHEMA`."""
     return _table(
         LOG_DIRS_SCHEMA,
         (
@@ -180,9 +180,9 @@ def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
 
 
 def transactions_table(transactions: Mapping[str, TransactionDescription]) -> pa.Table:
-    """Return the answer of `Admin.describe_transactions` as a table of `TRANSACTIONS_SCHEMA`.
+    """Return the result of `Admin.describe_transactions` as a table of `TRANSACTIONS_SCHEMA`.
 
-    A -1 in the answer becomes null: no transaction is open, or no micro-batch is committed.
+    A -1 in the result becomes null: no transaction is open, or no micro-batch is committed.
     """
     return _table(
         TRANSACTIONS_SCHEMA,
@@ -200,9 +200,9 @@ def transactions_table(transactions: Mapping[str, TransactionDescription]) -> pa
 
 
 def producers_table(producers: Mapping[TopicPartition, PartitionProducerState]) -> pa.Table:
-    """Return the answer of `Admin.describe_producers` as a table of `PRODUCERS_SCHEMA`.
+    """Return the result of `Admin.describe_producers` as a table of `PRODUCERS_SCHEMA`.
 
-    A -1 in the answer becomes null, except ``last_sequence``.
+    A -1 in the result becomes null, except ``last_sequence``.
     """
     return _table(
         PRODUCERS_SCHEMA,

@@ -1,4 +1,4 @@
-"""`Admin` on topics: creates, lists, describes, grows and deletes them."""
+"""`Admin` methods for topics: creates, lists, describes, grows and deletes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from spark_log.types import (
 
 _POLL_INTERVAL_MS = 100.0
 _MIN_LOOK_MS = 1_000.0
-"""A last look at the metadata of an object store may take so long after the time is over."""
+"""Minimum time for the last read of an object store's metadata, even if the timeout has passed."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ class TopicOperations(ClusterAccess):
     ) -> dict[str, str]:
         """Create topics, all of them or none, in one append to the metadata log.
 
-        Creates the cluster root too if it does not exist.
+        If the cluster root does not exist, it is created first.
 
         Args:
             new_topics: the topics to create.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-            validate_only: check everything and create nothing.
+            validate_only: whether to check everything and create nothing.
 
         Returns:
             Topic name → topic id.
@@ -105,7 +105,7 @@ class TopicOperations(ClusterAccess):
             decide(self._image_or_empty())
         else:
             cluster = self._cluster(create=True)
-            cluster.image()  # a storage that does not answer is found before anything is sent
+            cluster.image()  # fails before anything is sent if the storage does not answer
             retry_append(lambda: cluster.metadata.commit(decide))
         return topic_ids
 
@@ -124,11 +124,12 @@ class TopicOperations(ClusterAccess):
     ) -> list[TopicDescription]:
         """Describe topics: partitions with their offsets and sizes, and config overrides.
 
-        Of a replicated partition that cannot be read, offsets and sizes are -1.
+        The offsets and sizes of a replicated partition that cannot be read are -1.
 
         Args:
-            names: topics to describe; None for all.
-            with_offsets: False to read the metadata alone; offsets and sizes are -1.
+            names: the topics to describe; None for all.
+            with_offsets: whether to read offsets and sizes; if false, only the metadata are read,
+                and offsets and sizes are -1.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist.
@@ -150,8 +151,8 @@ class TopicOperations(ClusterAccess):
         topics that another process creates.
 
         Args:
-            topic_names: the topics; they need not exist yet, nor need the root.
-            timeout_ms: the longest time to wait.
+            topic_names: the topics; neither they nor the root need exist yet.
+            timeout_ms: the maximum time to wait.
 
         Raises:
             KafkaTimeoutError: a topic still did not exist after ``timeout_ms``.
@@ -206,7 +207,7 @@ class TopicOperations(ClusterAccess):
         def decide(image: MetadataImage) -> list[MetadataRecord]:
             topics.clear()
             topics.update((name, image.topic(name)) for name in names)
-            # Mark a topic that was created again since, too. A marker alone deletes nothing.
+            # This may also mark a topic that was created again since: a marker deletes nothing.
             unmarked = [each for each in topics.values() if each.topic_id not in marked]
             mark_deleted(cluster.store, unmarked)
             marked.update(each.topic_id for each in unmarked)
@@ -222,7 +223,7 @@ class TopicOperations(ClusterAccess):
         began_ms: float,
         timeout_ms: float | None,
     ) -> None:
-        """Remove the data of deleted topics; a cleaner removes what is left after the timeout."""
+        """Remove the data of deleted topics; after the timeout a cleaner removes the rest."""
         if self._is_local:
             remove_data(cluster, topics)
             return
@@ -257,10 +258,10 @@ class TopicOperations(ClusterAccess):
         Args:
             topic_partitions: topic → its new total number of partitions, or `NewPartitions`.
             timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-            validate_only: check everything and change nothing.
+            validate_only: whether to check everything and change nothing.
 
         Returns:
-            Topic → number of partitions, after the change.
+            Topic → number of partitions after the change.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicationFactorError,
@@ -285,7 +286,7 @@ class TopicOperations(ClusterAccess):
     def _observe_all(
         self, topics: Sequence[TopicImage], *, skip_deleted: bool
     ) -> dict[str, dict[int, LogView | None]]:
-        """Return the log of each partition by topic id, without topics deleted meanwhile.
+        """Return the view of each partition's log by topic id, without topics deleted meanwhile.
 
         Raises:
             UnknownTopicOrPartitionError: a topic was deleted, and ``skip_deleted`` is false.
@@ -318,7 +319,7 @@ class TopicOperations(ClusterAccess):
         return {topic_id: found[topic_id] for topic_id in found.keys() - deleted}
 
     def _observe(self, topic: TopicImage, partition: int) -> LogView | None:
-        """Return the log of a partition; None if it has several replicas and cannot be read."""
+        """Return the view of a partition's log; None if it is replicated and cannot be read."""
         try:
             return self._cluster().partition_log(topic, partition).observe()
         except (BrokerIdNotRegisteredError, ReplicationError, StorageError):

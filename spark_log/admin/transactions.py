@@ -1,4 +1,4 @@
-"""`Admin` on transactions: lists, describes and aborts them, and fences producers (KIP-664)."""
+"""`Admin` methods for transactions: lists, describes, aborts them; fences producers (KIP-664)."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ class TransactionOperations(ClusterAccess):
         """List the transactional ids that have not expired, sorted.
 
         Args:
-            state_filters: only those whose newest transaction is in one of these states, such as
-                ``Ongoing``; None for all.
-            producer_id_filters: only those whose deciding producer has one of these ids.
-            duration_filter_ms: only those whose transaction has run for longer. Its begin is told
-                by the clock of the process that began it.
-            transactional_id_pattern: only those that this regular expression matches as a whole.
+            state_filters: the allowed states of the newest transaction, such as ``Ongoing``; None
+                for all.
+            producer_id_filters: the allowed ids of the producer that decides; None for all.
+            duration_filter_ms: the duration that the transaction must exceed, counted from its
+                start by the clock of the process that began it; None for all.
+            transactional_id_pattern: a regular expression that must match the whole transactional
+                id; None for all.
 
         Raises:
-            InvalidConfigurationError: a state does not exist, or the pattern is none.
+            InvalidConfigurationError: a state does not exist, or the pattern is no regular
+                expression.
             CorruptRecordError: a state log is damaged.
             StorageError: the storage does not answer.
         """
@@ -79,7 +81,7 @@ class TransactionOperations(ClusterAccess):
         """Describe transactional ids, in the given order.
 
         Raises:
-            TransactionalIdNotFoundError: one was never used, or has expired.
+            TransactionalIdNotFoundError: an id was never used, or has expired.
             CorruptRecordError: a state log is damaged.
             StorageError: the storage does not answer.
         """
@@ -97,14 +99,14 @@ class TransactionOperations(ClusterAccess):
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """End an open transaction of a partition.
 
-        One that its producer has not decided is aborted as a whole, in all of its partitions, and
-        its producer gets `TransactionAbortableError`. A hanging one gets a marker in this partition
-        that aborts it. One that is decided gets the marker of the decision.
+        An undecided transaction is aborted as a whole, in all of its partitions, and its producer
+        gets `TransactionAbortableError`. A hanging transaction gets a marker in this partition that
+        aborts it. A decided transaction gets the marker of the decision.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
-            InvalidTxnStateError: the producer has no such transaction open there, or it is
-                committed, and has its marker now.
+            InvalidTxnStateError: the producer has no such open transaction in the partition, or the
+                transaction is committed, and has its marker now.
             StorageError: it may not be ended; call again.
         """
         cluster = self._cluster()
@@ -133,10 +135,10 @@ class TransactionOperations(ClusterAccess):
         A transaction that is ongoing is aborted.
 
         Returns:
-            Transactional id → producer id and epoch, which nobody uses.
+            Transactional id → the new producer id and epoch, which no producer uses.
 
         Raises:
-            SparkLogError: some may not be fenced; call again.
+            SparkLogError: some ids may not be fenced; call again.
         """
         fenced = {}
         cluster = self._cluster()
@@ -153,13 +155,13 @@ class TransactionOperations(ClusterAccess):
     def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> list[HangingTransaction]:
-        """Return the transactions that are open in partitions, and that nobody will end.
+        """Return the transactions that are open in partitions, and that no process will end.
 
-        The state log says of such a one that it was complete before, or nothing at all. Kafka's
-        tool suspects those that are open for longer than 15 minutes; here it is certain.
+        In the state log such a transaction is complete, or unknown. Kafka's tool suspects all
+        transactions that are open for longer than 15 minutes; this result is certain.
 
         Args:
-            partitions: where to look; None for all.
+            partitions: the partitions to read; None for all.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
@@ -181,7 +183,7 @@ class TransactionOperations(ClusterAccess):
         suspects = [each for each in log.transactions().open if not self._is_ended_by_others(each)]
         if not suspects:
             return []
-        # A transaction may have been completed between the two looks.
+        # A transaction may have been completed between the two reads.
         present, entries = log.transactions(), dict(log.producers().entries())
         return [
             HangingTransaction(

@@ -35,7 +35,7 @@ def _on_thread(
 class AIOConsumer:
     """`Consumer` with every method awaited; iterate over it with ``async for``.
 
-    Cancellation: a poll that is cancelled hands out nothing; its records come with the next poll.
+    Cancellation: a cancelled poll returns no records; the next poll returns them.
     """
 
     @with_arguments_of(Consumer.__init__)
@@ -96,9 +96,9 @@ class AIOConsumer:
         A cancelled close continues in the background; a second one waits for it.
 
         Args:
-            autocommit: False: do not commit.
-            timeout_ms: time to wait for the commit and the group; None: no limit, on an object
-                store ``default.api.timeout.ms``.
+            autocommit: whether to commit positions if auto-commit is on.
+            timeout_ms: the maximum time to wait for the commit and the group; None for no limit, or
+                on an object store for ``default.api.timeout.ms``.
         """
         await self._thread.close(lambda consumer: consumer.close(autocommit, timeout_ms))
 

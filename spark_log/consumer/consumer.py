@@ -175,7 +175,7 @@ class Consumer(
         self._fetcher.wake()
 
     def _forget_wakeup(self) -> None:
-        """Undo a `wakeup` that raised no error yet."""
+        """Undo a `wakeup` that has raised no error yet."""
         self._executor.forget_wakeup()
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -183,8 +183,8 @@ class Consumer(
 
         Totals, averages and maxima cover the lifetime of the consumer; latencies are in
         milliseconds. ``records-lag-max`` uses the log end offsets that the fetcher read last. The
-        group ``suppressed-errors`` counts failures without which the consumer could continue, such
-        as of an index: a total, and a count for each kind that occurred. Each cause is logged once.
+        group ``suppressed-errors`` counts failures despite which the consumer continued, such as a
+        damaged index: a total, and a count for each kind that occurred. Each cause is logged once.
         """
         with self._acquire():
             return self._metrics.metrics()
@@ -196,8 +196,8 @@ class Consumer(
         ``session.timeout.ms``. Does nothing if already closed.
 
         Args:
-            autocommit: False: do not commit.
-            timeout_ms: how long to wait for the commit and for leaving. None: without limit on a
+            autocommit: whether to commit positions if auto-commit is enabled.
+            timeout_ms: the maximum time to wait for the commit and for leaving. None: no limit on a
                 local root, ``default.api.timeout.ms`` on an object store. If the storage does not
                 answer in this time, the group expires the consumer after ``session.timeout.ms``.
         """
@@ -239,7 +239,7 @@ class Consumer(
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Close. After an exception nothing is committed: a record may not be processed yet."""
+        """Close. After an exception nothing is committed: some records may not be processed yet."""
         self.close(autocommit=kind is None)
 
     def _leave(self, autocommit: bool, due_ms: float) -> None:

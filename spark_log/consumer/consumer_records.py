@@ -33,7 +33,7 @@ TABLE_SCHEMA: Final = pa.schema(
 equal names is created for each topic and sliced."""
 
 LEADER_EPOCH: Final = pa.field("leaderEpoch", pa.int32(), nullable=False)
-"""The column of `Consumer.poll_table` that only a caller gets who asks for it."""
+"""The column that `Consumer.poll_table` adds with ``leader_epochs=True``."""
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -109,8 +109,10 @@ class RecordFactory:
         """Use these deserializers; None returns the bytes.
 
         Args:
-            key_deserializer: called with the bytes of a key; a null key stays None, as in Kafka.
-            value_deserializer: called with the bytes of a value; a null value stays None.
+            key_deserializer: the function that is called with the bytes of a key; a null key stays
+                None, as in Kafka.
+            value_deserializer: the function that is called with the bytes of a value; a null value
+                stays None.
         """
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer

@@ -44,11 +44,11 @@ class DeadLetter:
     """The headers of a dead letter.
 
     Attributes:
-        topic: topic in which the record was first read.
-        partition: its partition there.
-        offset: its offset there.
-        error: class name and message of the error.
-        attempt: number of attempts to process the record.
+        topic: the topic in which the record was first read.
+        partition: the record's partition in that topic.
+        offset: the record's offset in that partition.
+        error: the class name and message of the error.
+        attempt: the number of attempts to process the record.
     """
 
     topic: str
@@ -86,7 +86,7 @@ class DeadLetter:
             ) from None
 
     def headers(self) -> Headers:
-        """Return the headers as the record has them."""
+        """Return the headers in their form in a record."""
         return [
             (f"{PREFIX}topic", self.topic.encode()),
             (f"{PREFIX}partition", b"%d" % self.partition),
@@ -99,16 +99,16 @@ class DeadLetter:
 class DeadLetters:
     """Sends dead letters to a topic.
 
-    To send each letter at least once, wait for its future before the offset after its record is
-    committed.
+    To send each letter at least once, wait for its future before you commit the offset after its
+    record.
     """
 
     def __init__(self, producer: SendsRecords, topic: str) -> None:
         """Prepare; sends nothing.
 
         Args:
-            producer: any object with the ``send`` of a producer. It gets keys and values as the
-                record has them: bytes, unless the consumer deserializes them.
+            producer: any object with the ``send`` of a producer. It gets the record's keys and
+                values unchanged: bytes, unless the consumer deserializes them.
             topic: the topic for dead letters.
         """
         self._producer = producer

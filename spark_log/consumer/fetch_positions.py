@@ -1,4 +1,4 @@
-"""Positions of the assigned partitions: where to start, seeks, and recovery of failed reads."""
+"""Positions of the assigned partitions: initial positions, seeks, and recovery of failed reads."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ class FetchPositions:
 
         Args:
             cluster: the opened root.
-            config: of the consumer.
-            fetcher: reads the partitions.
-            offset_fetcher: looks up log start and log end offsets.
-            subscription: has the assigned partitions.
-            membership: has the group's committed offsets for a member.
-            committer: has them for a consumer that is no member; None without a group.
+            config: the consumer's config.
+            fetcher: the fetcher that reads the partitions.
+            offset_fetcher: the lookup of log start and log end offsets.
+            subscription: the subscription state, which has the assigned partitions.
+            membership: the source of the group's committed offsets for a member.
+            committer: the source of committed offsets for a consumer that is no member; None
+                without a group.
         """
         self._cluster = cluster
         self._config = config
@@ -103,7 +104,7 @@ class FetchPositions:
 
         Args:
             tp: an assigned partition.
-            policy: None: the committed offset, or else ``auto.offset.reset``.
+            policy: the reset policy; None for the committed offset, or else ``auto.offset.reset``.
         """
         state = self._subscription.state(tp)
         self._fetcher.remove(tp)
@@ -164,7 +165,7 @@ class FetchPositions:
         if state is not None:
             state.position, state.is_sought = offset, False
 
-    # --- where to start --------------------------------------------------------------------------
+    # --- initial positions -----------------------------------------------------------------------
 
     def needs_resolve(self, now_ms: float) -> bool:
         """Return whether a partition has no position and the last attempt is long enough ago."""
@@ -212,8 +213,8 @@ class FetchPositions:
                 ``none``.
             UnknownTopicOrPartitionError: a topic was deleted.
             UnstableOffsetCommitError: a transaction that commits one of them is not decided.
-            LeaderNotAvailableError, StorageError: a partition cannot be read; the others have got
-                their positions, unless it is the root or the group that cannot be read.
+            LeaderNotAvailableError, StorageError: a partition cannot be read, and the others have
+                got their positions; or the root or the group cannot be read.
         """
         # An unmounted root looks like one without records.
         check_root = self._offset_fetcher.check_root_beside()
@@ -243,7 +244,7 @@ class FetchPositions:
             raise error from error.__cause__
 
     def _committed(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return the group's offsets, None without one; without partitions that are revoked."""
+        """Return partition → the group's offset, None without one; revoked ones are left out."""
         if self._committer is None:
             return dict.fromkeys(asked)
         offsets = self._membership.initial_offsets(asked)
@@ -264,7 +265,8 @@ class FetchPositions:
         Args:
             tp: the partition.
             error: the failure.
-            request_update: called if the topic was deleted, so that the metadata is read again.
+            request_update: the function that is called if the topic was deleted, so that the
+                metadata is read again.
 
         Raises:
             OffsetOutOfRangeError: ``auto.offset.reset`` is ``none``.
@@ -334,7 +336,7 @@ class FetchPositions:
 
 
 def _patience(error: SparkLogError) -> int:
-    """Return how long the caller can wait with an error: what may pass by itself comes last."""
+    """Return the rank of an error to raise first: errors that may pass by themselves come last."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return 0
     return 1 + isinstance(error, StorageError | ReplicationError) + error.retriable

@@ -11,21 +11,21 @@ from spark_log.metrics import Histogram
 class Latency:
     """Count, sum, maximum and histogram of the durations of one kind of call.
 
-    Averages and maxima cover the lifetime of the object, not a time window: two readings of the
-    histogram give those of the time between them. One thread records, any thread reads.
+    Averages and maxima cover the lifetime of the object, not a time window; the difference of two
+    readings of the histogram covers the time between them. One thread records, any thread reads.
 
     Attributes:
-        count: number of calls.
-        histogram: their durations.
+        count: the number of calls.
+        histogram: the histogram of their durations.
         max_ms: the longest duration.
-        last_ms: monotonic time at which the last call ended; None before the first.
+        last_ms: the monotonic time at which the last call ended; None before the first.
     """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         """Start with no calls.
 
         Args:
-            now_ms: returns monotonic time in milliseconds.
+            now_ms: the function that returns monotonic time in milliseconds.
         """
         self._now_ms = now_ms
         self.count = 0

@@ -14,7 +14,7 @@ from spark_log.storage import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 _MAX_AT_ONCE: Final = 16
-"""Partitions that are read at once."""
+"""Maximum number of partitions that are read at once."""
 
 _Answer = TypeVar("_Answer")
 
@@ -81,7 +81,7 @@ class OffsetFetcher:
         """Return the first record at or after a time, by partition; None if there is none.
 
         Args:
-            times_us: microseconds since the epoch, by partition.
+            times_us: partition → the time, in microseconds since the epoch.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
@@ -101,19 +101,19 @@ class OffsetFetcher:
     def views_beside(self, topics: Mapping[TopicPartition, TopicImage]) -> Callable[[], Views]:
         """Start to list partitions of a remote store, many at once.
 
-        What is listed is read again neither by `reset_offsets` nor by who takes the log.
+        Neither `reset_offsets` nor the user of a log that `take_log` returns lists it again.
 
         Args:
-            topics: by partition, its topic.
+            topics: partition → its topic.
 
         Returns:
-            A function that waits, and returns the views, or errors, by partition; none of a local
-            store. Until then none of these partitions may be looked up.
+            A function that waits, and returns the view, or the error, of each partition; empty for
+            a local store. Until it has returned, none of these partitions may be looked up.
         """
         if self._cluster.store.is_mapped:
             return dict
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
-        # Of many partitions the last segments are not kept until they are read.
+        # With many partitions, their last segments are not kept in memory until they are read.
         reads_on = len(logs) <= _MAX_AT_ONCE
         return _begin(logs, lambda _, log: log.observe(reads_on=reads_on))
 
@@ -132,9 +132,9 @@ class OffsetFetcher:
         """Return the current offsets of reset policies, or the error of each that cannot be read.
 
         Args:
-            topics: by partition, its topic.
+            topics: partition → its topic.
             policies: the reset policy of each of these partitions.
-            views: what `views_beside` found; a partition without a view is listed.
+            views: the result of `views_beside`; a partition without a view is listed.
         """
         now_us = self._cluster.clock.time_us()
 
@@ -154,13 +154,13 @@ class OffsetFetcher:
         self._logs.pop((topic.topic_id, partition), None)
 
     def check_root_beside(self) -> Callable[[], None]:
-        """Check that the root exists, before and after what is read meanwhile.
+        """Check that the root exists, before and after the reads of the caller.
 
-        On an object store one check, at once with the reads, is enough: it has no mount that comes
-        and goes.
+        On an object store one check, in parallel with the reads, is enough: an object store cannot
+        be unmounted.
 
         Returns:
-            A function to call after the reads. It raises as `check_root`, and so does this call.
+            A function to call after the reads. It, and this call, raise the errors of `check_root`.
         """
         if not self._cluster.store.is_mapped:
             return call_beside(self.check_root)
@@ -194,15 +194,15 @@ class OffsetFetcher:
         topics: Mapping[TopicPartition, TopicImage],
         read: Callable[[TopicPartition, PartitionLog], _Answer],
     ) -> dict[TopicPartition, _Answer]:
-        """Read partitions: those of a remote store many at once.
+        """Read partitions, many at once on a remote store.
 
         Args:
-            topics: by partition, its topic.
-            read: reads one of them.
+            topics: partition → its topic.
+            read: the function that reads one partition.
 
         Raises:
             UnknownTopicOrPartitionError: a partition does not exist, or a topic was deleted.
-            SparkLogError: what the first read raised that failed.
+            SparkLogError: the error of the first read that failed.
         """
         answers: dict[TopicPartition, _Answer] = {}
         for tp, answer in self._try_each(topics, read, until_error=True).items():
@@ -218,12 +218,12 @@ class OffsetFetcher:
         *,
         until_error: bool = False,
     ) -> dict[TopicPartition, _Answer | SparkLogError]:
-        """Read partitions as `_read_each` does, and return what was read, or the error, of each.
+        """Read partitions as `_read_each` does, and return the result, or the error, of each.
 
         Args:
-            topics: by partition, its topic.
-            read: reads one of them.
-            until_error: whether the first error may be the last answer.
+            topics: partition → its topic.
+            read: the function that reads one partition.
+            until_error: whether reads may stop after the first error.
         """
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         is_at_once = len(logs) > 1 and not self._cluster.store.is_mapped
@@ -257,7 +257,7 @@ def _begin(
     """Start to read partitions, many at once.
 
     Returns:
-        A function that waits for all of them, and returns what was read, or the error, of each.
+        A function that waits for all of them, and returns the result, or the error, of each.
     """
 
     def read_some(part: Iterable[TopicPartition]) -> dict[TopicPartition, _Answer | SparkLogError]:

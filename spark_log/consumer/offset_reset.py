@@ -31,18 +31,20 @@ def start_offset(
 
     Args:
         tp: the partition.
-        log: its log.
+        log: the partition's log.
         committed: the offset that the group committed; None if it committed none.
-        policy: a duration gives the first record that is not older, or the log's end (KIP-1106).
-        now_us: wall clock time, microseconds since the epoch.
-        isolation_level: with ``read_committed`` the log's end is its last stable offset.
-        view: of the log, listed just now; None lists it.
+        policy: the reset policy. A duration gives the first record that is not older, or the log's
+            end (KIP-1106).
+        now_us: the wall clock time, in microseconds since the epoch.
+        isolation_level: the isolation level. With ``read_committed`` the log's end is its last
+            stable offset.
+        view: the log's view, listed just now; None to list it here.
 
     Raises:
         NoOffsetForPartitionError: no offset is committed, and the policy is ``none``.
         OffsetOutOfRangeError: the records at the committed offset were deleted, and the policy is
             ``none``.
-        LogTruncatedError: the committed offset lies after the log's end, which no policy mends.
+        LogTruncatedError: the committed offset lies after the log's end, with any policy.
     """
     if committed is None and policy == "none":
         raise NoOffsetForPartitionError(

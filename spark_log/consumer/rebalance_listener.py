@@ -33,10 +33,10 @@ class ConsumerRebalanceListener:
 
 
 class ConsumerRebalanceListenerInvoker:
-    """Calls a listener in the thread that polls, and measures how long it takes.
+    """Calls a listener in the thread that polls, and measures the duration of its callbacks.
 
     Attributes:
-        latencies: of the callbacks, by ``revoked``, ``assigned`` and ``lost``.
+        latencies: the latencies of the callbacks, by ``revoked``, ``assigned`` and ``lost``.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class ConsumerRebalanceListenerInvoker:
         """Start without a listener.
 
         Args:
-            now_ms: returns monotonic time in milliseconds.
-            run_in_caller: runs a function in the thread that polls.
+            now_ms: the function that returns monotonic time in milliseconds.
+            run_in_caller: the function that runs another one in the thread that polls.
         """
         self._run_in_caller = run_in_caller
         self.latencies = {name: Latency(now_ms) for name in ("revoked", "assigned", "lost")}

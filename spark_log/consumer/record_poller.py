@@ -27,8 +27,8 @@ from spark_log.types import ConsumerRecord, TopicPartition
 class RecordPoller:
     """Updates the assignment, takes fetched rows, and makes records of them.
 
-    Positions move when records are returned, so that a record which could not be returned is
-    fetched again.
+    Positions move when records are returned, so that records that were not returned are fetched
+    again.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class RecordPoller:
         empty: the caller may have waited for a position behind aborted records.
 
         Args:
-            timeout_ms: how long to wait.
-            max_records: maximum number of rows; None: all rows that are buffered.
-            until_rows: whether to wait on although positions have moved.
+            timeout_ms: the maximum time to wait.
+            max_records: the maximum number of rows; None for all rows that are buffered.
+            until_rows: whether to continue to wait for rows after positions have moved.
         """
         if self._subscription.is_empty:
             raise IllegalStateError(
@@ -151,10 +151,10 @@ class RecordPoller:
                 return Fetch([], {})
 
     def _make_records(self, fetch: Fetch) -> Records:
-        """Return the records of fetched rows, as the interceptors change them.
+        """Return the records of fetched rows, after the interceptors have changed them.
 
         If a record cannot be deserialized, the records before it are returned and
-        ``fetch.positions`` stops at it. If there are none before it, the error is raised.
+        ``fetch.positions`` stops at it. If no record is before it, the error is raised.
         """
         records: Records = {}
         refused: dict[TopicPartition, RecordDeserializationError] = {}
@@ -179,8 +179,9 @@ class RecordPoller:
 def _paused_collections() -> Iterator[None]:
     """Pause Python's garbage collector, as Python 3.12 does by itself within one built-in call.
 
-    Otherwise it looks through the records of a poll again and again while they are made, since it
-    counts objects, and finds nothing: that takes longer than making them (docs/adr/0034).
+    The collector counts new objects. Without the pause it would scan the records of a poll
+    repeatedly while they are made, without finding garbage, which takes longer than making them
+    (docs/adr/0034).
     """
     if not gc.isenabled():
         yield
@@ -196,8 +197,8 @@ class _RecordIterator:
     """Returns the records of one poll one by one.
 
     Args:
-        records: of the poll.
-        next_offsets: by partition, the position after all of them.
+        records: the records of the poll.
+        next_offsets: partition → the position after all of its records.
     """
 
     def __init__(self, records: Records, next_offsets: Mapping[TopicPartition, int]) -> None:

@@ -10,7 +10,7 @@ from spark_log.errors import ConcurrentModificationError, IllegalStateError
 
 
 class SingleThread:
-    """A reentrant lock for ``with``. A thread that cannot have it gets an error and does not wait.
+    """A reentrant lock for ``with``. A thread that cannot get it gets an error instead of waiting.
 
     Raises:
         ConcurrentModificationError: another thread holds it.

@@ -1,8 +1,9 @@
-"""A thread beside the consumer's own for calls to an object store, one call at a time.
+"""A separate thread for a consumer's calls to an object store, one call at a time.
 
-An object store may accept a request and never answer. So `Consumer.poll` starts a call, waits as
-long as its timeout allows, and returns; the next poll waits for the same call. Meanwhile nobody
-else changes the consumer's state: other methods wait until the call has ended or is suspended.
+An object store may accept a request and never answer. `Consumer.poll` therefore starts a call,
+waits as long as its timeout allows, and returns; the next poll waits for the same call. Meanwhile
+nothing else changes the consumer's state: other methods wait until the call has ended or is
+suspended.
 
 A rebalance listener runs in the thread that polls. The call is *suspended* until that thread, while
 it waits for the call, has run the listener.
@@ -22,8 +23,8 @@ class StorageCall:
     """One call that was started.
 
     Attributes:
-        thread: id of the thread that runs it.
-        is_done: it has returned or raised.
+        thread: the id of the thread that runs it.
+        is_done: whether it has returned or raised.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class StorageCalls:
 
         Args:
             call: the function to run.
-            deadline: time after which it sends no more requests; None: no limit.
+            deadline: the time after which the call sends no more requests; None for no limit.
         """
         begun = StorageCall()
         with self._changed:
@@ -124,7 +125,7 @@ class StorageCalls:
             self._run_callback(callback)
 
     def wait_until_idle(self, timeout_s: float) -> bool:
-        """Wait until no call is running, or it is suspended; return False if the time is over."""
+        """Wait until no call is running, or it is suspended; return False after the timeout."""
         due_s = time.monotonic() + timeout_s
         with self._changed:
             while self._is_busy and self._callback is None:

@@ -1,4 +1,4 @@
-"""Runs the parts of a consumer's methods that may wait for the storage, in limited time."""
+"""Runs those parts of a consumer's methods that may wait for the storage, with timeouts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 class StorageExecutor:
     """Runs calls in the caller's thread on a local root, and on another thread on an object store.
 
-    On a local root a call takes as long as the operating system takes, and timeouts have no effect.
+    On a local root a call lasts as long as the operating system needs; timeouts have no effect.
     On an object store the caller waits until a timeout, and the call continues without it. Calls
     that change the consumer's state run one at a time. Inside a rebalance listener calls run in the
     caller's thread, because the poll that called the listener waits for it.
@@ -40,10 +40,10 @@ class StorageExecutor:
         """Prepare; no thread is started.
 
         Args:
-            root: path or URL, for error messages.
-            clock: measures the deadlines of polls.
+            root: the root's path or URL, for error messages.
+            clock: the clock that measures the deadlines of polls.
             default_timeout_ms: ``default.api.timeout.ms``.
-            is_mapped: the root is local: its files are memory-mapped.
+            is_mapped: whether the root is local, so that its files are memory-mapped.
         """
         self._root = root
         self._clock = clock
@@ -70,9 +70,9 @@ class StorageExecutor:
         If not it continues, and the next `finish_until` waits for it.
 
         Args:
-            call: the part.
-            deadline_ms: monotonic time until which to wait.
-            is_needed: on an object store, called first: False skips the call.
+            call: the part of the poll.
+            deadline_ms: the monotonic time until which to wait.
+            is_needed: the function that is called first on an object store; False skips the call.
 
         Raises:
             WakeupError: `wakeup` was called.
@@ -87,10 +87,10 @@ class StorageExecutor:
         return self.finish_until(deadline_ms)
 
     def finish_until(self, deadline_ms: float) -> bool:
-        """Wait until no call is running; return whether that is so.
+        """Wait until no call is running; return False if one still runs at the deadline.
 
         Args:
-            deadline_ms: monotonic time until which to wait.
+            deadline_ms: the monotonic time until which to wait.
 
         Raises:
             WakeupError: `wakeup` was called.
@@ -125,14 +125,15 @@ class StorageExecutor:
         """Run a call that may change the consumer's state.
 
         Args:
-            name: of the consumer's method, for error messages.
-            call: the function.
-            timeout_ms: how long to wait; None: ``default.api.timeout.ms``.
-            is_repeated: repeat it while the storage does not answer, unless it has written.
+            name: the name of the consumer's method, for error messages.
+            call: the function to run.
+            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
+            is_repeated: whether to repeat the call while the storage does not answer, unless it has
+                written.
 
         Raises:
-            KafkaTimeoutError: the time is over; the call ends without the caller.
-            UnknownOutcomeError: the time is over, and the call may have changed something.
+            KafkaTimeoutError: the timeout has passed; the call ends without the caller.
+            UnknownOutcomeError: the timeout has passed, and the call may have changed something.
             WakeupError: `wakeup` was called while the storage did not answer.
         """
         calls = self._calls
@@ -143,7 +144,7 @@ class StorageExecutor:
         deadline = self._deadline(name, timeout_ms)
         if not calls.wait_until_idle(deadline.left_s()):
             raise self._busy_error(deadline)
-        if calls.is_suspended:  # by a listener, which only a poll runs
+        if calls.is_suspended:  # it waits for a listener, which only a poll runs
             return self._run_limited(name, call, timeout_ms)
         retried = (lambda: self._retried(call, deadline)) if is_repeated else call
         running = calls.start(retried, deadline)
@@ -155,15 +156,15 @@ class StorageExecutor:
     def run_stateless(
         self, name: str, call: Callable[[], _Result], timeout_ms: float | None = None
     ) -> _Result:
-        """Run a call that does not use the consumer's state, beside any other call.
+        """Run a call that does not use the consumer's state, in parallel with any other call.
 
         Args:
-            name: of the consumer's method, for error messages.
-            call: the function, which may run on any thread.
-            timeout_ms: how long to wait; None: ``default.api.timeout.ms``.
+            name: the name of the consumer's method, for error messages.
+            call: the function to run, which may run on any thread.
+            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: the time is over; the call ends without the caller.
+            KafkaTimeoutError: the timeout has passed; the call ends without the caller.
             WakeupError: `wakeup` was called while the storage did not answer.
         """
         return self._run_limited(name, call, timeout_ms)
@@ -184,11 +185,11 @@ class StorageExecutor:
         """Wait until the call that a poll began has ended, and run its listeners.
 
         Args:
-            name: of the consumer's method, for error messages.
-            timeout_ms: how long to wait; None: ``default.api.timeout.ms``.
+            name: the name of the consumer's method, for error messages.
+            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
 
         Raises:
-            KafkaTimeoutError: the time is over.
+            KafkaTimeoutError: the timeout has passed.
         """
         if self._calls is None or self._calls.is_in_callback:
             return
@@ -207,8 +208,8 @@ class StorageExecutor:
         """Run a call; return whether it is done. Otherwise it continues without the caller.
 
         Args:
-            call: the function.
-            left_ms: returns how long to wait still.
+            call: the function to run.
+            left_ms: the function that returns the remaining time to wait; None for no limit.
         """
         calls = self._calls
         if calls is None or calls.is_in_callback:
@@ -242,7 +243,7 @@ class StorageExecutor:
             self._calls.wake()
 
     def forget_wakeup(self) -> None:
-        """Undo a `wakeup` that raised no error yet."""
+        """Undo a `wakeup` that has raised no error yet."""
         self._is_woken = False
 
     def check_wakeup(self) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer reads, and its positions (Kafka's SubscriptionState)."""
+"""The subscription or assignment of a consumer, and its positions (Kafka's SubscriptionState)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class TopicPartitionState:
         topic: the topic as it was last read from the metadata. A topic that is deleted and created
             again has another id.
         position: the offset of the next record to return; None while it is unknown.
-        reset: policy of a pending seek; None: the committed offset, or else ``auto.offset.reset``.
-        is_paused: no records are returned.
-        is_sought: the user chose the position, and no record was returned since.
+        reset: the policy of a pending seek; None for the committed offset, or else
+            ``auto.offset.reset``.
+        is_paused: whether no records are returned.
+        is_sought: whether the user chose the position, and no record was returned since.
     """
 
     topic: TopicImage

@@ -1,4 +1,4 @@
-"""Ends transactions that hold a reader up after their producer is gone."""
+"""Ends transactions that still block a reader after their producer is gone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from spark_log.metadata import Cluster
 
 
 def resolver(cluster: Cluster) -> Resolve:
-    """Return a function for one reader, to be called at each read that a transaction holds up.
+    """Return a function for one reader, which calls it at each read that a transaction blocks.
 
-    It puts the marker of a transaction that is decided, and aborts one that it has seen open for
-    ``transaction.timeout.ms``. It makes no request in the first 500 ms, and from then on looks once
-    a second for each partition. Failures are logged and counted.
+    The function puts the marker of a decided transaction, and aborts a transaction that it has seen
+    open for ``transaction.timeout.ms``. It makes no request in the first 500 ms, and then reads the
+    transaction's state once a second for each partition. Failures are logged and counted.
 
     Args:
         cluster: the opened root.

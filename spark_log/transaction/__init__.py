@@ -1,8 +1,8 @@
-"""Transactions: the state log of a ``transactional.id``, its coordinator, and how it is found.
+"""Transactions: the state log of a ``transactional.id``, its coordinator, and its cleaner.
 
-`TransactionMetadata` is the state after a prefix of the log, `changes` decides what follows,
-`TransactionStateLog` appends it. `TransactionCoordinator` is what a client calls; `put_markers`
-finishes a decided transaction in the partitions.
+`TransactionMetadata` is the state after a prefix of the log. `changes` decides the next record, and
+`TransactionStateLog` appends it. Clients call `TransactionCoordinator`; `put_markers` puts the
+markers of a decided transaction into its partitions.
 """
 
 from spark_log.exports import attach_stub

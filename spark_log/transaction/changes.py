@@ -1,11 +1,12 @@
 """Changes of a transactional id: pure functions from its state to the next record, or None.
 
-Each function is called with the state after the whole log, and again after each append that came
-first. Called again after its record was appended, it returns None, except `initialize` and `join`:
-each call of them makes a new identity.
+Each function is called with the state after the whole log, and is called once more after each
+append by another process that won the race. Called again after its own record was appended, it
+returns None, except `initialize` and `join`: each call of them makes a new identity.
 
 The rules (docs/protocol.md, *Transactions*): a decision is made once, and raises the epoch of every
-participant and of the owner. So whoever was thought dead is refused here before it writes anything.
+participant and of the owner. A producer that was wrongly taken for dead is therefore refused here
+before it writes anything.
 """
 
 from __future__ import annotations
@@ -38,18 +39,19 @@ def initialize(
     new_producer_id: int | None = None,
     expected: ProducerIdAndEpoch | None = None,
 ) -> TransactionRecord:
-    """Begin a new epoch of the owner: it fences the owner before (``InitProducerId``).
+    """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
 
     Args:
         state: the present state.
         timeout_ms: ``transaction.timeout.ms``.
-        new_producer_id: for an owner without epochs left; see `TransactionMetadata.is_new`.
-        expected: the present owner, if only that one may go on (KIP-360); None for anybody.
+        new_producer_id: the producer id for an owner that has no epochs left; it must be new to the
+            state (`TransactionMetadata.is_new`).
+        expected: the only owner that may continue (KIP-360); None for any owner.
 
     Raises:
         ConcurrentTransactionsError: a transaction is not complete: abort and complete it first.
         ProducerFencedError: the owner is not the expected one.
-        InvalidTxnStateError: the owner needs a new producer id, and there is none.
+        InvalidTxnStateError: the owner needs a new producer id, and none was passed.
     """
     if expected is not None and expected != state.owner:
         raise _fenced(state, expected)
@@ -83,16 +85,17 @@ def join(
     partitions: Collection[TopicIdPartition] = (),
     groups: Collection[str] = (),
 ) -> TransactionRecord:
-    """Add a participant other than the owner, and what it registers first; begins a transaction.
+    """Add a participant other than the owner, with its first registrations.
 
-    The participant's epoch is that of its entry in `TransactionMetadata.participants`.
+    This begins a transaction if none is ongoing. The participant's epoch is that of its entry in
+    `TransactionMetadata.participants`.
 
     Args:
         state: the present state.
         owner: the owner that the participant writes for.
         producer_id: `TransactionMetadata.free_producer_id`, or a new one.
-        partitions: as in `register`.
-        groups: as in `register`.
+        partitions: the partitions that the participant may write to.
+        groups: the consumer groups whose offsets the participant may send.
 
     Raises:
         ProducerFencedError: another owner has begun, or the transaction is decided.
@@ -117,11 +120,11 @@ def register(
     partitions: Collection[TopicIdPartition] = (),
     groups: Collection[str] = (),
 ) -> TransactionRecord | None:
-    """Register partitions and groups before a participant's first put there.
+    """Register partitions and groups before a participant's first write to them.
 
-    The owner begins a transaction with its first registration. A transaction has to have been
-    complete by then, so that no record of it is put on a partition where the marker of an earlier
-    one is missing.
+    The owner begins a transaction with its first registration. The earlier transaction must be
+    complete by then, so that no record is written to a partition in which the earlier transaction's
+    marker is missing.
 
     Raises:
         ProducerFencedError: the epoch has passed: the transaction is decided.
@@ -150,8 +153,8 @@ def commit(
     Args:
         state: the present state.
         owner: the owner.
-        counting: the participants that count.
-        offsets: of groups that participants which count have registered.
+        counting: the participants whose records are committed.
+        offsets: the offsets to commit; each one's group is registered by a counting participant.
         batch_id: the micro-batch of the transaction; higher than that of any earlier one.
 
     Raises:
@@ -204,13 +207,14 @@ def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionR
 
 
 def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
-    """Decide to abort, as anybody who has seen a transaction for longer than its timeout.
+    """Decide to abort a transaction that has passed its timeout.
 
-    Whoever wants to `initialize` the transactional id does the same to what it finds ongoing.
+    Any process that has observed the transaction for that long may do this. A process that wants to
+    `initialize` the transactional id aborts an ongoing transaction in the same way.
 
     Args:
         state: the present state.
-        transaction: number of the transaction that was seen; another one is left alone.
+        transaction: the number of the observed transaction; any other one is left alone.
     """
     if state.transaction != transaction or state.state is not TransactionState.ONGOING:
         return None
@@ -224,7 +228,7 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
 
     Args:
         state: the present state.
-        transaction: number of the transaction; None is returned if it is complete.
+        transaction: the number of the transaction; None is returned if it is complete.
 
     Raises:
         InvalidTxnStateError: it is not decided.
@@ -238,10 +242,10 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
 
 
 def completed(state: TransactionMetadata) -> TransactionMetadata:
-    """Return a state whose transaction is decided as it is when the transaction is complete.
+    """Return the state that follows when a decided transaction is complete.
 
-    Whoever has put all markers, and has committed the offsets, may begin the next transaction on
-    it: that record then completes the earlier transaction too.
+    A coordinator that has put all markers and has committed the offsets may begin the next
+    transaction on this state: the record that begins it then completes the earlier one, too.
     """
     after = (
         TransactionState.COMPLETE_COMMIT
@@ -259,7 +263,7 @@ def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | Non
 
     Args:
         state: the present state.
-        revision: of the state that has expired; a later one is left alone.
+        revision: the revision of the expired state; a later state is left alone.
     """
     is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
     if state.revision != revision or state.owner is None or is_open:
@@ -278,7 +282,7 @@ def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | Non
 
 
 def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
-    """Return the state with an ongoing transaction of this owner: the present one, or a new one."""
+    """Return the state with an ongoing transaction of this owner, begun if none is ongoing."""
     if _is_own_decision(state, owner) and state.state.is_aborted:
         raise TransactionAbortableError(
             f"transaction {state.transaction} of {state.transactional_id!r} is aborted, after "
@@ -323,8 +327,8 @@ def _decided(
 ) -> TransactionMetadata:
     """Return the state after a decision: the epochs of all participants and the owner are raised.
 
-    An id whose next epoch would be the last one is used up: it is dropped, and a participant of a
-    later transaction takes another one. The owner gets a new id by `initialize`.
+    A participant's id whose raised epoch is above `LAST_EPOCH` is used up: it is dropped, and later
+    transactions use another id. The owner gets a new id by `initialize`.
     """
     producers, used_up_through = dict(state.producers), state.used_up_through
     for producer_id in state.participants.keys() & producers.keys():
@@ -347,7 +351,7 @@ def _raised(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
 
 
 def _is_own_decision(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> bool:
-    """Whether the decision that raised this owner's epoch is the last thing that happened."""
+    """Whether the newest transaction is decided, and was this owner's."""
     return state.decision is not None and state.decision.owner == owner
 
 

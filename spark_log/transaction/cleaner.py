@@ -1,7 +1,7 @@
-"""Cleans transactional ids: finishes what is decided, aborts what is dead, forgets what is old.
+"""Cleans transactional ids: finishes decided transactions, aborts dead ones, expires unused ids.
 
-Ages are measured by the storage's time. So a cleaner that runs for a second can tell that a
-transaction has had no change for longer than its timeout, also if nobody reads its partitions.
+Ages are measured by the storage's time. A cleaner that runs for a second can therefore tell that a
+transaction has had no change for longer than its timeout, even if nobody reads its partitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CleaningAction = Literal["abort", "finish", "expire"]
 
 
 class CleanedTransactionalId(NamedTuple):
-    """What a cleaner did with a transactional id, or would do.
+    """The action of a cleaner on one transactional id; the planned action in a dry run.
 
     Attributes:
         transactional_id: the ``transactional.id``.
@@ -48,15 +48,16 @@ class TransactionCleaner:
 
         Args:
             cluster: the opened root.
-            dry_run: report what would be done, and do nothing.
-            commit_offsets: as in `TransactionCoordinator`.
+            dry_run: whether to report the actions and change nothing.
+            commit_offsets: the function that commits a decided transaction's offsets to their
+                groups; without it a transaction with offsets is not completed.
         """
         self._cluster = cluster
         self._dry_run = dry_run
         self._commit_offsets = commit_offsets
 
     def clean(self) -> Iterator[CleanedTransactionalId]:
-        """Clean one transactional id after the other; yield those with something to do.
+        """Clean one transactional id after the other; yield those that needed an action.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; nothing is done.
@@ -87,7 +88,7 @@ class TransactionCleaner:
             yield CleanedTransactionalId(transactional_id, action, error)
 
     def _do(self, action: CleaningAction, view: TransactionView) -> bool:
-        """Do it, unless the state has changed since; return whether it was done."""
+        """Perform an action unless the state has changed since; return whether it was performed."""
         coordinator = TransactionCoordinator(
             self._cluster, view.state.transactional_id, commit_offsets=self._commit_offsets
         )

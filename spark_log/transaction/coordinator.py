@@ -1,7 +1,7 @@
 """Coordinates a transactional id from within its clients: begin, register, decide, finish.
 
-There is no coordinator process. Whoever needs a change makes it by one conditional append to the
-state log (`TransactionStateLog`), and whoever finds a decided transaction finishes it.
+There is no coordinator process. Each client makes a change by one conditional append to the state
+log (`TransactionStateLog`), and any client that meets a decided transaction finishes it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from spark_log.transaction.state import (
 from spark_log.transaction.state_log import TransactionStateLog
 
 _QUICK_MS: Final = 10.0
-"""A storage that took a decision in this time keeps nobody waiting: threads that put the markers
-would wait for each other instead. On a local disk ten markers took twice as long."""
+"""Maximum duration of a decision on a fast storage, where the caller's thread puts the markers:
+threads would wait for each other there. On a local disk ten markers took twice as long in threads.
+"""
 
 CommitOffsets = Callable[[TransactionMetadata], None]
 """Commits the offsets of a committed transaction to their groups. It may be repeated."""
@@ -71,14 +72,14 @@ class TransactionCoordinator:
             cluster: the opened root.
             transactional_id: any string.
             clock: gives records their timestamps; None for the cluster's.
-            open_log: gives logs that are open already, whose end is known: a marker then costs one
-                put. Other threads use them while a call of this coordinator runs.
-            commit_offsets: commits the offsets of a decided transaction to their groups. Without it
-                a transaction with offsets is refused, and none is completed.
-            markers_at_once: how many partitions get their markers at the same time, unless the
-                storage answers at once; with 1 everything is done by the caller's thread.
-            completes_later: whether the record that begins the next transaction completes this one,
-                too, which saves an append. Call `complete` after the last transaction.
+            open_log: the function that returns logs that are open already, whose end is known: a
+                marker then costs one put. Threads of this coordinator use them during a call.
+            commit_offsets: the function that commits a decided transaction's offsets to their
+                groups. Without it a transaction with offsets is neither decided nor completed.
+            markers_at_once: the maximum number of partitions that get their markers at the same
+                time; with 1, or on a fast storage, the caller's thread puts all of them.
+            completes_later: whether the record that begins the next transaction also completes this
+                one, which saves an append. Call `complete` after the last transaction.
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
@@ -98,11 +99,11 @@ class TransactionCoordinator:
 
     @property
     def state(self) -> TransactionMetadata:
-        """The state after the last look; reads nothing."""
+        """The state after the last read of the state log; makes no request."""
         return self._log.state
 
     def refresh(self) -> TransactionMetadata:
-        """Return the present state: one lookup if nothing is new.
+        """Read the state log and return the present state; costs one lookup if nothing is new.
 
         Raises:
             CorruptRecordError: the state log is damaged.
@@ -116,13 +117,13 @@ class TransactionCoordinator:
     def initialize(
         self, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerIdAndEpoch:
-        """Begin a new epoch of the owner, which fences the owner before (``InitProducerId``).
+        """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
 
-        A transaction that is ongoing is aborted, and one that is decided is finished, first.
+        Before that, an ongoing transaction is aborted, and a decided one is finished.
 
         Args:
             timeout_ms: ``transaction.timeout.ms``.
-            expected: the present owner, if only that one may go on (KIP-360); None for anybody.
+            expected: the only owner that may continue (KIP-360); None for any owner.
 
         Returns:
             The new owner.
@@ -175,8 +176,8 @@ class TransactionCoordinator:
     def renewed(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Return the owner, or the one that replaces it because its epochs are nearly used up.
 
-        `commit` and `abort` replace it themselves, but return it if that failed. To be called
-        before its next transaction begins.
+        Call this before the owner's next transaction begins. `commit` and `abort` replace such an
+        owner themselves, but return it if that failed.
 
         Raises:
             ProducerFencedError: another process has taken over.
@@ -192,14 +193,14 @@ class TransactionCoordinator:
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
     ) -> ProducerIdAndEpoch:
-        """Add a participant, with what it registers first, to the owner's transaction.
+        """Add a participant, with its first registrations, to the owner's transaction.
 
-        Without a transaction this begins one.
+        This begins a transaction if none is ongoing.
 
         Args:
             owner: the owner that the participant writes for.
-            partitions: as in `register`.
-            groups: as in `register`.
+            partitions: the partitions that the participant may write to.
+            groups: the consumer groups whose offsets the participant may send.
 
         Returns:
             The participant's identity.
@@ -242,7 +243,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
     ) -> None:
-        """Register partitions and groups before a participant's first put there; one append.
+        """Register partitions and groups before a participant's first write to them; one append.
 
         The owner begins a transaction with its first registration. If everything is registered
         already, this makes no request. An earlier transaction that is decided is finished first.
@@ -272,16 +273,17 @@ class TransactionCoordinator:
         offsets: Collection[GroupOffset] = (),
         batch_id: int | None = None,
     ) -> ProducerIdAndEpoch:
-        """Decide to commit, then put the markers and complete. Returns when it is decided.
+        """Decide to commit, then put the markers and complete the transaction.
 
-        A marker that cannot be put is logged and counted: the decision stands, and the next call,
-        or a reader that is held up, puts it.
+        A failure after the decision raises nothing. A marker that cannot be put is logged and
+        counted: the decision stays, and the next call, or a reader that is held up, puts it.
 
         Args:
             owner: the owner.
-            counting: the participants that count; None for the owner alone. The records of all
-                others are aborted.
-            offsets: of groups that participants which count have registered.
+            counting: the participants whose records are committed; None for the owner alone. The
+                records of all others are aborted.
+            offsets: the offsets to commit; each one's group is registered by a counting
+                participant.
             batch_id: the micro-batch of the transaction; higher than that of any earlier one.
 
         Returns:
@@ -306,7 +308,7 @@ class TransactionCoordinator:
         return self._after_decision(owner, began_ms)
 
     def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-        """Decide to abort, then put the markers and complete, as `commit` does.
+        """Decide to abort, then put the markers and complete the transaction, as `commit` does.
 
         Returns:
             The owner's identity in its next transaction; the same one if nothing had begun.
@@ -323,10 +325,11 @@ class TransactionCoordinator:
         return self._after_decision(owner, began_ms)
 
     def expire(self, transaction: int) -> None:
-        """Decide to abort an ongoing transaction, as anybody who has seen it past its timeout.
+        """Decide to abort an ongoing transaction that has passed its timeout.
 
         Args:
-            transaction: its number; any other one, and one that is decided, is left alone.
+            transaction: the transaction's number; any other transaction, and one that is decided,
+                is left alone.
 
         Raises:
             UnknownOutcomeError: it may be aborted; call again.
@@ -337,20 +340,20 @@ class TransactionCoordinator:
     def finish(self) -> None:
         """Put the missing markers of a decided transaction, and complete it.
 
-        Does nothing if no transaction was decided at the last look. Anybody may call it, any number
-        at once.
+        Does nothing if `state` has no decided transaction. Any number of processes may call it at
+        the same time.
 
         Raises:
             SparkLogError: a marker could not be put, or the completion could not be stored; the
-                decision stands.
+                decision stays.
         """
         self._end(self._markers_at_once)
         self.complete()
 
     def complete(self) -> None:
-        """Complete the transaction that this coordinator has ended; nothing else is left to do.
+        """Complete the transaction whose markers and offsets this coordinator has written.
 
-        Does nothing if it is complete, or if somebody else has begun the next one.
+        Does nothing if it is complete, or if another client has begun the next one.
 
         Raises:
             UnknownOutcomeError: it may be complete; call again.
@@ -385,7 +388,7 @@ class TransactionCoordinator:
         nobody uses.
 
         Args:
-            revision: of the state that has expired; a later one is left alone.
+            revision: the revision of the expired state; a later state is left alone.
 
         Returns:
             Whether they are forgotten.
@@ -405,7 +408,7 @@ class TransactionCoordinator:
         return True
 
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
-        """Change the state; finish an earlier transaction that is in the way."""
+        """Change the state, after finishing an earlier transaction that is not complete."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
             record = decide(self._completed(state))
@@ -423,21 +426,21 @@ class TransactionCoordinator:
                 return
 
     def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
-        """Return a state as it is when the transaction that this coordinator ended is complete."""
+        """Return the state with its transaction complete, if this coordinator has ended it."""
         is_ended = state.state.is_prepared and state.transaction == self._ended
         return changes.completed(state) if is_ended else state
 
     def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
         is_quick = self._clock.monotonic_ms() - began_ms < _QUICK_MS
-        # Whatever fails from here on: an error would tell the caller that nothing is decided.
+        # Suppress every failure from here on: an error would say that nothing is decided.
         with suppressed.suppress("transaction end", path, Exception):
             self._end(1 if is_quick else self._markers_at_once)
             if not self._completes_later:
                 self.complete()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)
         if following.producer_epoch >= LAST_EPOCH:
-            # One epoch is left: if this fails now, it is tried again after the next transaction.
+            # One epoch is left: if this fails, it is retried after the next transaction.
             with suppressed.suppress("producer id", path, Exception):
                 return self._initialize(self.state.timeout_ms, following)
         return following
@@ -459,7 +462,8 @@ class TransactionCoordinator:
         """Return the last allocated id if it is still new, else another one.
 
         Raises:
-            StorageError, UnknownOutcomeError: none could be allocated; the ids that were are lost.
+            StorageError, UnknownOutcomeError: no id could be allocated and recorded. An id that was
+                allocated meanwhile stays unused.
         """
         if last is not None and self.state.is_new(last):
             return last
@@ -471,7 +475,7 @@ class TransactionCoordinator:
 
 
 class _NoProducerIdError(Exception):
-    """A participant needs a new producer id: the free one was taken by another."""
+    """A participant needs a new producer id: another participant has taken the free one."""
 
 
 def _successor(

@@ -1,8 +1,8 @@
 """The markers of a decided transaction: one control segment in each registered partition.
 
-A marker stands under the participant's next epoch, which no record of the transaction has. A log
-takes in everything up to its end before it puts a marker, and leaves out a marker whose epoch the
-producer has reached there. So anybody may put missing markers, any number at once, however late.
+A marker has the participant's next epoch, which no record of the transaction has. A log reads
+everything up to its end before it puts a marker, and leaves out a marker whose epoch the producer
+has reached in this log. Any number of processes may therefore put missing markers, at any time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from spark_log.metadata import Cluster
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
 MARKERS_AT_ONCE: Final = 16
-"""How many partitions of a transaction are written at the same time: records, and then markers."""
+"""Maximum number of partitions to which a transaction's records, or markers, are written at once.
+"""
 
 OpenLog = Callable[[TopicIdPartition], PartitionLog | None]
-"""Returns a partition's log that the caller has open and does not use meanwhile, or None."""
+"""A function that returns a partition's open log, which the caller does not use meanwhile; None
+without one."""
 
 
 def put_markers(
@@ -34,15 +36,16 @@ def put_markers(
 ) -> None:
     """Put the missing markers of a decided transaction. May be repeated after any error.
 
-    A partition that does not exist any more needs none, also if its topic was created again.
+    A partition that no longer exists needs none, even if its topic was created again.
 
     Args:
         cluster: the opened root.
-        state: with the decision.
-        partitions: those that get their markers; None for all that were registered.
-        open_log: gives logs that are open already, whose end is known: a marker then costs one put.
-        at_once: how many partitions are written at the same time, each by a thread; 1 for one after
-            the other in the caller's thread.
+        state: the state with the decision.
+        partitions: the partitions that get their markers; None for all registered ones.
+        open_log: the function that returns logs that are open already, whose end is known: a marker
+            then costs one put.
+        at_once: the number of partitions that are written at the same time, each by a thread; with
+            1 the caller's thread writes one after the other.
 
     Raises:
         SparkLogError: a marker could not be put. The other partitions were tried too.
@@ -53,7 +56,8 @@ def put_markers(
         if partitions is None or partition in partitions
     }
     known = {partition: open_log(partition) if open_log else None for partition in missing}
-    # Read only if it is needed, and after the registrations: no topic of theirs is newer.
+    # The image is read only if it is needed, and later than the state: so it has every topic that
+    # the registrations name, unless the topic was deleted.
     image = cluster.image() if None in known.values() else None
 
     def put(partition: TopicIdPartition) -> SparkLogError | None:
@@ -76,7 +80,7 @@ def put_markers(
 def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
-    """Return the markers of a decided transaction: partition → those of its participants."""
+    """Return the markers of a decided transaction: partition → its participants' markers."""
     from spark_log.log import EndTransactionMarker
 
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
@@ -109,8 +113,8 @@ def _run(
 ) -> list[SparkLogError | None]:
     threads = min(at_once, len(partitions))
     if threads > 1:
-        # No thread can be started: the main thread has ended, for example. A pool that is left has
-        # ended, so no partition has two writers here.
+        # RuntimeError: no thread can be started, for example after the main thread has ended. The
+        # pool's exit waits for its threads, so no partition gets two writers here.
         with suppress(RuntimeError), ThreadPoolExecutor(threads, "spark-log-markers") as pool:
             return list(pool.map(put, partitions))
     return [put(partition) for partition in partitions]

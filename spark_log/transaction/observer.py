@@ -1,4 +1,4 @@
-"""Observes open transactions that hold a reader up, and ends those whose producer is gone."""
+"""Observes open transactions that block a reader, and ends those whose producer is gone."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from spark_log.transaction.producers import find_transactional_id
 from spark_log.transaction.state import TopicIdPartition, TransactionState
 
 LOOK_AFTER_MS: Final = 500
-"""How long a reader has been held up before the state log is looked up: a transaction that its
-producer ends is over by then, and costs no request."""
+"""Time that a transaction blocks a reader before its state log is read: most producers have ended
+their transaction by then, which costs no request."""
 
 LOOK_EVERY_MS: Final = 1000
-"""Minimum time between two looks for one partition."""
+"""Minimum time between two reads of the state log for one partition."""
 
 _MAX_COORDINATORS: Final = 256
-"""Coordinators that are kept. Of a transaction that another process ends, nobody tells."""
+"""Maximum number of coordinators that are kept. An observer is not told of a transaction that
+another process ends, so the least recently used coordinators are dropped."""
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
-"""How a transaction ended. ``ended before``: its producer has begun another one since, or it has
-not registered the partition."""
+"""The end of a transaction. ``ended before``: its producer has begun another one since, or the
+transaction has not registered the partition."""
 
 
 @dataclass(slots=True)
 class _Sighting:
-    """What an observer knows of a partition's open transactions.
+    """An observer's knowledge of a partition's open transactions.
 
     Attributes:
-        first_ms: (producer id, epoch) → when each was first seen.
-        look_at_ms: when the next look is due.
-        is_listed: whether those behind the first one have been listed.
+        first_ms: (producer id, epoch) → the time at which the transaction was first seen.
+        look_at_ms: the time from which the state log may be read again.
+        is_listed: whether `first_ms` has the partition's other open transactions, too.
     """
 
     first_ms: dict[tuple[int, int], float]
@@ -46,10 +47,11 @@ class _Sighting:
 
 
 class TransactionObserver:
-    """Resolves the transactions that hold readers up. For one thread at a time.
+    """Resolves the transactions that block readers. For one thread at a time.
 
-    Times are measured by its own monotonic clock, from when it first saw a transaction. So it never
-    aborts one before its timeout, whatever any wall clock says.
+    The age of a transaction is measured by the observer's own monotonic clock, from the time at
+    which the observer first saw it. No transaction is therefore aborted before its timeout, even if
+    wall clocks are wrong.
     """
 
     def __init__(
@@ -63,8 +65,9 @@ class TransactionObserver:
 
         Args:
             cluster: the opened root.
-            clock: its monotonic time measures timeouts; None for the cluster's.
-            commit_offsets: as in `TransactionCoordinator`.
+            clock: the clock whose monotonic time measures timeouts; None for the cluster's.
+            commit_offsets: the function that commits a decided transaction's offsets to their
+                groups; without it a transaction with offsets is not completed.
         """
         self._cluster = cluster
         self._commit_offsets = commit_offsets
@@ -77,17 +80,17 @@ class TransactionObserver:
     ) -> bool:
         """End an open transaction if it is decided, or has passed its timeout.
 
-        To be called again and again while a reader is held up. This makes no request for the first
-        500 ms, and from then on one look at the state log a second. A failure is logged and
-        counted, and tried again later.
+        Call this repeatedly while the transaction blocks a reader. It makes no request in the first
+        500 ms, and then reads the state log once a second. A failure is logged and counted, and a
+        later call retries.
 
         Args:
             blocking: the transaction.
-            log: of the partition; not used by others meanwhile.
+            log: the partition's log; no other thread uses it during the call.
             partition: the partition.
 
         Returns:
-            Whether the partition has the transaction's marker now: the reader may read on.
+            Whether the partition has the transaction's marker now, so that the reader may continue.
         """
         now_ms = self._clock.monotonic_ms()
         key = blocking.producer_id, blocking.producer_epoch
@@ -102,7 +105,7 @@ class TransactionObserver:
             return False
         sighting.look_at_ms = now_ms + LOOK_EVERY_MS
         with self._cluster.suppressed.suppress("transaction end", log.directory, SparkLogError):
-            if not sighting.is_listed:  # those behind it have waited as long when it is their turn
+            if not sighting.is_listed:  # the timeouts of the later transactions begin now, too
                 for each in log.transactions().open:
                     seen = each.producer_id, each.producer_epoch
                     sighting.first_ms.setdefault(seen, now_ms)
@@ -116,14 +119,14 @@ class TransactionObserver:
     def end(self, blocking: OpenTransaction, log: PartitionLog) -> TransactionEnd | None:
         """End an open transaction now, as if its timeout had passed.
 
-        One that is ongoing is aborted in all of its partitions. One that is decided stays as it is.
+        An ongoing transaction is aborted in all of its partitions. A decision is not changed.
 
         Args:
             blocking: the transaction.
-            log: of the partition; not used by others meanwhile.
+            log: the partition's log; no other thread uses it during the call.
 
         Returns:
-            How it ended; None if its producer's state log does not know it yet.
+            The transaction's end; None if the state log of its producer does not have it yet.
 
         Raises:
             SparkLogError: it could not be ended.
@@ -146,22 +149,22 @@ class TransactionObserver:
         is_put = log.append_markers([marker]) is not None
         self._coordinators.pop(producer.producer_id, None)
         if outcome == "ended before" and is_put:
-            # The record came after the marker, from a process that had stood still until the log
-            # had forgotten its producer. Else the caller had not seen the marker.
+            # The record was appended after the marker, by a process that had been paused until the
+            # log had forgotten its producer. If the marker existed, the caller had not seen it.
             return "aborted"
         return outcome
 
     def _outcome(
         self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
     ) -> TransactionEnd | None:
-        """Return how a transaction ended; None while it is not decided.
+        """Return a transaction's end, after aborting it if its timeout has passed.
 
-        Decides to abort it if it has passed its timeout.
+        Returns None while it is not decided.
         """
         coordinator = self._find_coordinator(producer.producer_id)
         if coordinator is None:
-            # The id has expired: whatever it had was decided long before. But wait as long as any
-            # transaction may take: an abort cannot be undone.
+            # The id has expired: its transactions were decided long before. Still wait for the
+            # maximum duration of a transaction: an abort cannot be undone.
             config = self._cluster.image().cluster_config()
             return "ended before" if waited_ms >= config.transaction_max_timeout_ms else None
         state = coordinator.refresh()

@@ -1,14 +1,15 @@
-"""Which transactional id a producer id belongs to.
+"""Maps producer ids to their transactional ids.
 
-A batch in a partition has a producer id only. Whoever has to know whether its transaction is
-decided finds the transactional id here, by one read.
+A batch in a partition has a producer id only. A reader that has to know whether the batch's
+transaction is decided finds the transactional id here, by one read.
 
 On storage: ``__transaction_state/producers/<producer id>`` holds
 ``{"type": "TransactionalProducerRecord", "version": 0, "data": {"transactionalId": …}}``. It is put
-before the first record of the state log that has the producer id, so each transactional batch has
-one. It costs one put for each producer id, which lasts for 32,767 transactions. A crash between the
-two leaves the file of a producer id that nobody uses. The files are deleted when the transactional
-id has expired: an open transaction whose producer id has no file was decided long before.
+before the first record of the state log that has the producer id, so the producer id of each
+transactional batch has a file. That costs one put for each producer id, which lasts for 32,767
+transactions. A crash between the two writes leaves the file of a producer id that nobody uses. The
+files are deleted when the transactional id has expired: an open transaction whose producer id has
+no file was decided long before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class TransactionalProducerRecord(VersionedRecord):
 
 
 def record_producer(store: Store, producer_id: int, transactional_id: str) -> None:
-    """Record which transactional id a newly allocated producer id belongs to; durable on return.
+    """Record the transactional id of a newly allocated producer id; durable on return.
 
     May be repeated after any error.
 
@@ -68,7 +69,7 @@ def forget_producer(store: Store, producer_id: int) -> None:
     """Delete the record of a producer id that its transactional id has forgotten.
 
     Raises:
-        StorageError: it may not be deleted.
+        StorageError: it may still exist.
     """
     store.delete(_path(producer_id))
 

@@ -19,7 +19,7 @@ class ProducerPart(RecordFields):
 
 
 class ParticipantPart(ProducerPart):
-    """A participant with its registered partitions, by topic id, and groups."""
+    """A participant with its registered groups and partitions; partitions are keyed by topic id."""
 
     partitions: Partitions = Field(default={})
     groups: tuple[str, ...] = ()
@@ -50,21 +50,21 @@ class TransactionRecord(StateRecord):
     """The state of a transactional id after a change.
 
     Attributes:
-        transactional_id: the ``transactional.id``, which the name of its directory may not hold.
-        revision: number of the change; higher than that of the record before it.
+        transactional_id: the ``transactional.id``; the directory's name may be too short for it.
+        revision: the number of the change; higher than that of the record before it.
         change: ``initialize``, ``join``, ``register``, ``commit``, ``abort``, ``expire``,
             ``complete`` or ``forget``.
-        transaction: number of the newest transaction; 0 before the first one.
+        transaction: the number of the newest transaction; 0 before the first one.
         state: the name of its state, as in Kafka.
         timeout_ms: ``transaction.timeout.ms``.
-        start_time_us: when it began, by the wall clock of the process that began it; -1 if it has
-            not begun. It is shown to users, and decides nothing.
+        start_time_us: the start of the newest transaction, by the wall clock of the process that
+            began it; -1 before. It is shown to users, and decides nothing.
         owner: the producer that decides; None after the id has expired.
         producers: pairs of a producer id and the epoch of its present or next transaction.
         used_up_through: the highest producer id whose epochs are used up; -1 without one.
-        participants: those of the newest transaction.
-        decision: of the newest transaction; None before it is decided.
-        batch_id: of the last committed micro-batch; -1 without one.
+        participants: the participants of the newest transaction.
+        decision: the decision of the newest transaction; None before it is decided.
+        batch_id: the number of the last committed micro-batch; -1 without one.
     """
 
     transactional_id: str

@@ -1,10 +1,10 @@
 """The state of a ``transactional.id``: its producers and its newest transaction.
 
-Kafka's ``TransactionMetadata`` has one producer. Here a transaction has an *owner*, who decides it,
-and any number of *participants*, who write: an ordinary producer is both; the driver of a Spark job
-owns a transaction in which each task attempt is a participant. Each producer id has its own epochs,
-and a pair of producer id and epoch belongs to one transaction only: every end raises the epoch
-(KIP-890).
+Kafka's ``TransactionMetadata`` has one producer. Here a transaction has one *owner*, which decides
+it, and any number of *participants*, which write. An ordinary producer is both; the driver of a
+Spark job owns a transaction in which each task attempt is a participant. Each producer id has its
+own epochs, and a pair of producer id and epoch belongs to one transaction only: every decision
+raises the epoch (KIP-890).
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ _ORDER: Final = {
     TransactionState.COMPLETE_ABORT: 2,
     TransactionState.EMPTY: 3,
 }
-"""The states of one transaction follow each other in this order; `initialize` empties it."""
+"""The order in which the states of one transaction follow each other; ``Empty`` comes last, by
+`initialize`."""
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by the id of its topic, as in Kafka: a topic that is created again is another."""
+    """A partition by its topic's id, as in Kafka: a topic that is created again has another id."""
 
     topic_id: str
     partition: int
@@ -80,10 +81,11 @@ class Participant:
 
     Attributes:
         producer: its producer id, and its epoch in this transaction.
-        partitions: those that it may have written to.
-        groups: consumer groups whose offsets it may have sent.
-        part: its form in records, if there is one already. A transaction of many participants has
-            as many records, each with all of them: converting every one each time is what costs.
+        partitions: the partitions that it may have written to.
+        groups: the consumer groups whose offsets it may have sent.
+        part: the participant in the form of records; None before it is converted. It is kept
+            because each record of a transaction has all participants: converting all of them for
+            each record would be slow.
     """
 
     producer: ProducerIdAndEpoch
@@ -98,12 +100,12 @@ class GroupOffset:
 
     Attributes:
         group_id: the group.
-        topic: name of the topic.
-        topic_id: id of the topic.
-        partition: number of the partition.
-        offset: of the next record to read.
-        leader_epoch: of the last record that was read; -1 if it is not known.
-        metadata: text of the user.
+        topic: the topic's name.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        offset: the offset of the next record to read.
+        leader_epoch: the leader epoch of the last record that was read; -1 if it is not known.
+        metadata: the user's text.
     """
 
     group_id: str
@@ -117,12 +119,12 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one conditional append has decided.
+    """The decision of a transaction, made by one conditional append.
 
     Attributes:
-        owner: the owner during the transaction; its epoch was raised by the decision.
-        counting: producer ids of the participants whose records count. Those of the others are
-            aborted. Empty if the transaction was aborted.
+        owner: the owner during the transaction; the decision raised its epoch.
+        counting: the producer ids of the participants whose records are committed. The records of
+            the others are aborted. Empty if the transaction was aborted.
         offsets: the offsets that are committed with it, sorted.
         batch_id: the micro-batch that was committed; None without one.
     """
@@ -139,19 +141,19 @@ class TransactionMetadata:
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        revision: number of the last change; 0 before the first one.
-        transaction: number of the newest transaction; 0 before the first one.
-        state: its state.
-        timeout_ms: it is aborted when an observer has seen it ongoing for this long.
+        revision: the number of the last change; 0 before the first one.
+        transaction: the number of the newest transaction; 0 before the first one.
+        state: the state of the newest transaction.
+        timeout_ms: the time for which an observer sees a transaction ongoing before it is aborted.
         owner: the producer that decides, with the epoch of its present or next transaction. None
             before the first `initialize`, and when the transactional id has expired.
         producers: ids of all other producers → the epoch of their present or next transaction.
         used_up_through: the highest producer id whose epochs are used up; -1 without one. A new
-            producer has a higher id, so that an id that was dropped never comes back.
-        participants: by producer id, those of the newest transaction.
-        decision: of the newest transaction; None before it is decided.
-        batch_id: of the last committed micro-batch; -1 without one.
-        start_time_us: when the newest transaction began, by the wall clock of the process that
+            producer has a higher id, so that a dropped id is never used again.
+        participants: the participants of the newest transaction, by producer id.
+        decision: the decision of the newest transaction; None before it is decided.
+        batch_id: the number of the last committed micro-batch; -1 without one.
+        start_time_us: the start of the newest transaction, by the wall clock of the process that
             began it; -1 before. It is shown to users, and decides nothing.
     """
 
@@ -183,7 +185,7 @@ class TransactionMetadata:
         return producer_id > self.used_up_through and producer_id not in _epochs(self)
 
     def participant(self, producer: ProducerIdAndEpoch) -> Participant | None:
-        """Return the participant of the newest transaction with this identity; None without one."""
+        """Return the newest transaction's participant with this identity; None without one."""
         found = self.participants.get(producer.producer_id)
         return found if found is not None and found.producer == producer else None
 
@@ -195,11 +197,11 @@ class TransactionMetadata:
         return producer.producer_epoch < epoch
 
     def replay(self, record: TransactionRecord) -> TransactionMetadata:
-        """Return the state after a later record; records between the two may be left out.
+        """Return the state after a later record; records between the two may be missing.
 
         Raises:
-            CorruptRecordError: the record is of another transactional id, it is older, a producer
-                epoch goes back, or a decision is changed.
+            CorruptRecordError: the record belongs to another transactional id or is older than the
+                state, a producer epoch is lower than before, or a decision is changed.
         """
         after = _of_record(record, self)
         for fault in (*_faults_in(after), *_faults_between(self, after)):
@@ -278,7 +280,7 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
 
 
 def _faults_in(state: TransactionMetadata) -> Iterator[str]:
-    """Yield what makes no sense in one state."""
+    """Yield the contradictions within one state."""
     is_decided = state.state.is_committed or state.state.is_aborted
     if is_decided != (state.decision is not None):
         yield f"it is {state.state}, and the decision is {state.decision}"
@@ -289,7 +291,7 @@ def _faults_in(state: TransactionMetadata) -> Iterator[str]:
 
 
 def _faults_between(before: TransactionMetadata, after: TransactionMetadata) -> Iterator[str]:
-    """Yield what may not happen between a state and a later one."""
+    """Yield the forbidden differences between a state and a later one."""
     if after.revision <= before.revision or after.transaction < before.transaction:
         yield "an older record follows a newer one"
     if after.used_up_through < before.used_up_through:
@@ -309,7 +311,7 @@ def _faults_between(before: TransactionMetadata, after: TransactionMetadata) -> 
 
 
 def _faults_within(before: TransactionMetadata, after: TransactionMetadata) -> Iterator[str]:
-    """Yield what may not happen between two states of one transaction."""
+    """Yield the forbidden differences between two states of one transaction."""
     if _ORDER[after.state] < _ORDER[before.state]:
         yield f"{after.state} follows {before.state}"
     if after.state is TransactionState.EMPTY:
@@ -361,7 +363,7 @@ def _participant(part: ParticipantPart, before: Participant | None) -> Participa
 
 @lru_cache(maxsize=128)
 def _partitions(stored: tuple[tuple[str, tuple[int, ...]], ...]) -> frozenset[TopicIdPartition]:
-    """Return stored partitions as a set. Most tasks of a job have the same ones."""
+    """Return stored partitions as a set. Cached, as most tasks of a job have the same ones."""
     return frozenset(
         TopicIdPartition(topic_id, number) for topic_id, numbers in stored for number in numbers
     )

@@ -36,8 +36,8 @@ class TransactionStateLog(StateLog[TransactionMetadata, TransactionRecord]):
         Args:
             store: the store of the root.
             transactional_id: any string.
-            clock: gives records their timestamps.
-            config: topic config of the log.
+            clock: the clock that gives records their timestamps.
+            config: the log's topic config; None for the default.
         """
         super().__init__(
             store,

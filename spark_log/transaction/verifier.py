@@ -20,9 +20,9 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 class TransactionVerifier:
     """Verifies the newest transaction of each transactional id, if it is complete.
 
-    Each partition that it has registered has to have its markers, of the decided type. A marker
-    that was deleted with old records is known from the partition's producers. The order of the two
-    looks makes a finding certain while others write: first the state log, then the partition.
+    Each registered partition must have the transaction's markers, of the decided type. A marker
+    that was deleted with old records is known from the partition's producers. The state log is read
+    before the partition, which makes a finding certain even while others write.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -34,7 +34,7 @@ class TransactionVerifier:
         self._cluster = cluster
 
     def findings(self) -> Iterator[Finding]:
-        """Yield each problem when it is found.
+        """Yield each problem as soon as it is found.
 
         Raises:
             StorageError: the storage does not answer.
@@ -55,14 +55,14 @@ class TransactionVerifier:
         try:
             image = self._cluster.image()
         except CorruptRecordError:
-            return  # the verification of the metadata tells what is damaged
+            return  # the verification of the metadata reports the damage
         for partition, markers in sorted(expected.items()):
             topic = image.find_by_id(partition.topic_id)
             if topic is None or partition.partition not in topic.partitions:
                 continue
             log = self._cluster.partition_log(topic, partition.partition)
             by_producer = {each.producer_id: each for each in markers}
-            # Deleted meanwhile; or damaged, as the verification of the partition itself tells.
+            # Deleted meanwhile; or damaged, which the verification of the partition reports.
             with (
                 suppress(UnknownTopicOrPartitionError, CorruptRecordError),
                 self._cluster.detecting_deletion(topic),
@@ -96,9 +96,9 @@ def _compare(log: PartitionLog, expected: Mapping[int, EndTransactionMarker]) ->
 def _decided_otherwise(
     log: PartitionLog, expected: Mapping[int, EndTransactionMarker]
 ) -> list[EndTransactionMarker]:
-    """Return the expected markers in whose place there are only some of the other type.
+    """Return the expected markers for which the log has only markers of the other type.
 
-    A marker that aborts may follow one that commits: of a record that came much later.
+    A marker that aborts may follow one that commits: it ends a record that was appended much later.
     """
     missing, wrong = dict(expected), set[int]()
     for segment in reversed(log.observe().live.segments):

@@ -21,8 +21,9 @@ class TransactionView:
     """A transactional id after its newest record.
 
     Attributes:
-        state: its state; revision 0 if it was never initialized.
-        changed_us: time of the record by the storage's clock, in microseconds; 0 without a record.
+        state: the state of the id; its revision is 0 if the id was never initialized.
+        changed_us: the time of the newest record by the storage's clock, in microseconds; 0 without
+            a record.
     """
 
     state: TransactionMetadata
@@ -63,9 +64,9 @@ def view_directory(
 
     Args:
         store: the store of the root.
-        directory: of the log, relative to the root.
-        transactional_id: None if the directory's name does not tell it.
-        clock: its monotonic time decides how long a listing is valid.
+        directory: the log's directory, relative to the root.
+        transactional_id: the transactional id; None to take it from the newest record.
+        clock: the clock whose monotonic time decides how long a listing is valid.
 
     Raises:
         CorruptRecordError: the log is damaged.

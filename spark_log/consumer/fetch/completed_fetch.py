@@ -1,4 +1,4 @@
-"""Batches that were fetched, and the rows of them that the consumer takes."""
+"""Fetched batches, and the rows of them that a consumer takes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from spark_log.record import OFFSET_DELTA_FIELD, ints_of
 from spark_log.types import TopicPartition
 
 _BATCH_BYTES: Final = 1_024
-"""Approximate memory of a batch beside its records."""
+"""Approximate memory of a batch without its records."""
 
 _SEGMENT_BYTES: Final = 9_216
-"""Approximate memory of what Arrow keeps of a segment as long as one of its batches is held. So ten
+"""Approximate memory that Arrow keeps for a segment as long as one of its batches is held: ten
 thousand segments of one record take 100 MB."""
 
 
 class CompletedFetch:
-    """One batch of one partition, and how many of its rows were handed out.
+    """One batch of one partition, and the number of its rows that were handed out.
 
     Attributes:
         partition: the partition of the batch.
         batch: the batch as it was read; None if no row is visible (a control batch, or a gap).
         next_offset: the offset after the batch, where reading continues.
-        size_bytes: size of the batch's records. For data that is not memory-mapped this is the
+        size_bytes: the size of the batch's records. For data that is not memory-mapped this is the
             decoded size.
-        memory_bytes: approximate memory that the batch holds: its records, the objects around them,
-            and the segment if no batch before it was of the same one.
+        memory_bytes: the approximate memory that the batch holds: its records, the objects around
+            them, and the segment, if the batch before it was read from another segment.
     """
 
     __slots__ = ("_row", "batch", "memory_bytes", "next_offset", "partition", "size_bytes")
@@ -46,8 +46,8 @@ class CompletedFetch:
 
         Args:
             partition: the partition of the batch.
-            batch: as it was read.
-            next_offset: the offset after it.
+            batch: the batch as it was read; None if no row is visible.
+            next_offset: the offset after the batch.
             previous: the batch that was read before it in the same turn; None if it is the first.
         """
         self.partition = partition
@@ -81,10 +81,10 @@ class FetchedRows:
     Attributes:
         partition: the partition of the rows.
         batch: the batch that contains them.
-        start: index of the first row in the batch.
-        count: number of rows, at least one.
+        start: the index of the first row in the batch.
+        count: the number of rows, at least one.
         next_offset: the offset after the rows, where reading continues.
-        size_bytes: approximate memory that the rows hold.
+        size_bytes: the approximate memory that the rows hold.
     """
 
     __slots__ = ("batch", "count", "next_offset", "partition", "size_bytes", "start")
@@ -128,9 +128,9 @@ class Fetch:
     """Result of one `Fetcher.collect_fetch`.
 
     Attributes:
-        rows: fetched rows, in offset order within a partition.
-        positions: by partition, the offset at which reading continues after ``rows``. Contains
-            also partitions in which only invisible batches were read.
+        rows: the fetched rows, in offset order within a partition.
+        positions: partition → the offset at which reading continues after ``rows``. Partitions in
+            which only invisible batches were read are included.
         failure: a partition that cannot be read further, and the reason. Only set if ``positions``
             is empty.
     """

@@ -21,17 +21,17 @@ class FetchBuffer:
     would stop the fetching of all others. The caller holds the fetcher's lock.
 
     Attributes:
-        waiting_bytes: size of the buffered batches of partitions that are not paused.
-        held_bytes: approximate memory that they hold.
+        waiting_bytes: the size of the buffered batches of partitions that are not paused.
+        held_bytes: the approximate memory that these batches hold.
     """
 
     def __init__(self, config: ConsumerConfig, enqueue: Callable[[FetchCursor], None]) -> None:
         """Start empty.
 
         Args:
-            config: of the consumer.
-            enqueue: called with a partition that can be fetched again because a batch of it was
-                handed out.
+            config: the consumer's config.
+            enqueue: the function that is called with a partition that can be fetched again because
+                one of its batches was handed out.
         """
         self._config = config
         self._enqueue = enqueue
@@ -48,7 +48,7 @@ class FetchBuffer:
         return not self._ready
 
     def hold_ms(self, now_ms: float) -> float:
-        """Return for how long `take` has to wait for ``fetch.min.bytes``; 0 or less: not at all.
+        """Return the milliseconds that `take` has to wait for ``fetch.min.bytes``; 0 or less: none.
 
         Positions pass markers and aborted records without waiting.
         """
@@ -74,7 +74,7 @@ class FetchBuffer:
             cursor.offset = each.next_offset
             last = cursor.completed[-1] if cursor.completed else None
             if last is not None and last.batch is None and each.batch is None:
-                last.next_offset = each.next_offset  # any number of them takes the memory of one
+                last.next_offset = each.next_offset  # many such batches take the memory of one
                 continue
             cursor.completed.append(each)
             cursor.completed_bytes += each.size_bytes
@@ -119,13 +119,13 @@ class FetchBuffer:
         self.held_bytes += held_bytes
 
     def take(self, max_records: int | None) -> Fetch:
-        """Return buffered rows, and positions that pass what has no visible rows.
+        """Return buffered rows, and positions that pass offsets without visible rows.
 
-        Those are control batches, aborted batches and gaps. What is before an error is returned
-        before the error.
+        Such offsets are control batches, aborted batches and gaps. Rows before an error are
+        returned before the error.
 
         Args:
-            max_records: maximum number of rows; None: all rows that are buffered.
+            max_records: the maximum number of rows; None for all rows that are buffered.
         """
         rows: list[FetchedRows] = []
         positions: dict[TopicPartition, int] = {}

@@ -11,33 +11,34 @@ from spark_log.types import TopicPartition
 
 
 class FetchCursor:
-    """How far one partition was fetched, and its batches that are not handed out yet.
+    """The fetch position of one partition, and its batches that are not handed out yet.
 
     The fetcher's lock guards every field except ``log`` and ``stream``, which only the fetching
     thread uses.
 
     Attributes:
         partition: the partition.
-        log: a handle that belongs to the fetching thread.
+        log: the log handle, which belongs to the fetching thread.
         offset: the next offset to fetch.
-        end_offset: the last known end of what can be read: the log end offset, or with
-            ``read_committed`` the last stable offset; -1 before the first read.
-        version: incremented by each seek. A read that began for an older version is dropped.
+        end_offset: the last known offset up to which the partition can be read: the log end offset,
+            or with ``read_committed`` the last stable offset; -1 before the first read.
+        version: a number that each seek and each new log handle increments. A read that began for
+            an older version is dropped.
         stream: an iterator of the batches from ``offset`` on, and the version that it belongs to.
-        completed: fetched batches in offset order.
+        completed: the fetched batches in offset order.
         completed_bytes: the sum of their sizes.
-        held_bytes: approximate memory that they hold.
+        held_bytes: the approximate memory that they hold.
         error: a permanent failure to read; reported after ``completed`` is empty. A seek clears it.
-        failures: number of transient failures in a row.
-        due_ms: monotonic time of the next read at the log's end; 0 if more can be read now.
-        records_ms: monotonic time of the newest records, or of the beginning.
-        is_at_rest: no records have arrived for so long that it is read seldom.
-        is_assigned: the fetcher reads the partition.
-        is_at_end: the last read found no more records.
-        is_paused: the partition is neither fetched nor handed out; ``completed`` is kept.
-        is_ready: the partition is in the buffer's queue.
-        is_queued: the partition is in the fetching thread's queue.
-        gives_hints: the operating system reports changes of the partition's directory.
+        failures: the number of transient failures in a row.
+        due_ms: the monotonic time of the next read at the log's end; 0 if more can be read now.
+        records_ms: the monotonic time of the newest records, or of the beginning.
+        is_at_rest: whether the partition is read less often, because no records arrive.
+        is_assigned: whether the fetcher reads the partition.
+        is_at_end: whether the last read found no more records.
+        is_paused: whether the partition is neither fetched nor handed out; ``completed`` is kept.
+        is_ready: whether the partition is in the buffer's queue.
+        is_queued: whether the partition is in the fetching thread's queue.
+        gives_hints: whether the operating system reports changes of the partition's directory.
     """
 
     __slots__ = (

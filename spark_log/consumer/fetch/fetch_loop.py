@@ -1,11 +1,11 @@
-"""What the fetching thread does: it reads partitions in turn into the `FetchBuffer`.
+"""The loop of the fetching thread: it reads partitions in turn into the `FetchBuffer`.
 
 A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered. At the log's end
 the thread waits for a hint of the operating system that the partition's directory changed. It also
 reads from time to time without a hint: no result depends on hints.
 
 With ``isolation.level=read_committed`` the end is the last stable offset. The transaction that
-begins there is mostly ended by its producer. If the producer is gone, the thread ends it
+begins at that offset is mostly ended by its producer. If the producer is gone, the thread ends it
 (`Resolve`).
 
 If the client has a quota, the thread pauses after a turn that exceeded the quota. (A Kafka broker
@@ -37,15 +37,18 @@ from spark_log.storage import DirectoryWatch, Store
 _log = logging.getLogger(__name__)
 
 Resolve = Callable[[OpenTransaction, PartitionLog], bool]
-"""Ends a transaction that holds a reader up, if nobody else will. Returns whether it has ended."""
+"""A function that ends a transaction that blocks a reader, if its producer is gone. Returns whether
+the transaction has ended."""
 
 _IDLE_MS: Final = 10_000.0
 _HINTED_MIN_MS: Final = 100.0
 _HINTED_PER_PARTITION_MS: Final = 15.0
-"""One probe takes about 0.08 ms: all probes together use half a percent of a core."""
+"""Time between two probes of a partition, for each probed partition, if the store gives hints. One
+probe takes about 0.08 ms: all probes together use half a percent of a core."""
 
 _MAX_BATCHES: Final = 1000
-"""Batches that are published together at most, since those without visible rows have no size."""
+"""Maximum number of batches that are published together: batches without visible rows have no size.
+"""
 
 
 class FetchLoop:
@@ -76,14 +79,15 @@ class FetchLoop:
 
         Args:
             store: the storage of the logs.
-            config: of the consumer.
+            config: the consumer's config.
             changed: the fetcher's lock; notified when there is something to hand out.
-            watch: reports changed directories.
+            watch: the watch that reports changed directories.
             also_watched: one more directory; ``on_hint`` is called when it changes.
-            on_hint: called with the lock held.
-            now_ms: returns monotonic time in milliseconds.
-            random: varies the pauses between retries.
-            resolve: called at each read that a transaction holds up; None: the loop only waits.
+            on_hint: the function that is called, with the lock held, when ``also_watched`` changes.
+            now_ms: the function that returns monotonic time in milliseconds.
+            random: the random numbers that vary the pauses between retries.
+            resolve: the function that is called at each read that a transaction blocks; None to
+                only wait.
         """
         self._config = config
         self._changed = changed
@@ -174,7 +178,7 @@ class FetchLoop:
         The wait ends at a hint, at `wake`, or when the next partition is due.
         """
         for cursor in self._due():
-            if self._is_throttled():  # by the turn of another partition, just now
+            if self._is_throttled():  # the turn of another partition just exceeded the quota
                 with self._changed:
                     self.enqueue(cursor)
                 continue
@@ -239,7 +243,7 @@ class FetchLoop:
         return [rested], 0.0
 
     def _may_fetch(self, cursor: FetchCursor) -> bool:
-        """Return whether the state of a partition allows to read it; the lock is held."""
+        """Return whether a partition may be read in its present state; the lock is held."""
         return (
             cursor.is_assigned
             and not cursor.is_paused
@@ -331,7 +335,7 @@ class FetchLoop:
             return self._may_fetch(cursor) and self.buffer.has_room()
 
     def _unblock(self, cursor: FetchCursor) -> bool:
-        """End the transaction that holds a partition up, if it can be; return whether it was."""
+        """End the transaction that blocks a partition, if possible; return whether it has ended."""
         blocking = cursor.log.blocking_transaction
         if blocking is None or self._resolve is None or not self._resolve(blocking, cursor.log):
             return False
@@ -380,11 +384,11 @@ def tail_probe_interval_ms(
     """Return the time between two reads of one partition at its log's end.
 
     Args:
-        probes: the interval that suits the store, if it gives no hints.
-        waited_ms: time since any partition had new records.
-        partitions: number of partitions that are probed.
-        gives_hints: the operating system reports changes, so that probes only find changes whose
-            report was lost.
+        probes: the probe interval of the store, used if it gives no hints.
+        waited_ms: the time since any partition had new records.
+        partitions: the number of partitions that are probed.
+        gives_hints: whether the operating system reports changes, so that probes only find changes
+            whose report was lost.
     """
     if gives_hints:
         return max(_HINTED_MIN_MS, partitions * _HINTED_PER_PARTITION_MS)

@@ -41,11 +41,12 @@ class Fetcher:
 
         Args:
             store: the storage of the logs.
-            config: of the consumer.
-            watch: reports changed directories; None: the watch that the store offers.
+            config: the consumer's config.
+            watch: the watch that reports changed directories; None for the store's watch.
             also_watched: one more directory to watch, for `consume_metadata_hint`.
-            now_ms: returns monotonic time in milliseconds.
-            resolve: ends transactions that hold partitions up; called by the fetching thread.
+            now_ms: the function that returns monotonic time in milliseconds.
+            resolve: the function that ends transactions that block partitions; called by the
+                fetching thread.
         """
         self._config = config
         self._now_ms = now_ms
@@ -169,14 +170,14 @@ class Fetcher:
     def collect_fetch(self, max_records: int | None, timeout_ms: float) -> Fetch:
         """Return fetched rows; wait for them if there are none.
 
-        Partitions are handed out in turn, batch by batch. It does not wait if a position has moved
-        on behind batches without visible rows. What is before an error is returned before the
+        Partitions are handed out in turn, batch by batch. The method does not wait if a position
+        has moved past batches without visible rows. Rows before an error are returned before the
         error.
 
         Args:
-            max_records: maximum number of rows; None: all rows that are buffered.
-            timeout_ms: how long to wait. The result is also empty after `wake` and after a metadata
-                hint.
+            max_records: the maximum number of rows; None for all rows that are buffered.
+            timeout_ms: the maximum time to wait. The result is also empty after `wake` and after a
+                metadata hint.
 
         Raises:
             BaseException: the error that ended the fetching thread.

@@ -34,11 +34,11 @@ class AutoCommit:
         """Start the first interval.
 
         Args:
-            subscription: has the positions.
-            committer: writes the commits; None: nothing is committed.
-            interval_ms: minimum time between two commits of `commit_if_due`.
-            clock: measures the interval.
-            callback: called for each commit, on another thread.
+            subscription: the subscription state, which has the positions.
+            committer: the committer that writes the commits; None to commit nothing.
+            interval_ms: the minimum time between two commits of `commit_if_due`.
+            clock: the clock that measures the interval.
+            callback: the function that is called for each commit, on another thread.
         """
         self._subscription = subscription
         self._committer = committer

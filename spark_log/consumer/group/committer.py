@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
-"""Called with the offsets of a commit, and with None or its error."""
+"""A function that is called with the offsets of a commit, and with None or its error."""
 
 
 class Committer:
@@ -41,13 +41,13 @@ class Committer:
 
         Args:
             cluster: the opened root.
-            group_id: the group.
-            membership: commits for a consumer that subscribes.
-            subscription: tells whether the consumer subscribes. A consumer with assigned partitions
-                is no member, and commits without one.
-            latency: records the commits that took effect.
-            on_commit: called on the thread with the offsets of each commit that took effect, before
-                its future is done.
+            group_id: the group's id.
+            membership: the membership by which a consumer that subscribes commits.
+            subscription: the subscription state. A consumer with assigned partitions is no member,
+                and commits without membership.
+            latency: the latency metric that records the commits that took effect.
+            on_commit: the function that is called on the thread with the offsets of each commit
+                that took effect, before its future is done.
         """
         self._cluster = cluster
         self._group_id = group_id
@@ -86,9 +86,9 @@ class Committer:
         """Commit offsets after all earlier commits.
 
         Args:
-            offsets: by partition, the offset of the next record to read.
-            topic_ids: by name, the ids of the topics that were read. If a topic was deleted and
-                created again since, the commit fails.
+            offsets: partition → the offset of the next record to read.
+            topic_ids: topic → the id of the topic that was read. If a topic was deleted and created
+                again since, the commit fails.
 
         Returns:
             A future that is done when the offsets are durable. Its exceptions are those of
@@ -112,7 +112,7 @@ class Committer:
         """End the thread after the commits so far.
 
         Args:
-            waits: whether to return only then.
+            waits: whether to return only after the thread has ended.
         """
         if self._thread is not None:
             self._thread.shutdown(wait=waits)

@@ -52,16 +52,16 @@ class ConsumerCoordinator:
 
         Args:
             cluster: the opened root.
-            config: of the consumer.
-            fetcher: reads the assigned partitions.
-            offset_fetcher: has log handles that depend on a topic's settings.
-            positions: finds where to start in assigned partitions.
-            subscription: topics, a pattern, or partitions, and the state of each partition.
-            membership: gives the partitions of a subscription.
-            committer: of the group; None without a group.
-            auto_commit: commits partitions before they are revoked.
-            metrics: records rebalances.
-            listener_invoker: calls the user's rebalance listener.
+            config: the consumer's config.
+            fetcher: the fetcher that reads the assigned partitions.
+            offset_fetcher: the log handles that depend on a topic's settings.
+            positions: the positions of assigned partitions.
+            subscription: the topics, pattern, or partitions, and the state of each partition.
+            membership: the membership that gives the partitions of a subscription.
+            committer: the committer of the group's offsets; None without a group.
+            auto_commit: the automatic commits, which also precede a revocation.
+            metrics: the metrics that record rebalances.
+            listener_invoker: the caller of the user's rebalance listener.
         """
         self._cluster = cluster
         self._config = config
@@ -78,7 +78,7 @@ class ConsumerCoordinator:
         self._deleted: UnknownTopicOrPartitionError | None = None
         self._missing: frozenset[str] = frozenset()
 
-    # --- what the user asks for ------------------------------------------------------------------
+    # --- calls of the user -----------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; partitions that stay assigned keep their positions.
@@ -118,7 +118,7 @@ class ConsumerCoordinator:
         Before that, calls the listener and waits for the commits that were begun.
 
         Args:
-            timeout_ms: how long to wait for commits; None: without limit.
+            timeout_ms: the maximum time to wait for commits; None for no limit.
         """
         if not self._subscription.is_subscribed or self._committer is None:
             self._membership.leave()
@@ -137,7 +137,7 @@ class ConsumerCoordinator:
                 self._positions.remove(tp)
             self._membership.leave()
 
-    # --- what a poll does ------------------------------------------------------------------------
+    # --- steps of a poll -------------------------------------------------------------------------
 
     def request_update(self) -> None:
         """Read the metadata in the next `update`."""
@@ -204,7 +204,7 @@ class ConsumerCoordinator:
             self._deleted = _deleted_error(deleted, image)
 
     def _update_topics(self, image: MetadataImage) -> None:
-        """Use the current settings of topics: they tell how long a listing may be used."""
+        """Use the current settings of topics, which decide how long a listing is valid."""
         for tp, state in self._subscription.partitions.items():
             if state.is_deleted(image):
                 continue
@@ -231,7 +231,7 @@ class ConsumerCoordinator:
                 self._membership.leave()
             except (
                 BaseException
-            ):  # mostly of a listener: the rebalance is continued by a later poll
+            ):  # mostly raised by a listener: a later poll continues the rebalance
                 self._metrics.failed_rebalances += 1
                 self.request_update()
                 raise

@@ -19,10 +19,10 @@ class CoordinatorMetrics:
     consumer's listener are part of it.
 
     Attributes:
-        commits: commits that took effect.
-        joins: joins that took effect.
-        rebalances: rebalances that ended.
-        failed_rebalances: number of attempts that failed and are repeated.
+        commits: the latencies of commits that took effect.
+        joins: the latencies of joins that took effect.
+        rebalances: the latencies of rebalances that ended.
+        failed_rebalances: the number of attempts that failed and are repeated.
     """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
@@ -48,8 +48,8 @@ class CoordinatorMetrics:
         """Record that the consumer has all its partitions of a generation.
 
         Args:
-            generation: of the group. If it is the same as before there was no rebalance.
-            is_settled: no partition is moving between members any more.
+            generation: the group's generation. If it is the same as before, no rebalance happened.
+            is_settled: whether no partition is moving between members any more.
         """
         if generation != self._generation:
             if not is_settled:
@@ -63,7 +63,7 @@ class CoordinatorMetrics:
         """Return all metrics by Kafka's names.
 
         Args:
-            callbacks: latencies of the listener's callbacks, by ``revoked``, ``assigned``,
+            callbacks: the latencies of the listener's callbacks, by ``revoked``, ``assigned``,
                 ``lost``.
         """
         found: dict[str, float] = {

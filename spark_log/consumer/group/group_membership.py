@@ -26,9 +26,9 @@ _POLLS_PER_INTERVAL = 3
 class GroupMembership:
     """A `Membership` in a group. The first `current_assignment` joins the group.
 
-    `GroupMember` may learn of a newer generation at any time; `poll` reports it, and only
-    `current_assignment` makes it the generation that the consumer knows. So no partition is
-    released before the consumer was told to stop reading it.
+    `GroupMember` may read a newer generation at any time; `poll` reports it, and only
+    `current_assignment` makes it the consumer's generation. No partition is therefore released
+    before the consumer was told to stop reading it.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class GroupMembership:
 
         Args:
             cluster: the opened root.
-            group_id: the group.
-            config: of the consumer.
-            on_change: called on another thread when `poll` would return True.
-            metrics: records the joins.
+            group_id: the group's id.
+            config: the consumer's config.
+            on_change: the function that is called on another thread when `poll` would return True.
+            metrics: the metrics that record the joins.
         """
         self._cluster = cluster
         self._group_id = group_id
@@ -91,8 +91,9 @@ class GroupMembership:
         """Return the assignment; join the group, or change the subscription, if necessary.
 
         Args:
-            topics: names of the subscribed topics; they need not exist.
-            image: not used: the group's coordinator reads the metadata itself.
+            topics: the names of the subscribed topics; they need not exist.
+            image: the current metadata; not used, because the group's coordinator reads them
+                itself.
 
         Raises:
             UnknownMemberIdError: the consumer is no member any more and lost all partitions. Call
@@ -142,9 +143,9 @@ class GroupMembership:
         """Return the committed offsets at which to start newly assigned partitions.
 
         Returns:
-            By partition the committed offset, or None if the group committed none. Partitions that
-            may have been taken away again are missing. None instead of a mapping if the consumer
-            has not joined.
+            Partition → the committed offset, or None if the group committed none. Partitions that
+            other members may have got meanwhile are missing. None instead of a mapping if the
+            consumer has not joined.
 
         Raises:
             UnstableOffsetCommitError: a transaction that commits one of them is not decided; call

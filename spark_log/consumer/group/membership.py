@@ -19,11 +19,11 @@ class GroupAssignment:
     """The partitions of one member, in one generation of its group.
 
     Attributes:
-        assigned: partitions to read.
-        revoking: partitions to stop reading, and then to give to `Membership.release`.
-        topic_ids: ids of the topics of these partitions, by name.
-        generation: of the group; 0 without a group.
-        is_settled: no partition of the group is moving from one member to another.
+        assigned: the partitions to read.
+        revoking: the partitions to stop reading, and then to give to `Membership.release`.
+        topic_ids: the ids of the topics of these partitions, by name.
+        generation: the group's generation; 0 without a group.
+        is_settled: whether no partition of the group is moving from one member to another.
     """
 
     assigned: frozenset[TopicPartition]
@@ -80,9 +80,9 @@ class Membership(Protocol):
         """Return the committed offsets at which to start newly assigned partitions.
 
         Returns:
-            By partition the committed offset, or None if the group committed none. Partitions that
-            may have been taken away again are missing. None instead of a mapping if the consumer
-            has not joined, or has no group.
+            Partition → the committed offset, or None if the group committed none. Partitions that
+            other members may have got meanwhile are missing. None instead of a mapping if the
+            consumer has not joined, or has no group.
 
         Raises:
             UnstableOffsetCommitError: a transaction that commits one of them is not decided; call

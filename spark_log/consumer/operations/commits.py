@@ -1,4 +1,4 @@
-"""`Consumer` on the committed offsets of its group."""
+"""`Consumer` methods for the committed offsets of its group."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ class CommitOperations(ConsumerAccess):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's membership in its group (KIP-447).
 
-        It is of the generation whose assignment the last `poll` applied, so it changes only inside
-        of `poll`. Before the first `poll`, and for assigned partitions, it has no member id. Reads
-        nothing from the storage.
+        The generation is that of the assignment that the last `poll` applied, so it changes only
+        inside of `poll`. Before the first `poll`, and for assigned partitions, the member id is
+        empty. Reads nothing from the storage.
         """
         with self._acquire():
             return self._membership.group_metadata()
@@ -156,7 +156,7 @@ class CommitOperations(ConsumerAccess):
             if position.offset < 0:
                 raise ValueError(f"{tp}: offset {position.offset} is negative")
             check_metadata(tp, position)
-        # Assigned partitions exist; the commit itself looks whether they still do.
+        # Assigned partitions exist; the commit itself checks whether they still do.
         if others := offsets.keys() - self._subscription.partitions.keys():
             image = self._executor.run_stateless("commit", self._cluster.image)
             for tp in sorted(others):

@@ -1,4 +1,4 @@
-"""What all subjects of `Consumer` share: its parts, its one thread, and the end of a poll."""
+"""The base of all subjects of `Consumer`: its parts, its one thread, and the end of a poll."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _Result = TypeVar("_Result")
 class ConsumerAccess:
     """Connects the parts of one consumer, and lets one thread at a time use them.
 
-    In a poll, the `ConsumerCoordinator` brings the assignment in step with the metadata and the
-    group, `FetchPositions` finds where to start, the `Fetcher` reads ahead on a thread of its own,
-    and the `RecordPoller` makes records of what was fetched. The `Committer` writes offsets on
-    another thread: those that the user commits, and those of `AutoCommit`. The `StorageExecutor`
-    limits how long a method waits for an object store.
+    In a poll, the `ConsumerCoordinator` updates the assignment from the metadata and the group,
+    `FetchPositions` finds initial positions, the `Fetcher` reads ahead on a thread of its own, and
+    the `RecordPoller` makes records of fetched rows. The `Committer` writes offsets on another
+    thread, for commits of the user and of `AutoCommit`. The `StorageExecutor` limits the time that
+    a method waits for an object store.
 
     Attributes:
         config: the settings.
@@ -63,9 +63,9 @@ class ConsumerAccess:
             cluster: the opened root.
             config: the settings.
             group_id: the group, or None.
-            deserializers: of keys and of values.
-            interceptors: see returned records and committed offsets.
-            commit_callback: called for commits without a callback of their own.
+            deserializers: the deserializers of keys and of values.
+            interceptors: the interceptors, which get returned records and committed offsets.
+            commit_callback: the function that is called for commits without their own callback.
         """
         self.config = config
         self.group_id = group_id
@@ -171,7 +171,7 @@ class ConsumerAccess:
     ) -> Callable[[], _Result]:
         """Return a call that waits until the transactions that commit its offsets are decided.
 
-        It raises `KafkaTimeoutError` when the time is over, and `WakeupError` after a `wakeup`.
+        The call raises `KafkaTimeoutError` after its timeout, and `WakeupError` after a `wakeup`.
         """
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         until_ms = self._clock.monotonic_ms() + limit_ms

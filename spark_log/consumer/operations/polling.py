@@ -1,4 +1,4 @@
-"""`Consumer` on records: polls, and iteration."""
+"""`Consumer` methods that return records: polls, and iteration."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ class PollOperations(ConsumerAccess):
         ``timeout_ms``. They then continue in the background, and the next poll waits for them.
 
         Args:
-            timeout_ms: how long to wait, in milliseconds. After that the result is empty, also if
-                the storage does not answer. It is empty before, as in Kafka, if positions have
-                moved behind offsets without records: transaction markers, aborted or compacted
-                records. A float below 10 causes a warning, because it is probably meant in seconds.
-            max_records: maximum number of records; None: ``max.poll.records``.
+            timeout_ms: the maximum time to wait, in milliseconds. After that the result is empty,
+                also if the storage does not answer. As in Kafka, an empty result is returned
+                earlier if positions have moved past offsets without records: transaction markers,
+                aborted or compacted records. A float below 10 causes a warning, because it is
+                probably meant in seconds.
+            max_records: the maximum number of records; None for ``max.poll.records``.
 
         Returns:
             Lists of records in offset order, by partition.
@@ -73,9 +74,10 @@ class PollOperations(ConsumerAccess):
         local and the segments are not compressed.
 
         Args:
-            timeout_ms: how long to wait, in milliseconds. After that the table is empty, and before
-                if positions have moved behind offsets without records.
-            max_records: maximum number of rows; None: all rows that were fetched ahead
+            timeout_ms: the maximum time to wait, in milliseconds. After that the table is empty; an
+                empty table is returned earlier if positions have moved past offsets without
+                records.
+            max_records: the maximum number of rows; None for all rows that were fetched ahead
                 (``fetch.max.bytes``).
             leader_epochs: whether the table has one more column, leaderEpoch: int32, the leader
                 epoch in which the batch of the record was written.
@@ -101,7 +103,7 @@ class PollOperations(ConsumerAccess):
     def __next__(self) -> ConsumerRecord:
         """Return the next record.
 
-        Iteration ends if there is none for ``consumer.timeout.ms``, and when the consumer is
+        Iteration ends after ``consumer.timeout.ms`` without a record, and when the consumer is
         closed.
         """
         if self._is_closed:
@@ -114,7 +116,7 @@ class PollOperations(ConsumerAccess):
 
 
 def _warn_of_seconds(timeout_ms: float) -> None:
-    """Warn once per process of a timeout that was probably meant in seconds."""
+    """Warn, once per process, about a timeout that was probably meant in seconds."""
     global _has_warned_of_seconds  # noqa: PLW0603 - once per process
     if (
         isinstance(timeout_ms, float)

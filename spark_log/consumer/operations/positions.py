@@ -1,4 +1,4 @@
-"""`Consumer` on the positions of its assigned partitions."""
+"""`Consumer` methods for the positions of its assigned partitions."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class PositionOperations(ConsumerAccess):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. They stay assigned.
 
-        A rebalance does not end the pause of a partition that stays, whatever the assignment
-        strategy. One that is revoked, or whose topic is created again, is not paused when it is
-        assigned again.
+        A rebalance does not end the pause of a partition that stays assigned, with any assignment
+        strategy. A partition that is revoked, or whose topic is created again, is not paused when
+        it is assigned again.
 
         Raises:
             IllegalStateError: a partition is not assigned.

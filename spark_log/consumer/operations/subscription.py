@@ -1,4 +1,4 @@
-"""`Consumer` on what it reads: assigned partitions, or subscribed topics."""
+"""`Consumer` methods for its assigned partitions or subscribed topics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SubscriptionOperations(ConsumerAccess):
         Args:
             topics: names of topics. A topic that does not exist is logged as a warning.
             pattern: a regular expression instead of names; it matches from the start of a name.
-            listener: called when the assignment changes.
+            listener: the listener that is called when the assignment changes.
 
         Raises:
             IllegalStateError: partitions are assigned, or topics and a pattern are given.

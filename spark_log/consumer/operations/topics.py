@@ -1,4 +1,4 @@
-"""`Consumer` on topics, and on the logs of their partitions."""
+"""`Consumer` methods for topics, and for the logs of their partitions."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class TopicOperations(ConsumerAccess):
     ) -> dict[TopicPartition, int]:
         """Return the offset of the next record that is appended to each partition.
 
-        With ``isolation.level=read_committed`` it is the last stable offset: that of the first
-        record of a transaction that is still open.
+        With ``isolation.level=read_committed`` it is the last stable offset: the first offset of
+        the oldest transaction that is still open.
 
         Args:
             partitions: need not be assigned.
@@ -86,11 +86,11 @@ class TopicOperations(ConsumerAccess):
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the number of offsets between position and current end, by partition.
 
-        Records that were deleted before they were read do not count: nobody can read them. The end
-        is that of `end_offsets`: markers and records of aborted transactions count.
+        Records that were deleted before they were read do not count, because they cannot be read.
+        The end is the result of `end_offsets`: markers and records of aborted transactions count.
 
         Args:
-            partitions: assigned partitions; none: all assigned partitions.
+            partitions: assigned partitions; empty for all assigned partitions.
 
         Raises:
             IllegalStateError: a partition is not assigned.

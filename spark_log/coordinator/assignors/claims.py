@@ -1,4 +1,4 @@
-"""The claims of members to the partitions that they own: which are valid, and which conflict."""
+"""The claims of members to the partitions that they own: valid claims, and conflicting ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def claims_in_force(
 ) -> dict[str, frozenset[TopicPartition]]:
     """Return the partitions that each member claims, without those claimed in a newer generation.
 
-    So a member that missed a rebalance loses a partition that another member got in it. Two members
-    with the same, newest generation both keep their claim: both may be reading the partition.
+    A member that missed a rebalance thus loses a partition that another member got in it. Two
+    members with the same, newest generation both keep their claim: both may be reading the
+    partition.
     """
     newest: dict[TopicPartition, int] = {}
     for subscription in subscriptions.values():
@@ -30,7 +31,7 @@ def claims_in_force(
 def uncontested(
     claims: Mapping[str, frozenset[TopicPartition]],
 ) -> dict[str, set[TopicPartition]]:
-    """Return the claims without partitions that several members claim: all of them lose those."""
+    """Return the claims without the partitions that several members claim."""
     once: set[TopicPartition] = set()
     again: set[TopicPartition] = set()
     for claimed in claims.values():

@@ -30,8 +30,8 @@ class ConstrainedAssignment:
 
         Args:
             partitions: topic → number of partitions, sorted by topic.
-            owned: partitions of each member, by its position.
-            racks: racks of members and partitions.
+            owned: the partitions of each member, in the order of positions.
+            racks: the racks of members and partitions.
         """
         self._partitions = partitions
         self._owned = owned
@@ -75,7 +75,7 @@ class ConstrainedAssignment:
             self._assigned[member] = keep
 
     def _deal_out_within_racks(self, rest: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign partitions within their racks; return those for which that is not possible."""
+        """Assign partitions within their racks; return the partitions that have no such member."""
         left, turn = [], 0
         for partition in rest:
             at = self._next_within_racks(partition, self._below_quota, turn)
@@ -126,7 +126,7 @@ class ConstrainedAssignment:
                 at_quota.append(member)
 
     def _grow_over_quota(self) -> None:
-        """Count a member above the quota; after the last allowed one, no other gets one more."""
+        """Count a member above the quota; after the last allowed one, no other may exceed it."""
         self._larger_left -= 1
         if not self._larger_left:
             self._at_quota.clear()

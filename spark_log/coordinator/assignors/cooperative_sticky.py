@@ -29,9 +29,9 @@ def cooperative_step(
 ) -> dict[str, list[TopicPartition]]:
     """Return the target without partitions that other members own (Kafka's ``adjustAssignment``).
 
-    So no partition has two owners. When all members have released the partitions that they lose,
-    the next step is the target. A partition that two members own is left out for both, unless
-    `claims_in_force` has dropped one of the claims from ``owned``.
+    No partition gets two owners in this way. When all members have released the partitions that
+    they lose, the next step is the target. A partition that two members own is left out for both,
+    unless `claims_in_force` has dropped one of the claims from ``owned``.
 
     Args:
         target: the result of `CooperativeStickyAssignor.assign`.

@@ -41,9 +41,9 @@ class GeneralAssignment:
         Args:
             partitions: topic → number of partitions, sorted by topic.
             subscribers: topic → positions of its subscribers.
-            owned: partitions of each member, by its position.
+            owned: the partitions of each member, in the order of positions.
             former_owners: partition → position of its former owner.
-            racks: racks of members and partitions.
+            racks: the racks of members and partitions.
         """
         self._partitions = partitions
         self._subscribers = subscribers
@@ -179,9 +179,9 @@ class _Moves:
     def instead(self, partition: TopicPartition, owner: int, to: int) -> TopicPartition | None:
         """Return a partition of the topic to move instead, which undoes a move; None if none does.
 
-        Such a partition was moved from ``to`` to the member that ``partition`` came from. One that
-        ``to`` owned before is preferred: it saves a move; then the one that was moved first. (Kafka
-        takes one in the order of a hash set.)
+        Such a partition was moved from ``to`` to the member that ``partition`` came from. A
+        partition that ``to`` owned before is preferred, which saves a move; then the one that was
+        moved first. (Kafka takes one in the order of a hash set.)
         """
         source = self._paths.get(partition, (owner, owner))[0]
         for was_owned in (True, False):

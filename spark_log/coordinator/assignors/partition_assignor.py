@@ -11,7 +11,7 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
 
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""Partition → racks that have a replica; a missing partition has none."""
+"""Partition → racks that have a replica of it; a missing partition has no racks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,11 @@ class Subscription:
     """The subscription of a member (Kafka's ``ConsumerPartitionAssignor.Subscription``).
 
     Attributes:
-        topics: names of topics, which need not exist.
-        owned: its partitions after the last rebalance that it knows. Only sticky assignors use it.
-        generation: generation of that rebalance; -1 if it knows none. An older claim loses.
+        topics: the names of topics, which need not exist.
+        owned: the member's partitions after the last rebalance that it knows. Only sticky assignors
+            use them.
+        generation: the generation of that rebalance; -1 without one. Of two claims to a partition,
+            the older one loses.
         group_instance_id: ``group.instance.id`` of a static member (KIP-345).
         rack: ``client.rack`` (KIP-881).
     """

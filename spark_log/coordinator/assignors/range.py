@@ -21,8 +21,8 @@ class RangeAssignor:
     """Kafka's ``RangeAssignor``.
 
     For each topic, *n* partitions in order are divided among *m* members in order (static members
-    first, by instance id): each gets ``n // m``, the first ``n % m`` members one more. So topics
-    with the same number of partitions and the same subscribers are *co-partitioned*: partition *i*
+    first, by instance id): each gets ``n // m``, the first ``n % m`` members one more. Topics with
+    the same number of partitions and the same subscribers are thus *co-partitioned*: partition *i*
     of each goes to the same member, and a join by key needs no shuffle.
 
     With racks (KIP-881), a partition first goes to a member in a rack that has a replica, as far as
@@ -89,7 +89,7 @@ class _TopicAssignment:
 
     def assign_within_racks(self, member_racks: list[str | None]) -> None:
         """Assign partitions with a replica in the member's rack; any to a member without a rack."""
-        # Members of a rack share one iterator: a partition that one cannot take, none of them can.
+        # Members of a rack share one iterator: if one cannot take a partition, none of them can.
         by_rack: dict[str | None, Iterator[int]] = {}
         for member in self.subscribers:
             rack = member_racks[member]
@@ -150,8 +150,8 @@ def _match_racks(
 def _match_racks_together(group: list[_TopicAssignment], member_racks: list[str | None]) -> None:
     """Assign partition *i* of all topics in ``group`` to one member whose rack has all of them.
 
-    The topics have the same subscribers and number of partitions, and so the same quotas: the first
-    topic stands for all.
+    The topics have the same subscribers and number of partitions, and therefore the same quotas:
+    the first topic's quotas are used for all.
     """
     first = group[0]
     waiting: dict[str | None, deque[int]] = {}

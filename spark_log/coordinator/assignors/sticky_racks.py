@@ -19,7 +19,7 @@ class StickyRacks:
 
     Attributes:
         matter: whether the assignment depends on racks.
-        of_members: rack of each member, or None.
+        of_members: the rack of each member, or None.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Changes of a group: pure functions from its state to the record of the next state, or None.
 
-Each function is called with the state after the whole log, and again after each append that came
-first. Called again after its record was appended, it returns None.
+Each function is called with the state after the whole log, and is called once more after each
+append by another process that won the race. Called again after its own record was appended, it
+returns None.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ def join(
 
     Args:
         group: the present group.
-        member: who joins.
+        member: the member that joins.
         topics: the existing topics.
         config: the limits of groups.
-        waiting: other new members that wait to join. Where ``member`` is new they join with it, in
-            one record, except those that would be refused or would replace a static member.
+        waiting: other new members that wait to join. If ``member`` is new, they join with it in one
+            record, except those that would be refused or would replace a static member.
 
     Raises:
         GroupMaxSizeReachedError: the group is full.
@@ -100,7 +101,7 @@ def join(
 def remove(
     group: Group, member_ids: Collection[str], topics: Topics, change: str
 ) -> GroupRecord | None:
-    """Remove members that leave or expire (``change``); their partitions are free at once."""
+    """Remove members that leave or expire (see ``change``); their partitions are free at once."""
     gone = [member for name, member in group.members.items() if name in member_ids]
     left = {name: member for name, member in group.members.items() if name not in member_ids}
     return _reassign(group, change, left, topics, gone) if gone else None
@@ -132,7 +133,7 @@ def update_topics(group: Group, topics: Topics) -> GroupRecord | None:
 
 
 def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
-    """Raise the generation to at least a value: after the log was lost, but not the commits."""
+    """Raise the generation to at least a value: the group's log was lost, but not its commits."""
     if group.generation >= at_least:
         return None
     after = replace(group, generation=at_least, revision=0, last_removal=at_least)
@@ -149,10 +150,11 @@ def send_offsets(
 
     Args:
         group: the present group.
-        sent: the pending offsets. Without membership its generation is the least that it may get.
+        sent: the pending offsets. Without membership, their generation is the lowest that they may
+            be recorded with.
         instance_id: ``group.instance.id`` of the member, if it is a static one.
-        is_over: whether the transaction of other pending offsets is known to be complete: they are
-            dropped.
+        is_over: the function that returns whether the transaction of other pending offsets is known
+            to be complete: those are dropped.
 
     Raises:
         CommitFailedError: the member has left or was replaced, its generation has passed, or it
@@ -172,7 +174,7 @@ def send_offsets(
         sent = replace(sent, generation=max(sent.generation, group.generation + 1))
     pending = []
     for each in group.pending_offsets:
-        if each.producer == sent.producer:  # what it sends again counts from now on
+        if each.producer == sent.producer:  # offsets that it sends again replace the earlier ones
             left = each.partitions - sent.partitions
             pending += [replace(each, partitions=left)] if left else []
         elif not is_over(each):
@@ -242,7 +244,8 @@ def _reassign(
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
-        # Without racks (KIP-881): `client.rack` decides which replica is read, not by whom.
+        # Without racks (KIP-881): `client.rack` decides which replica a member reads, not which
+        # member reads a partition.
         target = assignor(protocol).assign(counts, subscriptions)
         members = _reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
@@ -252,7 +255,7 @@ def _reassign(
 def _reconcile(
     members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, Member]:
-    """Give members the partitions of the target that are theirs or free; revoke all others."""
+    """Give members their target partitions that they own or that are free; revoke all others."""
     held = {name: member.held for name, member in members.items()}
     step = cooperative_step({name: list(each) for name, each in target.items()}, held)
     return {
@@ -338,7 +341,7 @@ def _check_assignors(members: Iterable[Member], member: Member) -> None:
 def _joining(
     members: Mapping[str, Member], waiting: Iterable[Member], config: ClusterConfig
 ) -> Iterator[Member]:
-    """Yield those that wait and may be added to the members of a group."""
+    """Yield the waiting members that may be added to the members of a group."""
     names = set(members)
     instances = {member.instance_id for member in members.values()} - {None}
     common = set(common_assignors(members.values()))

@@ -1,8 +1,8 @@
 """Coordinates a group from within its members: join, heartbeat, release, leave, expire.
 
-There is no coordinator process. A member that finds a necessary change decides it, and makes it by
+There is no coordinator process. A member that sees the need of a change decides it, and makes it by
 one conditional append to the group's log (`GroupLog`). The watchers among the members check the
-heartbeats of all members (`GroupWatch`), and the topics.
+topics and the heartbeats of all members (`GroupWatch`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from spark_log.types import TopicPartition, random_id
 _RACE_MS = 10.0
 _TURN_MS = 10.0
 _MAX_PAUSE_MS = 2000.0
-"""Pauses after lost races: at most twice `_RACE_MS`, doubled with each one, or `_TURN_MS` for each
-process that changes the group, if that is longer."""
+"""Maximum pause after a lost race. Below it, a pause is at most twice `_RACE_MS`, doubled with each
+lost race, or `_TURN_MS` for each process that changes the group, if that is longer."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class GroupCoordinator:
 
     Attributes:
         group_id: the group's id.
-        heartbeats: counts its heartbeats, for metrics.
+        heartbeats: the counts of its heartbeats, for metrics.
     """
 
     log_class: ClassVar[type[GroupLog]] = GroupLog
@@ -69,9 +69,9 @@ class GroupCoordinator:
             cluster: the opened root.
             group_id: any string; the group exists once a member has joined.
             heartbeat_interval_ms: ``heartbeat.interval.ms``.
-            log_config: topic config of the group's log.
-            new_id: makes the unique part of member ids.
-            random: varies pauses.
+            log_config: the topic config of the group's log.
+            new_id: the function that returns the unique part of member ids.
+            random: the random numbers that vary pauses.
         """
         self.group_id = group_id
         self._cluster = cluster
@@ -119,20 +119,24 @@ class GroupCoordinator:
 
         Args:
             topics: topics to subscribe to; they need not exist yet.
-            pattern: subscribe instead to all topics whose names match this from their start.
-            assignors: names of assignors, the preferred one first; all members have to support one.
-            instance_id: makes this a static member. It replaces the member with the same instance
-                id, which is fenced, and gets its partitions (KIP-345).
+            pattern: a regular expression: subscribe instead to all topics whose names match it from
+                their start.
+            assignors: the names of assignors, the preferred one first; one of them has to be
+                supported by all members.
+            instance_id: ``group.instance.id``, which makes this a static member. It replaces the
+                member with the same instance id, which is fenced, and gets its partitions
+                (KIP-345).
             client_id: ``client.id``, shown to users.
             rack: ``client.rack``.
-            session_timeout_ms: the member expires if its heartbeats stop for this long.
-            max_poll_interval_ms: shown to users; the member itself has to leave in time.
+            session_timeout_ms: the time without heartbeats after which the member expires.
+            max_poll_interval_ms: ``max.poll.interval.ms``, shown to users; the member itself has to
+                leave in time.
 
         Raises:
             GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
                 the group refuses this member; nothing was changed.
             InvalidConfigurationError: an assignor is not known.
-            UnknownMemberIdError: this was a member and is not any more.
+            UnknownMemberIdError: this was a member before, and no longer is.
             UnknownOutcomeError: it is not known whether this is a member. Join again; the other
                 membership, if it exists, expires.
         """
@@ -200,7 +204,7 @@ class GroupCoordinator:
         return self.status()
 
     def next_duty_ms(self) -> float:
-        """Return the milliseconds until the next heartbeat, or check of other members, is due."""
+        """Return the milliseconds until the next heartbeat or the next check of members is due."""
         due_ms = min(self._own.due_ms, self._watch.due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
@@ -224,8 +228,8 @@ class GroupCoordinator:
         """Leave the group; without effect if this is not a member.
 
         Args:
-            is_final: whether a static member leaves too. If not, it keeps its partitions for its
-                session timeout, so that it can join again (KIP-345).
+            is_final: whether a static member leaves, too. If false, a static member keeps its
+                partitions for its session timeout, so that it can join again (KIP-345).
 
         Raises:
             StorageError: it may still be a member, until others expire it.
@@ -255,13 +259,13 @@ class GroupCoordinator:
             )
             self._heartbeats.forget(dead)
         if member.member_id in watchers:
-            # Mostly they have not changed, and then the log is not read for it.
+            # Mostly the topics have not changed, and then the log need not be read.
             topics = self._read_topics()
             if group_changes.update_topics(self._log.group, topics) is not None:
                 self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
 
     def remove(self, member_ids: Collection[str]) -> None:
-        """Remove members from the group; ids of others are ignored.
+        """Remove members from the group; ids that are no members are ignored.
 
         Raises:
             StorageError: they may still be members.
@@ -272,7 +276,7 @@ class GroupCoordinator:
         self._heartbeats.forget(member_ids)
 
     def raise_generation(self, at_least: int) -> None:
-        """Raise the generation to at least a value: for a group whose log was lost.
+        """Raise the generation of a group whose log was lost to at least a value.
 
         Raises:
             StorageError: it may not have been raised.
@@ -298,8 +302,8 @@ class GroupCoordinator:
         """Make a new member join, by its own append or by that of another process.
 
         Returns:
-            Whether it joined. If not, it may have been taken in and removed again already: it has
-            to join under another id, because who was removed does not come back.
+            Whether it joined. If not, another process may have added and removed it already: it has
+            to join under another id, because a removed member must not return.
         """
         self._log.replay()
         generation = self._log.group.generation
@@ -342,7 +346,7 @@ class GroupCoordinator:
         return group_changes.join(group, member, topics, self._image.cluster_config(), waiting)
 
     def _read_joined_topics(self, group: Group) -> dict[str, GroupTopic]:
-        """Return the topics as `_read_topics`, once for each state of the group that is joined."""
+        """Return the topics as `_read_topics` does; read once for each state of the group."""
         if self._joined_group is not group:
             self._read_topics()
             self._joined_group = group
@@ -351,8 +355,8 @@ class GroupCoordinator:
     def _await_first_members(self, member_id: str, session_timeout_ms: int) -> bool:
         """Wait ``group.initial.rebalance.delay.ms`` for others, if the group has no members.
 
-        While more come, it waits again, for half of the session timeout at most: as Kafka's
-        ``InitialDelayedJoin``, which waits for the rebalance timeout at most.
+        While more members arrive, the wait is repeated, for at most half of the session timeout.
+        Kafka's ``InitialDelayedJoin`` waits for at most the rebalance timeout.
 
         Returns:
             Whether it waited.
@@ -376,7 +380,7 @@ class GroupCoordinator:
         return True
 
     def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
-        """Sleep until this member was taken in by another process, at most for a duration."""
+        """Sleep until another process has added this member, at most for a duration."""
         while duration_ms > 0 and member_id not in self._log.group.members:
             pause_ms = min(duration_ms, self._own.interval_ms)
             self._clock.sleep_ms(pause_ms)
@@ -384,7 +388,7 @@ class GroupCoordinator:
             self._log.replay()
 
     def _give_way(self, races: int) -> None:
-        """Pause after a lost race, the longer the more there are who change the group."""
+        """Pause after a lost race, longer if more processes change the group."""
         if self._is_joining:
             others = self._requests.count(self._log.group)
         else:
@@ -393,7 +397,7 @@ class GroupCoordinator:
         self._clock.sleep_ms(self._random.uniform(0, min(mean_ms, _MAX_PAUSE_MS)))
 
     def _commit(self, decide: Decide) -> None:
-        """Change the group as its member; raise if this is not a member any more."""
+        """Change the group as its member; raise if this is no longer a member."""
 
         def decide_as_member(group: Group) -> GroupRecord | None:
             self._check_present(group)
@@ -405,10 +409,10 @@ class GroupCoordinator:
         return present_member(group, self.group_id, self._member)
 
     def _read_topics(self) -> dict[str, GroupTopic]:
-        """Return the existing topics; called after the group's log was read, never before.
+        """Return the existing topics. Call this after the group's log was read, never before.
 
-        So they are not older than the topics in the last record of the log, and no change of a
-        topic is undone.
+        The topics are then not older than those in the last record of the log, so that no change of
+        a topic is undone.
         """
         self._update_topics(self._cluster.image())
         return self._topics
@@ -424,4 +428,4 @@ class GroupCoordinator:
 
 
 class _RequestExpiredError(Exception):
-    """A member was removed after a request to join was written: nobody may take it any more."""
+    """A member was removed after a request to join was written: the request is no longer valid."""

@@ -1,9 +1,9 @@
 """The state of a consumer group: its members and their partitions; changed by `replay` alone.
 
-To move a partition, it is first *revoked*: its owner stops reading it, may still commit it, and
-then *releases* it. Only then the next member gets it, as in Kafka's group coordinator (KIP-848,
-`CurrentAssignmentBuilder`). The partitions of a member that leaves or expires are free at once. So
-each partition has at most one owner in every generation.
+A partition that moves is first *revoked*: its owner stops reading it, may still commit it, and then
+*releases* it. Only then does the next member get it, as in Kafka's group coordinator (KIP-848,
+`CurrentAssignmentBuilder`). The partitions of a member that leaves or expires are free at once.
+Each partition therefore has at most one owner in every generation.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from spark_log.metadata import to_partitions
 from spark_log.types import TopicPartition
 
 GROUP_STATES = ("Empty", "Stable", "Reconciling")
-"""The states of a group: without members, settled, or with partitions that move."""
+"""The states of a group: it has no members, no partition moves, or some partitions move."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A topic as a group knows it: its id and number of partitions."""
+    """A topic in the state of a group: its id and number of partitions."""
 
     topic_id: str
     partitions: int
@@ -44,19 +44,20 @@ class Member:
     """One member of a group.
 
     Attributes:
-        member_id: unique for ever: a process that joins again gets another one.
+        member_id: the member's id, never used again: a process that joins again gets another one.
         instance_id: ``group.instance.id`` of a static member (KIP-345).
         client_id: ``client.id``, shown to users.
-        client_host: host name of its machine, shown to users.
+        client_host: the host name of its machine, shown to users.
         rack: ``client.rack``.
-        topics: names that it subscribes to.
-        pattern: regular expression that it subscribes to instead, matched from the start of a name.
-        assignors: assignors that it supports, the preferred one first.
-        session_timeout_ms: it expires if its heartbeats stop for this long.
-        rebalance_timeout_ms: maximum time between two polls (``max.poll.interval.ms``).
-        owned: partitions that it reads and commits.
-        revoking: partitions that it does not read any more and may commit until it releases them.
-        pending: partitions that it gets when others have released them.
+        topics: the names of topics that it subscribes to.
+        pattern: the regular expression that it subscribes to instead, matched from the start of a
+            topic's name.
+        assignors: the assignors that it supports, the preferred one first.
+        session_timeout_ms: the time without heartbeats after which it expires.
+        rebalance_timeout_ms: the maximum time between two polls (``max.poll.interval.ms``).
+        owned: the partitions that it reads and commits.
+        revoking: the partitions that it no longer reads, and may commit until it releases them.
+        pending: the partitions that it gets when others have released them.
     """
 
     member_id: str
@@ -85,14 +86,14 @@ class Member:
 
     @staticmethod
     def of(part: MemberPart) -> Member:
-        """Return the member that is stored as this."""
+        """Return the member from its stored form."""
         values = {name: getattr(part, name) for name in MemberPart.model_fields}
         for name in ("owned", "revoking", "pending"):
             values[name] = of_partitions(values[name])
         return Member(**values)
 
     def to_part(self) -> MemberPart:
-        """Return what is stored of the member."""
+        """Return the stored form of the member."""
         values = {name: getattr(self, name) for name in MemberPart.model_fields}
         for name in ("owned", "revoking", "pending"):
             values[name] = to_partitions(values[name])
@@ -108,11 +109,11 @@ class PendingOffsets:
     Attributes:
         transactional_id: the ``transactional.id`` of the transaction.
         producer: the participant that sent them. It takes part in one transaction only.
-        generation: generation of the group in which they were sent.
-        member_id: the member that sent them; empty without membership.
-        partitions: the partitions, which the member had.
-        committed_us: timestamp of the group's newest commit before them, in microseconds. Later
-            commits have a higher one.
+        generation: the group's generation in which they were sent.
+        member_id: the id of the member that sent them; empty without membership.
+        partitions: the partitions, which the member held.
+        committed_us: the timestamp of the group's newest commit before they were sent, in
+            microseconds. Later commits have a higher timestamp.
     """
 
     transactional_id: str
@@ -135,14 +136,15 @@ class Group:
 
     Attributes:
         group_id: the group's id.
-        generation: number of the last change of members or partitions; 0 before the first one.
-        protocol: the assignor; None without members.
-        topics: existing topics that a member subscribes to or still has partitions of.
-        members: in the order in which they joined.
-        pending_offsets: of transactions that may not be complete, in the order in which they were
-            sent.
-        revision: number of changes of pending offsets in this generation.
-        last_removal: generation of the last change that removed a member; 0 before the first one.
+        generation: the number of the last change of members or partitions; 0 before the first one.
+        protocol: the name of the assignor; None without members.
+        topics: the existing topics that a member subscribes to or still has partitions of.
+        members: the members, in the order in which they joined.
+        pending_offsets: the pending offsets of transactions that may not be complete, in the order
+            in which they were sent.
+        revision: the number of changes of pending offsets in this generation.
+        last_removal: the generation of the last change that removed a member; 0 before the first
+            one.
     """
 
     group_id: str
@@ -156,7 +158,7 @@ class Group:
 
     @property
     def state(self) -> str:
-        """``Empty``, ``Reconciling`` while partitions move to other members, or ``Stable``."""
+        """The group's state: ``Empty``, ``Reconciling`` while partitions move, or ``Stable``."""
         if not self.members:
             return "Empty"
         moving = any(member.revoking or member.pending for member in self.members.values())
@@ -204,8 +206,8 @@ class Group:
         """Return the group after one more record.
 
         Raises:
-            CorruptRecordError: the record is of another group, it does not follow the one before,
-                or it gives a partition two owners.
+            CorruptRecordError: the record belongs to another group, does not follow the record
+                before it, or gives a partition two owners.
         """
         if record.group_id != self.group_id:
             raise CorruptRecordError(

@@ -1,4 +1,4 @@
-"""What a group needs of a cluster."""
+"""The port to a cluster that a group needs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class GroupCluster(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock."""
+        """The clock that measures time."""
 
     @property
     def suppressed(self) -> SuppressedErrors:
-        """Counts failures that do not stop a caller."""
+        """The counts of failures that do not stop a caller."""
 
     def image(self) -> MetadataImage:
         """Return the present metadata."""

@@ -36,11 +36,11 @@ class GroupLog(StateLog[Group, GroupRecord]):
         Args:
             store: the store of the root.
             group_id: any string.
-            clock: gives records their timestamps.
-            config: topic config of the log.
+            clock: the clock that gives records their timestamps.
+            config: the log's topic config; None for the default.
         """
         self.on_lost_race: Callable[[int], None] = lambda races: None
-        """Called with the number of lost races of a change, before it is decided again."""
+        """The function that is called with a change's number of lost races before each retry."""
         super().__init__(
             store,
             group_directory(group_id),

@@ -1,4 +1,4 @@
-"""Offsets of consumer groups in transactions, for callers that may never have any."""
+"""Offsets of consumer groups in transactions, opened only when a transaction has offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GroupOffsets:
     """Opens the offsets of groups when they are first used. Safe to use from any thread."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Return it; nothing is read yet.
+        """Return the offsets of a root's groups; nothing is read yet.
 
         Args:
             cluster: the opened root.
@@ -35,11 +35,11 @@ class GroupOffsets:
         group: ConsumerGroupMetadata,
         partitions: Collection[TopicPartition],
     ) -> None:
-        """Tell a group of offsets that the transaction may commit: `TransactionalOffsets.send`."""
+        """Add pending offsets to a group, as `TransactionalOffsets.send` does."""
         self._open().send(state, producer, group, partitions)
 
     def commit(self, state: TransactionMetadata) -> None:
-        """Commit the offsets of a decided transaction: `TransactionalOffsets.commit_offsets`."""
+        """Commit a transaction's offsets, as `TransactionalOffsets.commit_offsets` does."""
         self._open().commit_offsets(state)
 
     def _open(self) -> TransactionalOffsets:
@@ -59,6 +59,6 @@ def transaction_cleaner(cluster: Cluster, *, dry_run: bool = False) -> Transacti
 
     Args:
         cluster: the opened root.
-        dry_run: report what would be done, and do nothing.
+        dry_run: whether to report the actions and change nothing.
     """
     return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=GroupOffsets(cluster).commit)

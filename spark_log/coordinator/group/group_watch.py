@@ -1,4 +1,4 @@
-"""Who checks whose heartbeats, and when: the watchers of a group.
+"""The watchers of a group: the members that check heartbeats, and the interval of their checks.
 
 The first three members are the *watchers*: they check the heartbeats of all members. The other
 members check the watchers. For each silent watcher two more members become watchers.
@@ -14,15 +14,16 @@ from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.heartbeats import HeartbeatMonitor, Heartbeats
 
 WATCHERS = 3
-"""Number of members that check the heartbeats of all others. So a group of a thousand members reads
-thousands of heartbeats, not a million. When all watchers are silent for a quarter of their timeout,
-three times as many members watch, and so on. So a live member that joined after a hundred dead ones
-(of a process that restarts again and again) expires all of them after about two timeouts."""
+"""Number of members that check the heartbeats of all others, so that a group of a thousand members
+reads thousands of heartbeats, not a million. When all watchers are silent for a quarter of their
+timeout, three times as many members watch, and so on. A live member that joined after a hundred
+dead ones (of a process that restarts repeatedly) thus expires all of them after two timeouts or
+so."""
 
 _CHECKS_PER_HEARTBEAT = 12
 _MAX_CHECK_INTERVAL_MS = 250.0
-"""Maximum interval between two checks of heartbeats on a local root, by which a dead member may be
-expired later than its timeout. On a remote root a check is a paid request, and the interval is
+"""Maximum interval between two checks of heartbeats on a local root; a dead member may be expired
+this much later than its timeout. On a remote root a check is a paid request, and the interval is
 ``heartbeat.interval.ms``."""
 
 
@@ -30,7 +31,7 @@ class GroupWatch:
     """One member's checks of other members' heartbeats.
 
     Attributes:
-        due_ms: monotonic time of the next check.
+        due_ms: the monotonic time of the next check.
     """
 
     def __init__(
@@ -40,9 +41,9 @@ class GroupWatch:
 
         Args:
             heartbeats: the heartbeats of the group.
-            clock: its monotonic time measures silence.
+            clock: the clock whose monotonic time measures silence.
             heartbeat_interval_ms: ``heartbeat.interval.ms``.
-            is_local: whether a check costs no paid request.
+            is_local: whether the root is local, so that a check costs no paid request.
         """
         self.due_ms = -math.inf
         self._monitor = HeartbeatMonitor(heartbeats, clock)
@@ -53,7 +54,7 @@ class GroupWatch:
         )
 
     def begin(self, now_ms: float) -> None:
-        """Make the first check due after an interval: a join has just read the group."""
+        """Make the first check due after one interval, because a join has just read the group."""
         self.due_ms = now_ms + self._interval_ms
 
     def begin_check(self, now_ms: float) -> bool:
@@ -78,8 +79,8 @@ class GroupWatch:
 
         Args:
             group: the group.
-            member_id: the member that checks.
-            watchers: the group's watchers; the member checks only these if it is none of them.
+            member_id: the id of the member that checks.
+            watchers: the group's watchers; a member that is none of them checks only these.
         """
         watched = group.members if member_id in watchers else watchers
         timeouts_ms = {

@@ -22,8 +22,9 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.untrusted_json import parse_json
 
 _CHECKS_PER_TIMEOUT = 4
-"""Between two checks at most a quarter of the timeout counts as silence. An observer that was
-stopped for longer, or suspended with its machine, has not observed that others were silent."""
+"""Minimum number of checks in a timeout: the time between two checks counts as silence only up to a
+quarter of the timeout. An observer that was stopped for longer, or suspended with its machine, has
+not observed that others were silent."""
 
 
 class Heartbeats:
@@ -37,7 +38,7 @@ class Heartbeats:
         Args:
             store: the store of the root.
             group_id: the group's id.
-            suppressed: counts failures that do not stop a caller.
+            suppressed: the counts of failures that do not stop a caller.
         """
         self.store = store
         self.suppressed = suppressed
@@ -47,9 +48,9 @@ class Heartbeats:
         """Write a member's counter.
 
         Args:
-            member_id: the member.
-            count: the counter.
-            join: its request to join, if it waits.
+            member_id: the member's id.
+            count: the counter's new value.
+            join: the member's request to join, while it waits to join.
 
         Raises:
             StorageError: it may not have been written.
@@ -106,12 +107,12 @@ class Heartbeats:
 
 
 def newest_heartbeat_us(store: Store, group_id: str) -> int:
-    """Return when a member of a group last sent a heartbeat, by the storage's clock; one listing.
+    """Return the time of a group's newest heartbeat, by the storage's clock; costs one listing.
 
-    For people: by this nobody is expired.
+    The time is shown to users; no member is expired by it.
 
     Returns:
-        Microseconds since the epoch; 0 if there is none.
+        Microseconds since the epoch; 0 without a heartbeat.
 
     Raises:
         StorageError: the storage does not answer.
@@ -124,8 +125,8 @@ class HeartbeatCounts:
     """Counts the heartbeats that a member has written.
 
     Attributes:
-        total: number of heartbeats.
-        last_ms: monotonic time of the last one.
+        total: the number of heartbeats.
+        last_ms: the monotonic time of the last one.
     """
 
     total: int = 0
@@ -155,8 +156,8 @@ class HeartbeatMonitor:
     """Measures, for one observer, how long the counters of other members have not changed.
 
     Attributes:
-        silent: members whose counter had not changed for a quarter of their timeout or longer, at
-            the last check.
+        silent: the ids of members whose counter, at the last check, had not changed for at least a
+            quarter of their timeout.
     """
 
     def __init__(self, heartbeats: Heartbeats, clock: Clock) -> None:
@@ -164,7 +165,7 @@ class HeartbeatMonitor:
 
         Args:
             heartbeats: the heartbeats of the group.
-            clock: its monotonic time measures the silence.
+            clock: the clock whose monotonic time measures the silence.
         """
         self._heartbeats = heartbeats
         self._clock = clock
@@ -177,7 +178,7 @@ class HeartbeatMonitor:
         Time in which a counter cannot be read does not count.
 
         Args:
-            timeouts_ms: member to check → its ``session.timeout.ms``.
+            timeouts_ms: id of each member to check → its ``session.timeout.ms``.
         """
         for member_id in self._observations.keys() - timeouts_ms.keys():
             del self._observations[member_id]

@@ -1,9 +1,9 @@
-"""Requests to join: a process that appends to a group's log takes in all who wait to join.
+"""Requests to join: a process that appends to a group's log adds all members that wait to join.
 
 On storage: the first heartbeat of a member (`Heartbeats`) holds its request, until the next one
 replaces it: ``"join": {"generation": n, "member": {…}}``. The generation is the group's when the
-request was written. A process that ends at any point leaves a request that may still be taken: the
-member then expires, because it writes no heartbeats.
+request was written. A process that ends at any point leaves a request that another process may
+still accept: the member then expires, because it writes no heartbeats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class JoinRequest(RecordFields):
     """A request to join.
 
     Attributes:
-        generation: generation of the group, in which the member was not, when this was written.
+        generation: the group's generation when this was written; the member was not in it.
         member: the member, without partitions.
     """
 
@@ -37,9 +37,9 @@ class JoinRequest(RecordFields):
     def may_be_taken(self, group: Group) -> bool:
         """Return whether the member was never in the group.
 
-        A member that was removed must not come back: its process may believe that it has kept its
-        partitions, while others have committed them. It joined after the request was written, so
-        that it was removed later, too.
+        A removed member must not return: its process may believe that it has kept its partitions,
+        while others have committed them. A member joins, and is removed, only after its request was
+        written: if no member was removed since then, this one was never in the group.
         """
         is_open = group.last_removal <= self.generation <= group.generation
         return is_open and self.member.member_id not in group.members
@@ -57,14 +57,15 @@ class JoinRequests:
         self._heartbeats = heartbeats
 
     def count(self, group: Group) -> int:
-        """Return about how many processes wait; one listing."""
+        """Return the approximate number of processes that wait; costs one listing."""
         return len(self._waiting(group)[0])
 
     def members(self, group: Group) -> list[Member]:
-        """Return the members that wait to join, without partitions; a listing, and their files.
+        """Return the members that wait to join, without partitions.
 
-        A request that is older than its session timeout, by the storage's time, is that of a
-        process that died: it is deleted. What cannot be read is left out.
+        Costs one listing, and a read of each request. A request that is older than its session
+        timeout, by the storage's time, belongs to a dead process: it is deleted. Requests that
+        cannot be read are left out.
         """
         files, now_us = self._waiting(group)
         return list(self._open_requests(group, files, now_us))
@@ -93,7 +94,7 @@ class JoinRequests:
         return None
 
     def _waiting(self, group: Group) -> tuple[list[FileInfo], int]:
-        """Return the files of those that are no members, and the storage's time."""
+        """Return the heartbeat files of processes that are no members, and the storage's time."""
         members = {file_name(member_id) for member_id in group.members}
         try:
             files = self._heartbeats.list()
@@ -106,6 +107,6 @@ class JoinRequests:
 
 
 def join_request(member: Member, generation: int) -> dict[str, Any]:
-    """Return a member's request to join, as it is stored."""
+    """Return the stored form of a member's request to join."""
     request = JoinRequest(generation=generation, member=member.to_part())
     return request.model_dump(by_alias=True)

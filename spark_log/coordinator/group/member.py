@@ -1,9 +1,9 @@
 """A group member with a thread that keeps its membership while the application does other work.
 
-This is Kafka's heartbeat thread. It writes heartbeats, checks the other members, and reads a change
-of the group as soon as its record is in the log: on a local root by a notification of the operating
-system, else by looking up the record's name. The application polls; its assignment does not change
-between two polls.
+The thread is Kafka's heartbeat thread. It writes heartbeats, checks the other members, and reads a
+change of the group as soon as its record is in the log: on a local root after a notification of the
+operating system, else by looking up the record's name. The application polls; its assignment does
+not change between two polls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_log.storage import watch_directories
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _HINTED_READ_INTERVAL_MS = 100.0
-"""With notifications the log is read at this interval, because a notification may get lost."""
+"""Interval at which the log is read despite notifications, because a notification may get lost."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,9 +55,11 @@ class GroupMember:
             cluster: the opened root.
             group_id: any string.
             table: the offsets table; None if `begin` and `commit` are not used.
-            transactions: settles offsets that transactions commit, before a partition begins.
-            config: config of the consumer.
-            on_change: called on the member's thread when `poll` would return a new status or raise.
+            transactions: the offsets that transactions commit, which are settled before a partition
+                begins.
+            config: the consumer's config.
+            on_change: the function that is called on the member's thread when `poll` would return a
+                new status or raise.
         """
         self.group_id = group_id
         self._config = config or ConsumerConfig()
@@ -97,8 +99,9 @@ class GroupMember:
         A member that was expired joins as a new member, without partitions.
 
         Args:
-            topics: topics to subscribe to; they need not exist yet.
-            pattern: subscribe instead to all topics whose names match this from their start.
+            topics: the topics to subscribe to; they need not exist yet.
+            pattern: a regular expression: subscribe instead to all topics whose names match it from
+                their start.
 
         Raises:
             GroupMaxSizeReachedError, InconsistentGroupProtocolError, InvalidSessionTimeoutError:
@@ -133,7 +136,7 @@ class GroupMember:
             return self._status
 
     def poll(self) -> GroupStatus:
-        """Return this member's status, and record that the application is alive; reads nothing.
+        """Return this member's status, and record that the application is alive; no request.
 
         Raises:
             UnknownMemberIdError: others expired it, or it did not poll for
@@ -165,11 +168,11 @@ class GroupMember:
         return self._coordinator.heartbeats
 
     def is_changed(self) -> bool:
-        """Return whether `poll` would return another status than the last time, or raise."""
+        """Return whether `poll` would raise, or return another status than the last time."""
         return self._failure is not None or self._status != self._polled_status
 
     def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
-        """Release revoked partitions: this member does not commit them any more."""
+        """Release revoked partitions: this member no longer commits them."""
         with self._lock:
             self._current_status()
             self._status = self._coordinator.release(partitions)
@@ -210,8 +213,8 @@ class GroupMember:
         From then on the commits of their earlier owners are refused.
 
         Returns:
-            By partition the committed offset, or None if the group committed none. Partitions that
-            went to other members meanwhile are left out.
+            Partition → the committed offset, or None if the group committed none. Partitions that
+            other members got meanwhile are left out.
 
         Raises:
             UnknownMemberIdError: this is not a member any more; join again.

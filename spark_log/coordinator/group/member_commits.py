@@ -6,8 +6,8 @@ generation of the group in which anything was committed or started. The table ac
 atomically with its rows, only if its generation is not lower (`FencedOffsets`). docs/adr/0010 shows
 why this is enough:
 
-- a member that is given a partition raises the fence to its own generation *before* it reads the
-  committed offset: by then all commits of earlier owners are there, and none can follow;
+- a member that gets a partition raises the fence to its own generation *before* it reads the
+  committed offset: by then the table has all commits of earlier owners, and none can follow;
 - a member that commits has the partition in the generation of the commit. If the commit is refused,
   it reads the group's log and commits, in the newest generation, only partitions that it still has.
 """
@@ -49,11 +49,11 @@ class FencedOffsets(Protocol[_Position_co]):
     def fetch_fenced(
         self, group: str, topic_ids: Mapping[str, str]
     ) -> Mapping[TopicPartition, _Position_co]:
-        """Return the committed offsets of some topics as of the fence, or of later commits.
+        """Return the committed offsets of some topics when the fence was raised, or later.
 
         Args:
             group: the group's id. The caller has just raised its fence.
-            topic_ids: by name, the ids of the topics.
+            topic_ids: topic → the id of the topic.
         """
 
     def commit(
@@ -89,10 +89,11 @@ class MemberCommits(Generic[_Position]):
         Args:
             table: the offsets table.
             group_id: the group's id.
-            status: returns the member's last known status.
-            refresh: reads the group's log, and returns the member's present status.
-            settle: rolls pending offsets forward, or raises `UnstableOffsetCommitError`; None if no
-                transaction commits offsets of the group.
+            status: the function that returns the member's last known status.
+            refresh: the function that reads the group's log and returns the member's present
+                status.
+            settle: the function that rolls pending offsets forward, or raises
+                `UnstableOffsetCommitError`; None if no transaction commits offsets of the group.
         """
         self._table = table
         self._group_id = group_id
@@ -106,8 +107,8 @@ class MemberCommits(Generic[_Position]):
         """Return the committed offsets of partitions that were just assigned to the member.
 
         Returns:
-            By partition the committed offset, or None if the group committed none. Partitions that
-            went to other members meanwhile are left out.
+            Partition → the committed offset, or None if the group committed none. Partitions that
+            other members got meanwhile are left out.
 
         Raises:
             UnknownMemberIdError: it is not a member any more.
@@ -123,7 +124,8 @@ class MemberCommits(Generic[_Position]):
                 status = self._refreshed(status)
                 continue
             wanted = status.assigned.intersection(partitions)
-            # Earlier owners sent their offsets before they lost the partitions: all are here.
+            # Earlier owners sent their offsets before they lost the partitions, so the status has
+            # all of them.
             pending = [
                 each for each in status.pending_offsets if not wanted.isdisjoint(each.partitions)
             ]
@@ -146,7 +148,7 @@ class MemberCommits(Generic[_Position]):
 
         Args:
             offsets: partition → the next offset to read.
-            topic_ids: topic → id of the topic that was read; a topic that was created again has
+            topic_ids: topic → the id of the topic that was read; a topic that was created again has
                 another id.
 
         Raises:

@@ -20,9 +20,9 @@ class MemberHeartbeat:
     """Writes a member's counter every ``heartbeat.interval.ms``; after a failure, much sooner.
 
     Attributes:
-        interval_ms: time between two heartbeats.
-        due_ms: monotonic time of the next one.
-        counts: counts the heartbeats that were written.
+        interval_ms: the time between two heartbeats.
+        due_ms: the monotonic time of the next one.
+        counts: the counts of the heartbeats that were written.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class MemberHeartbeat:
         Args:
             heartbeats: the heartbeats of the group.
             group_id: the group's id, for log lines.
-            clock: its monotonic time.
+            clock: the clock whose monotonic time decides when a heartbeat is due.
             interval_ms: ``heartbeat.interval.ms``.
         """
         self.interval_ms = interval_ms
@@ -64,7 +64,7 @@ class MemberHeartbeat:
 
         Args:
             member_id: the member's id.
-            now_ms: monotonic time.
+            now_ms: the present monotonic time.
         """
         if now_ms < self.due_ms:
             return

@@ -17,7 +17,7 @@ from spark_log.types import TopicPartition
 
 
 class TopicPart(RecordFields):
-    """A topic of the assignment: its id and number of partitions."""
+    """A topic in the assignment: its id and number of partitions."""
 
     topic_id: str
     partitions: int
@@ -57,18 +57,18 @@ class GroupRecord(StateRecord):
     """A group after a change. Version 1 has pending offsets.
 
     Attributes:
-        group_id: the group's id, which the name of its directory may not hold.
-        generation: not lower than that of the record before it.
-        revision: number of the change within the generation; 0 for the one that began it.
+        group_id: the group's id; the directory's name may be too short for it.
+        generation: the group's generation; not lower than that of the record before it.
+        revision: the number of the change within the generation; 0 for the change that began it.
         change: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``fence``,
             ``send-offsets`` or ``settle-offsets``. The last two change pending offsets alone.
-        changed_members: ids of the members that joined, left, expired or released.
-        protocol: name of the assignor; None without members.
-        topics: by name, those that a member subscribes to or still has partitions of.
-        members: in the order in which they joined.
-        pending_offsets: of transactions that may not be complete.
-        last_removal: generation of the last change that removed a member. Programs that do not know
-            the field leave it out: it may then have been this change.
+        changed_members: the ids of the members that joined, left, expired or released.
+        protocol: the name of the assignor; None without members.
+        topics: the topics that a member subscribes to or still has partitions of, by name.
+        members: the members, in the order in which they joined.
+        pending_offsets: the pending offsets of transactions that may not be complete.
+        last_removal: the generation of the last change that removed a member. Programs that do not
+            know the field leave it out: this change may then have removed a member.
     """
 
     version: ClassVar[int] = 1
@@ -86,7 +86,7 @@ class GroupRecord(StateRecord):
 
     @property
     def stored_version(self) -> int:
-        """1 with pending offsets, which a program that does not know them would drop; else 0."""
+        """The version: 1 with pending offsets, which older programs would drop; else 0."""
         return 1 if self.pending_offsets else 0
 
 

@@ -1,4 +1,4 @@
-"""Commits without membership: of manually assigned partitions, and of a streaming query's progress.
+"""Commits without membership, for manually assigned partitions and streaming queries' progress.
 
 Such a commit is made in the group's current generation. It is refused while the group has members,
 as in Kafka, because the members do not know of other readers. If a member joins after the group was
@@ -28,7 +28,7 @@ class StandaloneCommits:
 
         Args:
             cluster: the opened root.
-            table: its offsets table.
+            table: the root's offsets table.
             group_id: the group's id.
         """
         self._table = table
@@ -49,7 +49,8 @@ class StandaloneCommits:
         Args:
             offsets: partition → the next offset to read.
             topic_ids: topic → id of the topic that was read, if the caller knows it.
-            timeout_s: how long to retry after other commits that came first; None for a minute.
+            timeout_s: the maximum time of retries after other commits won the race; None for a
+                minute.
 
         Raises:
             CommitFailedError: the group has members, or other commits kept coming first; nothing

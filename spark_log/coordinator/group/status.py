@@ -1,4 +1,4 @@
-"""A member's state in a group, as it was read last."""
+"""A member's status in the newest state of its group that was read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class GroupStatus:
     Attributes:
         member_id: the member's id.
         generation: the group's generation.
-        protocol: name of the assignor.
-        assigned: partitions that it reads and commits.
-        revoking: partitions that it has to stop reading, commit, and `release`.
-        topics: id and number of partitions of each topic in the assignment.
-        is_settled: no partition is moving from one member to another.
-        pending_offsets: of transactions that may not be complete. They change without notice:
-            a status with others is the same status.
+        protocol: the name of the assignor.
+        assigned: the partitions that it reads and commits.
+        revoking: the partitions that it has to stop reading, commit, and `release`.
+        topics: the id and number of partitions of each topic in the assignment.
+        is_settled: whether no partition is moving from one member to another.
+        pending_offsets: the pending offsets of transactions that may not be complete. They change
+            without notice: statuses that differ only in them compare equal.
     """
 
     member_id: str
@@ -55,7 +55,7 @@ class GroupStatus:
 
 
 def present_member(group: Group, group_id: str, member: Member | None) -> Member:
-    """Return what the group has of a member.
+    """Return the group's present state of a member.
 
     Args:
         group: the group.

@@ -1,8 +1,8 @@
-"""Offsets of consumer groups in transactions (KIP-447): sent, rolled forward, waited for.
+"""Offsets of consumer groups in transactions (KIP-447): sends them, commits them, awaits them.
 
 Three logs take part: the state log of the transaction, the group's log, and the offsets table.
-docs/protocol.md, *Offsets of a group in a transaction*, has the rules, and docs/adr/0022 why they
-are enough.
+docs/protocol.md, *Offsets of a group in a transaction*, has the rules; docs/adr/0022 explains why
+they are enough.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from spark_log.transaction import (
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 _MAX_LOGS: Final = 256
-"""Logs of groups, and undecided transactions, that are kept. Those used longest ago are opened
-again when they are needed."""
+"""Maximum number of group logs, and of undecided transactions, that are kept. The least recently
+used ones are dropped, and opened again when they are needed."""
 
 
 class RolledForwardOffsets(Protocol):
@@ -51,18 +51,18 @@ class RolledForwardOffsets(Protocol):
         member_id: str,
         decided_ms: float,
     ) -> None:
-        """Commit the offsets of a committed transaction; those that were committed are left out."""
+        """Commit a committed transaction's offsets, except those that are committed already."""
 
 
 class TransactionalOffsets:
     """The groups' part in the transactions of one root. Safe to use from any thread."""
 
     def __init__(self, cluster: Cluster, table: RolledForwardOffsets) -> None:
-        """Return it; nothing is read yet.
+        """Return the transactional offsets of a root; nothing is read yet.
 
         Args:
             cluster: the opened root.
-            table: its offsets table.
+            table: the root's offsets table.
         """
         self._cluster = cluster
         self._table = table
@@ -86,9 +86,10 @@ class TransactionalOffsets:
 
         Args:
             state: the transaction.
-            producer: the participant.
+            producer: the participant that sends the offsets.
             group: the member, as `Consumer.group_metadata` returns it.
-            partitions: their offsets are in the decision, if the transaction is committed.
+            partitions: the partitions whose offsets the transaction commits; the offsets themselves
+                will be in its decision.
 
         Raises:
             CommitFailedError: the member has left or was replaced, its generation has passed, or it
@@ -114,7 +115,7 @@ class TransactionalOffsets:
             unsettled = self._send(state, group, sent, settled)
             if not unsettled:
                 return
-            # What another transaction commits has to be in the table: it is not newer than this.
+            # Other transactions' offsets must be in the table first: they are older than these.
             self.settle(group.group_id, unsettled)
             settled.update(unsettled)
 
@@ -125,7 +126,7 @@ class TransactionalOffsets:
         sent: PendingOffsets,
         settled: Collection[PendingOffsets],
     ) -> list[PendingOffsets]:
-        """Append pending offsets, or return those of others for the same partitions."""
+        """Append pending offsets, or return other transactions' for the same partitions."""
         unsettled: list[PendingOffsets] = []
 
         def is_own(pending: PendingOffsets) -> bool:
@@ -148,10 +149,10 @@ class TransactionalOffsets:
             self._log(group.group_id).commit(decide)
         return unsettled
 
-    # --- who finishes a transaction --------------------------------------------------------------
+    # --- finishing a transaction -----------------------------------------------------------------
 
     def commit_offsets(self, state: TransactionMetadata) -> None:
-        """Roll a committed transaction forward in its groups; anybody may, any number of times.
+        """Roll a committed transaction forward in its groups. Any process may repeat this.
 
         Raises:
             UnknownOutcomeError, StorageError, CommitFailedError: some offsets may not be
@@ -165,7 +166,7 @@ class TransactionalOffsets:
         for group_id, offsets in by_group.items():
             with self._lock:
                 log = self._log(group_id)
-                decided_ms = self._cluster.clock.monotonic_ms()  # before the look
+                decided_ms = self._cluster.clock.monotonic_ms()  # before the group is read
                 log.replay()
                 pending_offsets = log.group.pending_offsets
             for pending in pending_offsets:
@@ -188,12 +189,12 @@ class TransactionalOffsets:
             decided_ms=decided_ms,
         )
 
-    # --- who begins partitions -------------------------------------------------------------------
+    # --- beginning partitions --------------------------------------------------------------------
 
     def settle_group(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> None:
-        """Settle the pending offsets of a group, of some partitions or of all.
+        """Settle a group's pending offsets, in some of its partitions or in all.
 
         If the group did not change and has none, this costs one lookup of a file name.
 
@@ -213,8 +214,8 @@ class TransactionalOffsets:
     def settle(self, group_id: str, pending_offsets: Collection[PendingOffsets]) -> None:
         """Return when the transactions of pending offsets are decided, and rolled forward.
 
-        Then the committed offsets of these partitions are those at which to begin. A transaction
-        that this object has seen ongoing for its timeout is aborted.
+        After that, readers begin at the committed offsets of these partitions. A transaction that
+        this object has seen ongoing for its timeout is aborted.
 
         Raises:
             UnstableOffsetCommitError: a transaction is not decided; try again.
@@ -248,7 +249,7 @@ class TransactionalOffsets:
     def _decide(self, pending: PendingOffsets) -> TransactionCoordinator | None:
         """Return the coordinator of a decided transaction; None if it is ongoing.
 
-        Decides to abort it if it has passed its timeout.
+        A transaction that has passed its timeout is aborted first.
         """
         known = self._undecided.get(pending.producer)
         coordinator = (
@@ -274,7 +275,7 @@ class TransactionalOffsets:
             return True
         if state.state is TransactionState.PREPARE_COMMIT:
             self.commit_offsets(state)
-        # Nobody waits for its markers here: where one cannot be put, others try again.
+        # Nothing here waits for the markers: if one cannot be put, blocked readers retry.
         with self._suppressing("transaction end", coordinator.transactional_id):
             coordinator.finish()
         return not coordinator.state.state.is_prepared
@@ -311,15 +312,15 @@ class _Undecided:
 
 
 def _is_newest(state: TransactionMetadata, pending: PendingOffsets) -> bool:
-    """Whether a transactional id's newest transaction is that of pending offsets.
+    """Whether a transactional id's newest transaction is the one that sent pending offsets.
 
-    If not, theirs is complete: a transaction begins when the one before it is complete.
+    If not, that one is complete: a transaction begins only after the one before it is complete.
     """
     return state.participant(pending.producer) is not None
 
 
 def _counts(state: TransactionMetadata, pending: PendingOffsets) -> bool:
-    """Whether pending offsets are of a participant that counts in a committed transaction."""
+    """Whether pending offsets were sent by a participant that counts in a committed transaction."""
     assert state.decision is not None
     return (
         pending.transactional_id == state.transactional_id

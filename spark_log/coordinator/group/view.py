@@ -19,7 +19,8 @@ class GroupView:
 
     Attributes:
         group: the group; generation 0 if it never had a member.
-        changed_us: time of the record by the storage's clock, in microseconds; 0 without a record.
+        changed_us: the time of the newest record by the storage's clock, in microseconds; 0 without
+            a record.
     """
 
     group: Group

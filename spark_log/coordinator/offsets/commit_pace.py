@@ -1,10 +1,10 @@
-"""Lets the commits of other processes take their turn: no process wins most of the races.
+"""Lets the commits of other processes take their turn, so that no process wins most of the races.
 
 The process that made the newest version knows the table's state. All others have to read that
-version before they can make the next one, so that it would win again and again, while a commit of
-another process waits for hundreds of versions. A process whose versions alternate with those of
-others therefore pauses after each of its own, for a quarter of the time that the others need for
-theirs. Its own commits gather meanwhile and share the next version.
+version before they can make the next one. Without pauses the first process would win repeatedly,
+while a commit of another process waits for hundreds of versions. A process whose versions alternate
+with those of others therefore pauses after each of its own, for a quarter of the time that the
+others need for theirs. Its own commits gather meanwhile and share the next version.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import ClassVar
 
 
 class CommitPace:
-    """Tells how long a process waits before its next version. For one thread at a time.
+    """Decides how long a process waits before its next version. For one thread at a time.
 
     Attributes:
-        max_pause_ms: a longer pause would be noticed by whoever commits once.
+        max_pause_ms: the maximum pause; a longer one would be noticed by a caller of one commit.
     """
 
     max_pause_ms: ClassVar[float] = 50.0
@@ -26,17 +26,18 @@ class CommitPace:
         """Return the pace of a process that has made no version.
 
         Args:
-            random: spreads the pauses, so that processes do not meet again.
+            random: the random numbers that spread the pauses, so that processes do not collide
+                again.
         """
         self._random = random or Random()
         self._version: int | None = None
         self._next_ms = 0.0
 
     def pause_ms(self, now_ms: float) -> float:
-        """Return how many milliseconds to wait before the next version; 0 if nobody else commits.
+        """Return the milliseconds to wait before the next version; 0 if no other process commits.
 
         Args:
-            now_ms: monotonic time.
+            now_ms: the present monotonic time.
         """
         return max(0.0, self._next_ms - now_ms)
 
@@ -44,9 +45,9 @@ class CommitPace:
         """Plan the next version after one of this process.
 
         Args:
-            version: its number.
-            took_ms: how long the try that made it took.
-            now_ms: monotonic time.
+            version: the version's number.
+            took_ms: the duration of the attempt that made it.
+            now_ms: the present monotonic time.
         """
         others = 0 if self._version is None else version - self._version - 1
         self._version = version

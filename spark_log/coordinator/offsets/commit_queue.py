@@ -2,15 +2,15 @@
 
 A thread puts its request into a queue and waits for its turn. The thread whose turn it is commits
 all waiting requests, and gives each its own outcome; threads whose requests are done return at
-once. So a commit waits at most for the one before it, and the more requests wait, the more share
-one version.
+once. A commit therefore waits for one earlier version at most, and all requests that wait at the
+same time share the next version.
 
-The file of the rows and the version are written before the table's log is read, on an object store
-meanwhile: as they will be if no other process has changed the same groups. Then a version only gets
-its name after the log was read, so that other processes are rarely faster. What turns out different
-is written again.
+The data file and the version are written before the table's log is read (on an object store, while
+it is read), on the assumption that no other process has changed the same groups. After the read,
+the version only has to get its name, so that other processes are rarely faster. If the assumption
+turns out wrong, they are written again.
 
-Where other processes commit too, a process pauses after each of its versions (`CommitPace`).
+If other processes commit, too, a process pauses after each of its versions (`CommitPace`).
 
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
@@ -62,16 +62,17 @@ class CommitRequest:
 
     Attributes:
         group: the group's id.
-        generation: generation of the commit.
-        member_id: id of the committing member; empty without membership.
-        decide: called with the group's offsets on which the version is made; returns the rows to
-            commit. Without rows only the fence is raised.
-        deadline_ms: the commit fails if other commits came first until this monotonic time.
-        expected: what ``decide`` returns, unless the metadata have changed. ``decide`` is called
-            with no offsets then. None: it uses the offsets.
-        is_fenced: it is refused if a higher generation has started. Without it the fence stays.
-        is_done: it has an outcome.
-        error: why it failed; None if it did not.
+        generation: the generation of the commit.
+        member_id: the id of the committing member; empty without membership.
+        decide: the function that is called with the group's offsets on which the version is made,
+            and returns the rows to commit. Without rows only the fence is raised.
+        deadline_ms: the monotonic time at which the commit fails if other commits kept winning.
+        expected: the rows that ``decide`` returns unless the metadata have changed; ``decide`` is
+            then called with no offsets. None if ``decide`` uses the offsets.
+        is_fenced: whether the commit is refused if a higher generation has started. If false, the
+            commit does not change the fence.
+        is_done: whether the request has an outcome.
+        error: the error of a failed commit; None without one.
     """
 
     group: str
@@ -85,18 +86,18 @@ class CommitRequest:
     error: SparkLogError | None = None
 
     def end(self, error: SparkLogError | None = None) -> None:
-        """Set the outcome, unless there is one."""
+        """Set the outcome, unless the request has one."""
         if not self.is_done:
             self.is_done, self.error = True, error
 
 
 @dataclass(slots=True)
 class _Content:
-    """What a version is going to contain.
+    """The content of the next version.
 
     Attributes:
-        rows: the rows of its file.
-        transactions: by group, the fence and the time of the last commit.
+        rows: the rows of its data file.
+        transactions: group → its fence, with the time of its last commit.
     """
 
     rows: list[StampedRow] = field(default_factory=list)
@@ -107,12 +108,12 @@ class _Content:
     ) -> None:
         """Add the rows of a request.
 
-        The timestamps of a group only increase, also if the clocks of processes differ.
+        The timestamps of a group only increase, even if the clocks of processes differ.
 
         Args:
-            request: of a generation that the fence allows.
-            wanted: its rows; none to raise the fence alone.
-            fence: of the group, before the request.
+            request: the request, whose generation the fence allows.
+            wanted: the request's rows; empty to raise the fence alone.
+            fence: the group's fence before the request.
             now_us: the present time.
         """
         updated_ms = fence.last_updated_ms
@@ -129,12 +130,12 @@ class _Content:
 
 @dataclass(slots=True)
 class _Staged:
-    """What was written for the next version, and no version holds yet.
+    """The files that were written for the next version, and that no version holds yet.
 
     Attributes:
-        content: of the version.
-        staged_ms: monotonic time before the file was written.
-        file: of the rows; None without rows.
+        content: the content of the version.
+        staged_ms: the monotonic time before the data file was written.
+        file: the data file with the rows; None without rows.
         version: the version, without a number.
     """
 
@@ -179,7 +180,7 @@ class CommitQueue:
             raise request.error
 
     def submit_all(self, requests: Sequence[CommitRequest]) -> None:
-        """Commit several requests. Each holds its own outcome; no error is raised."""
+        """Commit several requests. Each gets its own outcome; no error is raised."""
         self._waiting.extend(requests)
         while self._take_turn(requests):
             try:
@@ -195,7 +196,7 @@ class CommitQueue:
         """Wait until this thread may commit all waiting requests, or its own ones are done.
 
         Returns:
-            Whether it may commit; then it has to end its turn.
+            Whether it may commit; if so, it has to end its turn.
         """
         with self._turns:
             self._turns.wait_for(lambda: _are_done(requests) or not self._is_committing)
@@ -232,8 +233,8 @@ class CommitQueue:
     def _refresh(self, batch: Sequence[CommitRequest], *, is_retry: bool) -> None:
         """Write what the batch is expected to commit, and read new versions.
 
-        On an object store new versions are not looked for right after a commit of this process: the
-        put of the next one tells whether there are any.
+        On an object store new versions are not looked up right after a commit of this process: the
+        put of the next version fails if there are any.
         """
         table = self._table
         expected = self._expected(batch)
@@ -251,7 +252,7 @@ class CommitQueue:
                 staging.result()
 
     def _expected(self, batch: Sequence[CommitRequest]) -> _Content:
-        """Return what the next version contains if no other one is made; empty if not known."""
+        """Return the next version's content if no other process commits; empty if not known."""
         content = _Content()
         for request in batch:
             fence = self._fence(request, content)
@@ -263,7 +264,7 @@ class CommitQueue:
         return content if len(content.rows) <= _MAX_BATCH_ROWS else _Content()
 
     def _fence(self, request: CommitRequest, content: _Content) -> Transaction:
-        """Return the fence of a group behind what a version is going to contain."""
+        """Return the fence of a request's group after the requests in a version's content."""
         return content.transactions.get(request.group) or self._table.transaction(request.group)
 
     def _commit(self, batch: list[CommitRequest], *, is_retry: bool) -> None:
@@ -276,7 +277,7 @@ class CommitQueue:
             if request.is_done or not _is_allowed(request, fence):
                 continue
             if request.expected is None and request.group in content.transactions:
-                self._waiting.appendleft(request)  # this version changes the offsets it decides on
+                self._waiting.appendleft(request)  # decides on offsets that this version changes
                 continue
             wanted = self._decide(request)
             if wanted is None:
@@ -326,7 +327,7 @@ class CommitQueue:
             return None
 
     def _stage(self, content: _Content) -> StagedVersion:
-        """Return a written version with this content: that of the last try if it is the same."""
+        """Return a written version with this content: the last attempt's, if it is the same."""
         valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
         if self._staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
@@ -352,7 +353,7 @@ class CommitQueue:
 
     @contextmanager
     def _staging(self) -> Iterator[None]:
-        """Delete what was written in the end if no version holds it."""
+        """Delete the staged files on exit if no version holds them."""
         try:
             yield
         finally:
@@ -365,7 +366,7 @@ class CommitQueue:
         if staged.version is not None:
             staged.version.discard()
         if staged.file is not None:
-            # After a failure maintenance deletes it later: no version holds it.
+            # If this fails, maintenance deletes the file later: no version holds it.
             table = self._table.log.directory
             with IN_PROCESS.suppress("deletion of an offsets file", table, StorageError):
                 self._table.files.delete(staged.file)
@@ -391,7 +392,7 @@ def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
 
 @contextmanager
 def _with_outcomes(batch: list[CommitRequest]) -> Iterator[None]:
-    """Give each request an outcome, whatever is raised."""
+    """Give each request an outcome, even if an error is raised."""
     error: SparkLogError = CommitFailedError("the commit was interrupted; commit again")
     try:
         yield

@@ -58,15 +58,15 @@ def commit_times(
 ) -> CommitTimes:
     """Return the rows of some files that have wrong timestamps.
 
-    The files of commits are read, of compacted files only the footers. On an object store a listing
-    tells the times of all commits; on a local disk each file is asked for its own, since the
-    directory also holds the files that were compacted days ago.
+    The files of commits are read as a whole, compacted files only by their footers. On an object
+    store one listing returns the times of all commits; on a local disk each file's time is read,
+    because the directory also holds the files that were compacted days ago.
 
     Args:
         store: the store of the table.
-        directory: the table's, relative to the store's root.
-        files: reads the files.
-        present: the files.
+        directory: the table's directory, relative to the store's root.
+        files: the reader of the table's files.
+        present: the files of the table.
 
     Raises:
         StorageError: a file cannot be read, or is damaged.
@@ -85,7 +85,7 @@ def commit_times(
 
 
 def row_ids(rows: pa.Table) -> list[RowId]:
-    """Return the id of each row."""
+    """Return the ids of rows, in their order."""
     columns = [rows.column(name) for name in _COLUMNS]
     columns[-1] = pc.cast(columns[-1], pa.int64())
     lists = [column.to_pylist() for column in columns]
@@ -98,7 +98,7 @@ def to_footer(times: CommitTimes) -> dict[str, str]:
 
 
 def _appeared(store: Store, directory: str, commits: Collection[DataFile]) -> dict[str, int]:
-    """Return by path when each file appeared; those that are gone are missing."""
+    """Return path → the time at which a file was written; deleted files are left out."""
     if not store.is_mapped:
         wanted = {file.path for file in commits}
         listed = store.list(directory) if commits else ()
@@ -113,7 +113,7 @@ def _appeared(store: Store, directory: str, commits: Collection[DataFile]) -> di
 def _some_rows(
     files: DataFiles, commits: Iterable[DataFile], appeared: Mapping[str, int]
 ) -> Iterator[list[tuple[pa.Table, int]]]:
-    """Yield the rows of files, each part with the time of its commit: many small parts at once."""
+    """Yield rows of files with the time of their commit; many small files are read at once."""
     parts: list[tuple[pa.Table, int]] = []
     num_rows = 0
     for file in commits:

@@ -1,9 +1,10 @@
 """Compaction of the offsets table: many small files become a few that are sorted by group.
 
-Files belong to tiers by their number of rows. When a tier has `FILES_PER_TIER` files they are
-merged into one. So each row is rewritten a few times, and there are never many files; of a sorted
-file only the row groups that may hold a group are read. Rows that were superseded longer ago than
-the retention time are dropped: the committed offsets as of any later time are kept.
+Files belong to tiers by their number of rows. When a tier has `FILES_PER_TIER` files, they are
+merged into one. Each row is therefore rewritten only a few times, and the table never has many
+files. A reader of a group skips the row groups of a sorted file that cannot hold it. Rows that were
+superseded longer ago than the retention time are dropped: the committed offsets at any later time
+can still be read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Plan:
 
     Attributes:
         inputs: the files.
-        is_full: they are all files of the table, so that tombstones can be dropped.
+        is_full: whether they are all files of the table, so that tombstones can be dropped.
     """
 
     inputs: tuple[DataFile, ...]
@@ -64,7 +65,8 @@ def compact(
     Args:
         files: the files of the table.
         planned: the files to merge.
-        before_us: drop rows that were superseded by then, in microseconds since the epoch.
+        before_us: the time until which superseded rows are dropped, in microseconds since the
+            epoch.
         times: commit times of rows with wrong timestamps.
 
     Returns:

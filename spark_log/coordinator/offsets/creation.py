@@ -1,4 +1,4 @@
-"""Creates the offsets table, and tells a root without one from a root that has lost it.
+"""Creates the offsets table, and tells a root that never had one from a root that has lost it.
 
 On storage: version 0 of ``__consumer_offsets`` defines the table, and then the marker
 ``offsets.properties`` beside it is created. If the marker exists without the table, the table was
@@ -40,7 +40,7 @@ _DELTA_TYPES = {"string": "string", "int32": "integer", "int64": "long"}
 
 
 def create_table(log: DeltaLog, clock: Clock) -> None:
-    """Create the table, given its empty log. Several processes may do so at the same time.
+    """Create the table from its empty log. Several processes may do so at the same time.
 
     Raises:
         StorageError: it was not created.
@@ -72,7 +72,7 @@ def definition(time_ms: int) -> list[dict[str, object]]:
 
 
 def mark(store: Store) -> None:
-    """Create the marker that says that the table exists, unless a look shows that it exists."""
+    """Create the marker that says that the table exists, after checking that it is missing."""
     try:
         store.head(MARKER)
     except NotFoundError:
@@ -80,7 +80,7 @@ def mark(store: Store) -> None:
 
 
 def mark_new(store: Store) -> None:
-    """Create the marker of a table that was just created; without effect if it exists."""
+    """Create the marker of a table that was just created; no effect if the marker exists."""
     with suppress(AlreadyExistsError):
         store.put_if_absent(MARKER, b"# __consumer_offsets was made\nversion=1\n")
 

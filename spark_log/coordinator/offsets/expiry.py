@@ -69,7 +69,7 @@ def candidates(
     before_us: int,
     times: CommitTimes,
 ) -> set[str]:
-    """Return the groups that may have expired offsets; no other group has any.
+    """Return the groups that may have expired offsets; no other group has expired offsets.
 
     Reads four columns of the whole table, one row group at a time.
 

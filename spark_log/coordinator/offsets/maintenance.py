@@ -1,6 +1,6 @@
 """Maintenance of the offsets table, in the background of commits, keeps it small and fast to open.
 
-The process that commits every `MAINTENANCE_EVERY`-th version compacts small files. If it is time,
+The process that commits every `MAINTENANCE_EVERY`-th version compacts small files. If they are due,
 it also lets delta-rs write a checkpoint, and deletes versions that are past the table's retention.
 Every ten minutes one process deletes expired offsets and unneeded data files. Each step may fail,
 or be done twice, without harm.
@@ -68,12 +68,11 @@ class OffsetsMaintenance:
     """Maintains one table. `start` and `run` are safe to use from any thread.
 
     Attributes:
-        tidy_every_us: time between two expiries of offsets and removals of files (Kafka's
+        tidy_every_us: the time between two expiries of offsets and removals of files (Kafka's
             ``offsets.retention.check.interval.ms``).
-        compact_all_every_us: time between two compactions of all files.
-        checkpoint_pause_ms: minimum time between two checkpoints, also at hundreds of versions per
-            second: after one that it wrote, or saw another process write, a process waits for so
-            long.
+        compact_all_every_us: the time between two compactions of all files.
+        checkpoint_pause_ms: the minimum time between two checkpoints, also at hundreds of versions
+            per second, counted from a checkpoint that this process wrote or saw another one write.
     """
 
     tidy_every_us: ClassVar[int] = 600_000_000
@@ -87,8 +86,8 @@ class OffsetsMaintenance:
 
         Args:
             table: the table of this process.
-            commits: commits of this process.
-            image: returns the present metadata.
+            commits: the commits of this process.
+            image: the function that returns the present metadata.
         """
         self._table = table
         self._commits = commits
@@ -101,7 +100,7 @@ class OffsetsMaintenance:
         self._told: set[str] = set()
 
     def start(self) -> None:
-        """Run on a separate thread; if it is running, run once more after that.
+        """Run the due steps on a separate thread; if they are running, run once more after that.
 
         The process does not exit before it has finished.
         """
@@ -119,7 +118,7 @@ class OffsetsMaintenance:
         """Run the steps that are due.
 
         Args:
-            is_forced: run all steps.
+            is_forced: whether to run all steps.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
@@ -169,10 +168,10 @@ class OffsetsMaintenance:
         finally:
             self._is_running.release()
 
-    # --- what is done ----------------------------------------------------------------------------
+    # --- steps -----------------------------------------------------------------------------------
 
     def _storage_time_us(self, *, is_exact: bool) -> int:
-        """Return the storage's time: that of the last commit, or of a file written for this.
+        """Return the storage's time: the last commit's, or that of a file written for the purpose.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's.
@@ -226,7 +225,7 @@ class OffsetsMaintenance:
             self._table.files.delete(file)
 
     def _checkpoint(self, *, is_forced: bool = False) -> bool:
-        """Write a checkpoint if it is time; return whether one was written."""
+        """Write a checkpoint if it is due; return whether one was written."""
         with self._table.lock:
             state = self._table.state
             interval = state.configuration.get("delta.checkpointInterval", "100")
@@ -287,8 +286,8 @@ class OffsetsMaintenance:
     def _delta_table(self) -> DeltaTable:
         from deltalake import DeltaTable  # only here: it takes a while to import
 
-        # A local listing may omit a version that appears during it, and show a later one: delta-rs
-        # takes that for a gap. There is none up to a version that was read before.
+        # A local listing may omit a version that appears during it, and show a later one. delta-rs
+        # would take that for a gap; up to a version that was read before, no gap exists.
         return DeltaTable(
             self._table.url,
             version=self._table.state.version,
@@ -338,7 +337,7 @@ class OffsetsMaintenance:
 
 
 class _delta_errors:  # noqa: N801 - a context manager
-    """Turns errors of delta-rs into errors of this package, without URLs."""
+    """A context manager that turns errors of delta-rs into this package's, without URLs."""
 
     def __enter__(self) -> None:
         return None

@@ -1,8 +1,8 @@
 """Repairs a damaged or lost offsets table, and reports exactly what is lost.
 
-It saves each group's fence, and the rows of all readable data files that a readable version or
-checkpoint holds. A file that no readable version holds may belong to a refused commit; its rows are
-saved only on request. The repaired table is one new version after all others, with its own
+The repair saves each group's fence, and the rows of all readable data files that a readable version
+or checkpoint holds. A file that no readable version holds may belong to a refused commit; its rows
+are saved only on request. The repaired table is one new version after all others, with its own
 checkpoint. Nothing is deleted or renamed; after a crash the table is damaged as before, or
 repaired. All consumers have to be stopped during the repair.
 """
@@ -58,14 +58,14 @@ class RepairReport:
     """The damage of a table, and what can be saved.
 
     Attributes:
-        problem: why the table cannot be used; empty if it can.
-        lost_versions: versions that cannot be read; their rows are lost unless a later checkpoint
-            was read.
-        lost_files: data files of the table that cannot be read.
-        unnamed_files: readable data files that no readable version holds.
-        groups: ids of the groups that have rows after the repair.
-        rows: number of rows that are saved.
-        lagging_groups: groups whose log ends before their fence: a part of the log is lost.
+        problem: the reason why the table cannot be used; empty if it can.
+        lost_versions: the versions that cannot be read; their rows are lost unless a later
+            checkpoint was read.
+        lost_files: the data files of the table that cannot be read.
+        unnamed_files: the readable data files that no readable version holds.
+        groups: the ids of the groups that have rows after the repair.
+        rows: the number of rows that are saved.
+        lagging_groups: the groups whose log ends before their fence: a part of the log is lost.
         is_repaired: whether the repair was done.
     """
 
@@ -101,9 +101,9 @@ class OffsetsRepair:
         """Find damage, and repair it.
 
         Args:
-            execute: repair; if false, only report.
-            with_unnamed: save also the rows of files that no readable version holds, although a
-                refused commit may have left them.
+            execute: whether to repair; if false, only report.
+            with_unnamed: whether to save also the rows of files that no readable version holds,
+                although a refused commit may have left them.
 
         Raises:
             StorageError: the storage fails; run it again.
@@ -152,7 +152,7 @@ class OffsetsRepair:
     # --- reading ---------------------------------------------------------------------------
 
     def _last_generation(self, group: str, generation: int | None) -> float:
-        """Return the generation of a group by its log; infinity if it never had a log."""
+        """Return the generation of a group in its log; infinity if it never had a log."""
         if generation is not None:
             return generation
         return 0 if Witness(group_directory(group)).exists(self._table.store) else math.inf
@@ -219,7 +219,7 @@ class OffsetsRepair:
         return rows, fences, highest
 
     def _unnamed_parts(self, report: RepairReport, paths: list[str]) -> list[pa.Table]:
-        """Return the rows of the readable ones among files that no version holds."""
+        """Return the rows of the readable files among those that no version holds."""
         found: list[pa.Table] = []
         for path in paths:
             size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes

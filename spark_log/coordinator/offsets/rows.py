@@ -51,7 +51,7 @@ class CommittedOffset:
 
 
 class PartitionKey(NamedTuple):
-    """A partition of one topic id: a topic that was created again has another key."""
+    """A partition with its topic's id: a topic that was created again has another key."""
 
     topic: str
     topic_id: str
@@ -60,7 +60,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An offset to commit, or with `TOMBSTONE` one to delete."""
+    """An offset to commit; with `TOMBSTONE`, a committed offset to delete."""
 
     key: PartitionKey
     offset: int
@@ -69,7 +69,7 @@ class Row:
 
 
 class StampedRow(NamedTuple):
-    """A row of a commit, with all that the table stores of it."""
+    """A row of a commit, with all values that the table stores."""
 
     group: str
     row: Row

@@ -33,8 +33,8 @@ class ChangedGroups:
     """The groups that new versions have changed since this object was created.
 
     Attributes:
-        groups: ids of the groups.
-        is_all: the changed groups are not known: any group may have changed.
+        groups: the ids of the groups.
+        is_all: whether any group may have changed, because the changed groups are not known.
     """
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ class OffsetsStore:
 
     Attributes:
         store: the store of the root.
-        clock: gives commits their timestamps.
-        url: URL of the table for other Delta readers.
+        clock: the clock that gives commits their timestamps.
+        url: the URL of the table for other Delta readers.
         log: the table's log.
-        files: its data files.
-        lock: held by the thread that reads the log or commits to it.
-        maintain: called after some commits, without the lock.
+        files: the table's data files.
+        lock: the lock, held by the thread that reads the log or commits to it.
+        maintain: the function that is called after some commits, without the lock.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -63,7 +63,7 @@ class OffsetsStore:
 
         Args:
             store: the store of the root.
-            clock: gives commits their timestamps.
+            clock: the clock that gives commits their timestamps.
 
         Raises:
             UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
@@ -90,7 +90,7 @@ class OffsetsStore:
         """Read new versions.
 
         Args:
-            create: create the table if there is none.
+            create: whether to create the table if it does not exist.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -126,7 +126,7 @@ class OffsetsStore:
             self._absent_ms = began_ms
 
     def _was_absent(self) -> bool:
-        """Return whether there was no table a moment ago: then it is created without a look."""
+        """Return whether the table was missing a moment ago: it is then created without a check."""
         absent_ms, self._absent_ms = self._absent_ms, None
         if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
             return False
@@ -140,16 +140,16 @@ class OffsetsStore:
         self._is_marked = True
 
     def _mark_or_count(self, *, is_new: bool) -> None:
-        """Create the marker where nobody waits for it; the next refresh tries again."""
+        """Create the marker in the background; after a failure the next refresh retries."""
         with IN_PROCESS.suppress("marker of the offsets table", DIRECTORY, StorageError):
             self._mark(is_new=is_new)
 
     def is_fresh(self) -> bool:
-        """Return whether a commit may do without a `refresh` for now."""
+        """Return whether the state is so recent that a commit needs no `refresh`."""
         return self._is_marked and self.log.is_fresh()
 
     def watch_changes(self) -> ChangedGroups:
-        """Return an object that collects, while it is referenced, the groups that versions change.
+        """Return an object that collects the groups that new versions change, while referenced.
 
         It may contain groups that did not change.
         """
@@ -172,7 +172,7 @@ class OffsetsStore:
         }
 
     def positions(self, group: str) -> GroupPositions:
-        """Return a group's offsets as of `state`; the caller must not change them.
+        """Return a group's offsets in `state`; the caller must not change them.
 
         Raises:
             StorageError: the table cannot be read, or is damaged.
@@ -186,7 +186,7 @@ class OffsetsStore:
         return found
 
     def all_positions(self) -> dict[str, GroupPositions]:
-        """Return the offsets of all groups as of `state`; the caller must not change them.
+        """Return the offsets of all groups in `state`; the caller must not change them.
 
         Groups that are not cached are read together: each file once.
 
@@ -205,7 +205,7 @@ class OffsetsStore:
         return found | missing
 
     def rows_of(self, group: str) -> pa.Table:
-        """Return all rows of a group as of `state`: every commit that was not compacted away.
+        """Return all rows of a group in `state`: every commit that was not compacted away.
 
         Raises:
             StorageError: the table cannot be read, or is damaged.
@@ -221,7 +221,7 @@ class OffsetsStore:
         """Update the cache from a version of this process.
 
         Args:
-            groups: that the version changes.
+            groups: the ids of the groups that the version changes.
             rows: the rows of the version.
         """
         for changed in self._watchers:
@@ -240,7 +240,7 @@ class OffsetsStore:
                 found[group].apply(part.filter(pc.equal(groups, text_scalar(group))))
 
     def _keep(self, group: str, found: GroupPositions) -> None:
-        """Put a group that is counted already, but not there, into the cache."""
+        """Put a group into the cache; its offsets are already in the cache's count."""
         self._cache[group] = found
         while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:
             _, dropped = self._cache.popitem(last=False)

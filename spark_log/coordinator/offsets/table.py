@@ -58,8 +58,8 @@ class LastCommit(NamedTuple):
 
     Attributes:
         generation: the fence: the highest generation with a commit or a fence.
-        timestamp_us: not earlier than the timestamp of any row of the group, in microseconds. Rows
-            of later commits have a later one.
+        timestamp_us: a time in microseconds that is not earlier than the timestamp of any row of
+            the group. Rows of later commits have later timestamps.
     """
 
     generation: int
@@ -67,11 +67,13 @@ class LastCommit(NamedTuple):
 
 
 class CheckpointLag(NamedTuple):
-    """How far the newest checkpoint of the table is behind.
+    """The lag of the table's newest checkpoint.
 
     Attributes:
-        versions: versions since the checkpoint. A process that opens the table reads each of them.
-        interval: versions after which a checkpoint is due (``delta.checkpointInterval``).
+        versions: the number of versions since the checkpoint. A process that opens the table reads
+            each of them.
+        interval: the number of versions after which a checkpoint is due
+            (``delta.checkpointInterval``).
     """
 
     versions: int
@@ -118,18 +120,20 @@ class OffsetsTable:
         Args:
             group: the group's id.
             offsets: partition → the next offset to read.
-            generation: generation of the committing member (`StandaloneCommits` commits without
+            generation: the generation of the committing member (`StandaloneCommits` commits without
                 membership). It becomes the group's fence.
-            member_id: id of the committing member; empty without membership.
-            timeout_s: how long to retry after other commits that came first; None for a minute.
-            topic_ids: topic → id of the topic that was read, if the caller knows it.
+            member_id: the id of the committing member; empty without membership.
+            timeout_s: the maximum time of retries after other commits won the race; None for a
+                minute.
+            topic_ids: topic → the id of the topic that was read, if the caller knows it.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, or was created again; nothing was
                 committed.
             IllegalGenerationError: a higher generation has started; nothing was committed.
             InvalidGroupIdError: the group id is not valid Unicode; nothing was committed.
-            InvalidConfigurationError: the metadata of an offset is not; nothing was committed.
+            InvalidConfigurationError: the metadata of an offset is not a string, or not valid
+                Unicode; nothing was committed.
             OffsetOutOfRangeError: an offset is negative; nothing was committed.
             CommitFailedError: other commits kept coming first; nothing was committed.
             UnknownOutcomeError: the answer was lost; it is safe to commit the same again.
@@ -173,10 +177,10 @@ class OffsetsTable:
 
         Args:
             group: the group's id.
-            decide: called with the committed offsets, and again after each commit that came first;
-                returns the rows to commit, or raises to refuse. A row with offset -1 deletes an
-                offset. Its errors are raised.
-            generation: generation of the commit; it becomes the group's fence.
+            decide: the function that is called with the committed offsets, and again after each
+                commit that won the race. It returns the rows to commit, or raises to refuse; its
+                errors are raised. A row with offset -1 deletes an offset.
+            generation: the generation of the commit; it becomes the group's fence.
 
         Raises:
             IllegalGenerationError: a higher generation has started; nothing was committed.
@@ -201,19 +205,20 @@ class OffsetsTable:
         member_id: str,
         decided_ms: float,
     ) -> None:
-        """Commit the offsets of a committed transaction; those that were committed are left out.
+        """Commit a committed transaction's offsets, except those that are committed already.
 
-        The fence does not refuse them. They may be committed by anybody, at any time and repeatedly
+        The fence does not refuse them. Any process may commit them, at any time and repeatedly
         (docs/adr/0022).
 
         Args:
             group: the group's id.
             rows: the offsets.
-            is_superseded: whether the newest commit of a partition came after the offsets were
-                sent. A row that was committed by this method is such a commit.
-            generation: generation of the group in which they were sent.
-            member_id: the member that sent them.
-            decided_ms: monotonic time; the group's log still had them as pending then or later.
+            is_superseded: the function that returns whether the newest commit of a partition came
+                after the offsets were sent. A row that this method committed is such a commit.
+            generation: the group's generation in which they were sent.
+            member_id: the id of the member that sent them.
+            decided_ms: a monotonic time, not later than one at which the group's log still had them
+                as pending.
 
         Raises:
             CommitFailedError: other commits kept coming first, or the group's log was read too long
@@ -227,7 +232,7 @@ class OffsetsTable:
 
         def decide(positions: GroupPositions) -> Iterable[Row]:
             if not is_listing_valid(table.clock, decided_ms, valid_ms):
-                # A deletion that came meanwhile may have been compacted away.
+                # A deletion that was committed meanwhile may have been compacted away.
                 raise CommitFailedError(
                     f"offsets of group {group!r} were not committed: the process stood still; its "
                     f"transaction is looked up again by the next try"
@@ -269,12 +274,13 @@ class OffsetsTable:
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group whose fence this process has just raised.
 
-        No request is sent, except for rows that this process has not read yet: it has read the
-        version that raised the fence, or made it. All commits of older generations come before it.
+        This process has made or read the version that raised the fence, and all commits of older
+        generations are before that version. So requests are sent only for rows that this process
+        has not read yet.
 
         Args:
             group: the group's id.
-            topic_ids: by name, the ids of the topics whose offsets are returned.
+            topic_ids: topic → its id, for the topics whose offsets are returned.
 
         Raises:
             StorageError: the table cannot be read, or is damaged.
@@ -285,7 +291,7 @@ class OffsetsTable:
         return _in_topics(found, topic_ids)
 
     def refresh(self) -> None:
-        """Read what is new in the table, so that the next call finds less to read.
+        """Read the table's new versions, so that the next call has less to read.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -308,8 +314,8 @@ class OffsetsTable:
     def all_positions(self) -> dict[str, dict[PartitionKey, CommittedOffset]]:
         """Return the committed offsets of all groups, by group id; groups without one included.
 
-        To call it again costs one lookup of a file name, and a read for each commit since then, as
-        long as the process's cache can hold the offsets of all groups.
+        A repeated call costs one lookup of a file name, and a read for each commit since the last
+        call, as long as the process's cache can hold the offsets of all groups.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -321,7 +327,7 @@ class OffsetsTable:
             return {group: positions.positions() for group, positions in found.items()}
 
     def positions_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
-        """Return the committed offsets of a group as of a time, by the timestamps of its commits.
+        """Return the committed offsets of a group at a time, by the timestamps of its commits.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -352,7 +358,7 @@ class OffsetsTable:
         return self.last_commit(group).generation
 
     def groups(self) -> list[str]:
-        """Return the ids of all groups that ever committed, sorted; some have no offset any more.
+        """Return the ids of all groups that ever committed, sorted; some may have no offset now.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -393,7 +399,7 @@ class OffsetsTable:
         return {group for group in found if group not in with_tombstones or self.positions(group)}
 
     def checkpoint_lag(self) -> CheckpointLag:
-        """Return how many versions were made since the last checkpoint.
+        """Return the number of versions since the last checkpoint, and the checkpoint interval.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -406,7 +412,7 @@ class OffsetsTable:
         return CheckpointLag(max(0, versions), int(interval) if interval.isdecimal() else 100)
 
     def retention_us(self) -> int:
-        """Return ``offsets.retention.minutes`` in microseconds: how long old offsets are kept."""
+        """Return ``offsets.retention.minutes``, in microseconds."""
         shared = self._shared()
         with shared.table.lock:
             shared.table.refresh()
@@ -415,7 +421,7 @@ class OffsetsTable:
     def storage_time_us(self) -> int:
         """Return the time of the newest commit by the storage's clock; 0 if there is none.
 
-        Compaction has dropped rows by this time at the latest.
+        Every compaction that has dropped rows was at or before this time.
 
         Raises:
             StorageError: the table cannot be read, is damaged, or was lost.
@@ -455,7 +461,7 @@ class OffsetsTable:
         )
 
     def _begin_look(self) -> Callable[[], MetadataImage]:
-        """Begin to read the metadata; on an object store, beside what follows."""
+        """Begin to read the metadata; on an object store, in parallel with later requests."""
         if not self._cluster.store.is_mapped:
             return call_beside(self._cluster.image)
         image = self._cluster.image()
@@ -505,7 +511,7 @@ def _in_topics(
 
 
 class _SharedTable:
-    """What all `OffsetsTable` objects of one table in one process share."""
+    """The state that all `OffsetsTable` objects of one table in one process share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.pid = os.getpid()
