@@ -2,7 +2,7 @@
 
 import pytest
 
-from conf.check_english import findings
+from tests.english_contract import findings
 
 
 @pytest.fixture
