@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ lint: venv ## Check style and formatting
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/codespell
+
+english: venv ## List docstrings whose English has to be changed (CONTRIBUTING.md); will be part of check at zero
+	@$(BIN)/python -m tests.english_contract
 
 types: venv ## Check types
 	@$(BIN)/mypy

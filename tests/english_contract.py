@@ -1,4 +1,4 @@
-"""Checks the English of docstrings (CONTRIBUTING.md, *English*): ``python -m tests.english_contract``.
+"""Checks the English of docstrings (CONTRIBUTING.md, *English*); ``make english`` runs it.
 
 A docstring is read alone, by people who read English as a second language. What this finds is a
 sentence that only its author can complete: an argument that is "of the log", a class that is "What
