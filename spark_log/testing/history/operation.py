@@ -1,4 +1,4 @@
-"""What a client did, as it noted it down: operations, and the actions that they consist of."""
+"""The operations that a client has recorded, and the actions that they consist of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_log.types import TopicPartition
 
 
 class Outcome(StrEnum):
-    """What a client knows of how its operation ended."""
+    """The outcome of an operation, as far as its client knows it."""
 
     COMMITTED = "committed"
     """It took effect: sends were acknowledged, the transaction was committed."""
@@ -36,9 +36,9 @@ class Send:
     """One record that was sent.
 
     Attributes:
-        topic_partition: where it was sent to.
-        value: its value. A value that the history has in one send of a partition says which
-            operation wrote it; a value that is sent several times may stand in the log as often.
+        topic_partition: the partition that it was sent to.
+        value: its value. A value that only one send to a partition has identifies the operation
+            that wrote it; a value that is sent several times may be in the log as often.
         offset: the acknowledged offset; None if the client was not told.
     """
 
@@ -74,7 +74,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one client did in one step: a send, a poll, an assignment, or a transaction.
+    """One step of a client: a send, a poll, an assignment, or a transaction.
 
     Times are integers of a clock that all clients of the history share, such as
     ``time.monotonic_ns()`` on one machine. They are optional.

@@ -151,7 +151,7 @@ def _steps(columns: HistoryColumns) -> Ints:
 
 
 def _passed_by(columns: HistoryColumns, row: Ints, observer: Ints) -> Bools:
-    """Return for each send whether its observer went on from before it to behind it in one step."""
+    """Return for each send whether its observer passed it in one step."""
     reads = columns.reads
     steps = _steps(columns)
     # Number partitions by observer, to look all of them up at once.
