@@ -80,14 +80,14 @@ class Operation:
     ``time.monotonic_ns()`` on one machine. They are optional.
 
     Attributes:
-        process: name of the client. A client that was started again has a new name.
-        number: number of the operation, unique among those of its process.
-        actions: what it did, in order.
-        outcome: how it ended, as far as the client knows. A poll that returned is committed.
+        process: the name of the client. A client that was started again has a new name.
+        number: the number of the operation, unique among those of its process.
+        actions: the actions of the client, in order.
+        outcome: the outcome, as far as the client knows it. A poll that returned is committed.
         is_transaction: whether its sends take effect together or not at all.
-        invoked: when it began.
-        end_invoked: when the client began to commit or abort the transaction.
-        completed: when the client knew the outcome.
+        invoked: the time at which it began.
+        end_invoked: the time at which the client began to commit or abort the transaction.
+        completed: the time at which the client knew the outcome.
     """
 
     process: str
@@ -101,5 +101,5 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Its process and its number, as findings name it."""
+        """The operation's name in findings: its process and its number."""
         return f"{self.process}/{self.number}"
