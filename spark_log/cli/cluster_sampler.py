@@ -1,6 +1,6 @@
-"""Samples of a cluster for ``spark-log top``: how far topics and groups are, and how fast.
+"""Samples of a cluster for ``spark-log top``: positions and rates of topics and groups.
 
-`OffsetsSampler` says what a sample costs.
+The docstring of `OffsetsSampler`'s module has the costs of a sample.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class TopicSample:
     """A topic at one moment.
 
     Attributes:
-        topic: its name.
-        log_end_offsets: log end offset of each partition, in order of their numbers.
-        records: sum of the offsets that the partitions hold, from start to end.
-        size_bytes: size of the segments.
-        records_per_second: offsets appended since the sample before; None in the first sample.
-        bytes_per_second: their size; None in the first sample.
+        topic: the topic's name.
+        log_end_offsets: the log end offset of each partition, in order of their numbers.
+        records: the number of offsets in all partitions, from log start to log end.
+        size_bytes: the size of the segments.
+        records_per_second: the rate of appended offsets since the last sample; None in the first.
+        bytes_per_second: the rate of appended bytes; None in the first sample.
     """
 
     topic: str
@@ -39,12 +39,12 @@ class GroupSample:
     """A group's committed offsets in one topic at one moment.
 
     Attributes:
-        group_id: id of the group.
-        topic: name of the topic.
-        partitions: number of partitions with a committed offset.
-        lag: offsets that can be read, from the committed ones to the log ends.
-        records_per_second: by how much the committed offsets grew since the sample before, negative
-            after a reset; None if none of the partitions was committed then.
+        group_id: the group's id.
+        topic: the topic's name.
+        partitions: the number of partitions with a committed offset.
+        lag: the number of offsets that can be read, from the committed ones to the log ends.
+        records_per_second: the rate of committed offsets since the last sample, negative after a
+            reset; None if none of the partitions had a committed offset at that time.
     """
 
     group_id: str
@@ -59,10 +59,10 @@ class ClusterSample:
     """Topics and groups at one moment.
 
     Attributes:
-        sampled_us: wall-clock time of this process in microseconds since the epoch, to be shown.
-        interval_ms: time since the sample before; None for the first.
-        topics: sorted by name.
-        groups: sorted by id and topic.
+        sampled_us: the wall-clock time of this process in microseconds since the epoch, for people.
+        interval_ms: the time since the last sample; None for the first.
+        topics: the topics, sorted by name.
+        groups: the groups, sorted by id and topic.
     """
 
     sampled_us: int
@@ -72,7 +72,7 @@ class ClusterSample:
 
 
 class ClusterSampler:
-    """Reads sample after sample. Between two it keeps a few numbers for each partition."""
+    """Reads samples. Between two samples it keeps a few numbers for each partition."""
 
     def __init__(
         self, cluster: Cluster, topics: Sequence[str] | None, groups: Collection[str]
@@ -81,8 +81,8 @@ class ClusterSampler:
 
         Args:
             cluster: the opened root.
-            topics: names of the topics; None for all.
-            groups: ids of the groups; empty for all.
+            topics: the names of the topics; None for all.
+            groups: the ids of the groups; empty for all.
         """
         self._clock = cluster.clock
         self._offsets = OffsetsSampler(cluster, topics, groups)
@@ -90,7 +90,7 @@ class ClusterSampler:
         self._sampled_ms: float | None = None
 
     def sample(self) -> ClusterSample:
-        """Read topics and groups as they are now. A topic that was deleted is left out.
+        """Read the present state of topics and groups. A deleted topic is left out.
 
         Raises:
             UnknownTopicOrPartitionError: a topic did not exist when the first sample was read.

@@ -1,8 +1,8 @@
 """Names of topics and groups for the shell's completion.
 
-They are read from the root that the command line so far, the environment or the properties file
-names. A completion never fails, prints nothing of its own, and ends within about a second: then
-nothing is offered.
+They are read from the root that is named in the command line so far, in the environment or in the
+properties file. A completion never fails, prints nothing else, and ends within about a second,
+without names if they could not be read by then.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _names(
             if name.startswith(incomplete) and _SAFE.fullmatch(name)
         ]
 
-    # Nobody could be told: what is printed appears in the middle of the command line.
+    # Errors cannot be reported: any output appears in the middle of the command line.
     with _without_log_lines(), suppress(Exception):
         return call_within(_TIMEOUT_MS, names, what="completion", setting="its time limit")
     return []

@@ -1,4 +1,4 @@
-"""Options of what runs a controller: the command, and the job."""
+"""Options of the command and of the job that run a controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_log.cli.format import print_note
 from spark_log.replication import Controller
 
 _FAILED: Final = 1
-"""Exit status of a single run: a replica did not come back."""
+"""Exit status of a single run after which some replica is not in sync."""
 
 _INTERVAL_MS: Final = 2_000
 _ONCE_INTERVAL_MS: Final = 100
@@ -20,11 +20,11 @@ _ONCE_INTERVAL_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """How long a controller works. Its fields are made of command line options.
+    """The duration and the interval of a controller, from command line options.
 
     Attributes:
         once: whether to stop when nothing is left to do.
-        interval_ms: time between two looks at the brokers.
+        interval_ms: the time between two checks of the brokers.
     """
 
     once: bool
@@ -57,10 +57,11 @@ class ControllerOptions:
 
         Args:
             controller: the controller.
-            wait: called with the seconds between two looks; returns whether to stop.
+            wait: the function that is called with the seconds between two checks of the brokers,
+                and returns whether to stop.
 
         Raises:
-            typer.Exit: a single run ended, and a replica did not come back.
+            typer.Exit: a single run ended, and some replica is not in sync.
         """
 
         def pause() -> bool:

@@ -1,4 +1,4 @@
-"""How a command ends: an error is one line on stderr, and the exit status tells its kind."""
+"""The end of a command: an error is one line on stderr, and the exit status tells its kind."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ def run(
 
     Args:
         command: the application, or a function whose parameters have Typer's annotations.
-        argv: arguments; None: those of the process.
-        prog: name that the usage and errors begin with; None: that of the environment variable
-            `PROGRAM_VARIABLE`, else the name of the script.
+        argv: the arguments; None for those of the process.
+        prog: the name with which the usage and errors begin; None for the value of the environment
+            variable `PROGRAM_VARIABLE`, or else the name of the script.
     """
     name = prog or os.environ.get(PROGRAM_VARIABLE) or Path(sys.argv[0]).name
     _replace_closed_streams()
     _escape_warnings(name)
-    # At its end the interpreter searches all objects for garbage, some times over, which takes a
-    # tenth of a short command. The memory goes back to the system in any case.
+    # At exit the interpreter searches all objects for garbage several times, which takes a tenth of
+    # the time of a short command. The memory is returned to the system in any case.
     atexit.register(gc.freeze)
     try:
         with outages_shown():
@@ -177,7 +177,7 @@ def _replace_closed_streams() -> None:
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Escapes control characters: log lines contain names that other people chose."""
+    """Escapes control characters, because log lines contain names from untrusted sources."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_lines(super().format(record))
@@ -186,7 +186,7 @@ class _PrintableFormatter(logging.Formatter):
 def _escape_warnings(name: str) -> None:
     """Escape control characters in log lines that go to stderr because no handler takes them.
 
-    A Python warning becomes one line: nobody calls a command by a line of code.
+    A Python warning becomes one line, because a line of code does not help a user of a command.
     """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PrintableFormatter())

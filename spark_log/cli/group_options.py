@@ -27,7 +27,7 @@ class Groups:
     """The groups of a command that takes any number of them.
 
     Attributes:
-        given: their ids, each once, in the given order; empty if none was given.
+        given: the ids of the groups, each once, in the given order; empty if none was given.
         is_all: whether all groups of the root are meant.
     """
 

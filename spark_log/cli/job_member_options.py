@@ -27,15 +27,15 @@ _MEMBER_PROPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JobMemberOptions:
-    """How a job is a member of its group. Its fields are made of command line options.
+    """The membership of a job in its group, from command line options.
 
     Attributes:
-        group: id of the consumer group.
-        config: configuration of the member.
+        group: the id of the consumer group.
+        config: the configuration of the member.
         follow: whether to keep reading new records.
-        interval_s: minimum number of seconds between the starts of batches.
-        members: number of tasks that share the job's partitions; None for as many as can run.
-        batch_records: approximate maximum number of records in a batch; None for all.
+        interval_s: the minimum number of seconds between the starts of batches.
+        members: the number of tasks that share the job's partitions; None for as many as can run.
+        batch_records: the approximate maximum number of records in a batch; None for all.
     """
 
     group: str

@@ -29,9 +29,9 @@ _SETTINGS_OF_IMPORTS: Final = {
 
 
 class LazyCommand(TyperCommand):
-    """A command of which name and summary are known.
+    """A command of which only the name and the summary are loaded.
 
-    Its code is the file of `spark_log.cli.commands` with its name, which has a function of this
+    Its code is the module of `spark_log.cli.commands` with its name, which has a function of this
     name with Typer's annotations, or, for a group of commands, an ``app``.
     """
 
@@ -59,7 +59,7 @@ class LazyCommand(TyperCommand):
 
 
 def loaded(command: Any) -> Any:
-    """Return the command itself, imported if it was not yet."""
+    """Return the command itself, after importing it if necessary."""
     return command.load() if isinstance(command, LazyCommand) else command
 
 

@@ -1,4 +1,4 @@
-"""Records made of lines, on their way into a topic through a producer."""
+"""Sends records made of lines to a topic through a producer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MAX_TABLES: Final = 1
 class AppendedRecords:
     """Number of records appended to a partition, and their first and last offset.
 
-    If other producers append at the same time, their records have offsets between these too. With
-    ``acks=0`` both offsets are -1.
+    If other producers append at the same time, some offsets between these are those of their
+    records. With ``acks=0`` both offsets are -1.
     """
 
     records: int
@@ -49,10 +49,10 @@ class LineSender:
         """Send to a topic through ``producer``, which the caller closes.
 
         Args:
-            producer: sends the tables.
-            topic: name of the topic.
-            partition: partition of all records; None: chosen by the producer's partitioner.
-            clock: measures the age of gathered records.
+            producer: the producer that sends the tables.
+            topic: the name of the topic.
+            partition: the partition of all records; None to let the producer's partitioner choose.
+            clock: the clock that measures the age of gathered records.
         """
         self.appended: dict[int, AppendedRecords] = {}
         self._producer = producer
@@ -102,7 +102,7 @@ class LineSender:
     def count_late(self) -> None:
         """Count the records that were acknowledged after an error or an interrupt.
 
-        To be called when the producer is closed: all records have then ended.
+        Call this when the producer is closed: the outcome of all records is then known.
         """
         while self._sent:
             self._count(self._sent.popleft())

@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "verify": "Check logs, and repair derived files.",
     "version": "Show versions: program, format, Python and Arrow.",
 }
-"""Name of each command and the first line of its help. The jobs for Spark are beside them."""
+"""Name of each command and the first line of its help; the jobs for Spark are added to them."""
 
 
 class _Commands(TyperGroup):
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``spark-log`` and exit.
 
     Args:
-        argv: arguments; None: those of the process.
+        argv: the arguments; None for those of the process.
     """
     run(app, argv=argv, prog="spark-log")
 

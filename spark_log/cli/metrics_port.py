@@ -24,14 +24,14 @@ MetricsPort = Annotated[
 
 @contextmanager
 def metrics_served(families: Callable[[], Iterable[Family]], port: int | None) -> Iterator[None]:
-    """Serve metrics during the block, and say where.
+    """Serve metrics during the block, and print their address.
 
     Args:
-        families: returns the metrics, in any thread.
-        port: on 127.0.0.1; 0: any that is free; None: serve nothing.
+        families: the function that returns the metrics, in any thread.
+        port: the port on 127.0.0.1; 0 for any free port; None to serve nothing.
 
     Raises:
-        InvalidConfigurationError: it is not possible to listen there.
+        InvalidConfigurationError: it is not possible to listen on the port.
     """
     if port is None:
         yield

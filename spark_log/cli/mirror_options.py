@@ -23,7 +23,7 @@ class KafkaOptions:
     """The Kafka cluster of a command line.
 
     Attributes:
-        settings: of librdkafka; never shown.
+        settings: the settings of librdkafka; never shown.
     """
 
     settings: dict[str, str] = field(repr=False)
@@ -102,11 +102,11 @@ _Exclude = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TopicPatterns:
-    """Which topics are mirrored.
+    """The patterns of mirrored topics.
 
     Attributes:
-        include: regular expressions.
-        exclude: regular expressions, besides those of internal topics.
+        include: the regular expressions of topics to mirror.
+        exclude: the regular expressions of topics to leave out, besides internal topics.
     """
 
     include: tuple[str, ...]
@@ -121,7 +121,7 @@ class TopicPatterns:
         """Return the filter.
 
         Raises:
-            InvalidConfigurationError: one of them is no regular expression.
+            InvalidConfigurationError: a pattern is no regular expression.
         """
         from spark_log.mirror import DEFAULT_EXCLUDED, TopicFilter
 
@@ -138,7 +138,7 @@ UntilEnd = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How long a mirror runs, and what it does beside mirroring."""
+    """The duration of a mirror's run, and its tasks besides mirroring."""
 
     sync_groups: tuple[str, ...]
     refresh_interval_s: float
@@ -168,14 +168,14 @@ class RunOptions:
         until_end: UntilEnd = False,
         metrics_port: MetricsPort = None,
     ) -> RunOptions:
-        """Return the options, of which `groups` checks the groups."""
+        """Return the options; `groups` checks the groups among them."""
         return cls(tuple(sync_groups or ()), refresh_interval_s, until_end, metrics_port)
 
     def groups(self) -> tuple[Pattern[str], ...]:
         """Return the regular expressions of `sync_groups`.
 
         Raises:
-            InvalidConfigurationError: one of them is none.
+            InvalidConfigurationError: one of them is no regular expression.
         """
         from spark_log.mirror import patterns
 
@@ -184,7 +184,7 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What is mirrored, and how."""
+    """The topics and the settings of a mirror."""
 
     topics: TopicPatterns
     policy: str

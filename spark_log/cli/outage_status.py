@@ -1,4 +1,4 @@
-"""What a command shows while it waits for a storage that does not answer."""
+"""The status line of a command that waits for a storage that does not answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _StatusHandler(logging.Handler):
 
 @contextmanager
 def outages_shown() -> Iterator[None]:
-    """Show in a terminal what the block waits for; elsewhere each record is a line on stderr."""
+    """Show the cause of a wait in the block: in a terminal as a status line, else on stderr."""
     log = logging.getLogger(OUTAGE_LOG)
     if not sys.stderr.isatty():
         yield

@@ -45,14 +45,14 @@ _CODE = re.compile(
     r"(--?[a-zA-Z][\w-]*"  # an option
     r"|\w+\(\)"
     r"|\{[^}]*\}"
-    r"|[^\s(]*[_*\\%={}<>|]\S*?"  # what Markdown would read as its own
+    r"|[^\s(]*[_*\\%={}<>|]\S*?"  # text that Markdown would interpret
     r"|[\w/-]*[a-z]\.[a-zA-Z][\w.-]*?)"  # a setting, a file
     r"(?=[.,;:)'\"]*(?:\s|$))"
 )
 
 
 def cli_page() -> str:
-    """Return the page as Markdown. Takes pyspark, as the help of the jobs is their own."""
+    """Return the page as Markdown. Needs pyspark, because the jobs print their own help."""
     root = _command(app)
     text, _ = _help(root)
     shared = [each for each in _options(_find(root, "topics", "create")) if _is_shared(each)]
@@ -65,7 +65,7 @@ def cli_page() -> str:
 def markdown_text(text: str) -> str:
     """Return the text of a help with options, settings and files as code.
 
-    What Markdown would read as its own is escaped.
+    Characters that Markdown would interpret are escaped.
     """
     spans = [0, *(at for found in _CODE.finditer(text) for at in found.span(1)), len(text)]
     parts = [text[first:last] for first, last in pairwise(spans)]
@@ -75,7 +75,7 @@ def markdown_text(text: str) -> str:
 
 
 def _section(command: Any, name: str, shared: set[str]) -> Iterator[str]:
-    """The text of a command, and below it that of its subcommands."""
+    """The text of a command, followed by those of its subcommands."""
     yield f"\n{'#' * (2 + name.count(' '))} {name}\n\n"
     if name in JOBS:
         script = files("spark_log") / "scripts" / f"{name}.py"
@@ -100,7 +100,7 @@ def _section(command: Any, name: str, shared: set[str]) -> Iterator[str]:
 
 
 def _parameters(command: Any, shared: set[str]) -> Iterator[str]:
-    """The arguments and options of a command; of the shared options the names."""
+    """The arguments and options of a command; only the names of shared options."""
     context = _context(command, "")
     params = command.get_params(context)
     arguments = [
@@ -125,7 +125,7 @@ def _options(command: Any) -> list[tuple[str, str]]:
 
 
 def _names(option: tuple[str, str]) -> str:
-    """The names of an option, without what it takes."""
+    """The names of an option, without the placeholder of its value."""
     return ", ".join(re.findall(r"--[\w-]+", option[0]))
 
 
@@ -142,7 +142,7 @@ def _list(params: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _note(kind: str, rest: str) -> str:
-    """What stands in brackets behind the help of an option, as a sentence."""
+    """The text in brackets after the help of an option, as a sentence."""
     match kind:
         case "default":
             return f"Default{markdown_text(rest)}."

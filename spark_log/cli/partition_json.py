@@ -36,7 +36,7 @@ def check_named_once(path: Path, partitions: list[TopicPartition]) -> None:
     """Check that a file names no partition twice.
 
     Raises:
-        InvalidConfigurationError: it does.
+        InvalidConfigurationError: the file names a partition twice.
     """
     if twice := [key for key, count in Counter(partitions).items() if count > 1]:
         raise InvalidConfigurationError(f"{path} names {', '.join(map(str, twice))} twice")
@@ -46,7 +46,7 @@ def whole_number(value: object) -> int:
     """Return a JSON value that is a whole number.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the value is no whole number.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is not a whole number")

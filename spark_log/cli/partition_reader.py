@@ -22,8 +22,8 @@ class OffsetRange:
     """Offsets to read from a partition.
 
     Attributes:
-        start: first offset.
-        end: offset to stop before; None: the partition is followed for ever.
+        start: the first offset.
+        end: the offset to stop before; None to follow the partition for ever.
     """
 
     start: int
@@ -41,21 +41,22 @@ def read_partitions(
 ) -> Iterator[FetchedRecords]:
     """Yield the records of partitions in turns, in offset order within a partition.
 
-    It ends when every partition's end is reached, or when no record arrived for ``timeout_ms``.
-    While there are no records it sleeps, and probes for each partition's next segment. It also
+    The iterator ends when every partition's end is reached, or after ``timeout_ms`` without a
+    record. While no records arrive it sleeps, and probes for each partition's next segment. It also
     waits while the storage does not answer, as Kafka's console consumer does.
 
     Args:
-        logs: logs by partition, not used by anyone else.
-        ranges: offsets to read, by partition.
-        clock: for waiting.
-        timeout_ms: maximum time to wait for more records; None: no limit.
-        isolation_level: ``read_committed`` for committed records alone.
-        resolve: called when a transaction holds a partition up; None: it is waited for.
+        logs: the logs by partition, which are used only here.
+        ranges: the offsets to read, by partition.
+        clock: the clock that measures waits.
+        timeout_ms: the maximum time to wait for more records; None for no limit.
+        isolation_level: the isolation level; ``read_committed`` for committed records alone.
+        resolve: the function that is called when a transaction blocks a partition; None to only
+            wait for the transaction's end.
 
     Raises:
         OffsetOutOfRangeError: a position is before the start or after the end of the log.
-        CorruptRecordError: with file and position.
+        CorruptRecordError: stored bytes are damaged; the error has the file and the position.
     """
     cursors = [
         _Cursor(number, logs[number], wanted, isolation_level, resolve)
@@ -93,10 +94,10 @@ def read_partitions(
 
 
 class _Cursor:
-    """Position in one partition, and the read that is in progress there.
+    """The position in one partition, and the read that is in progress.
 
-    A read streams what the log holds. The next one begins where it ended: at the end of the log it
-    costs one probe for the next segment, and no listing.
+    A read streams the records up to the log's end. The next read begins at its last position: at
+    the end of the log it costs one probe for the next segment, and no listing.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from spark_log.errors import InvalidConfigurationError, nearest
 _SECRETS: Final = re.compile(
     r"(?i)secret|passw|token|credential|connection_?string|(account|private|ssl)[._]?key|sas(_|$)|jaas"
 )
-"""Names of options whose values are secrets, of file systems and of librdkafka."""
+"""Names of options of file systems and of librdkafka whose values are secrets."""
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> dict[str, str]:
-    """Return the pairs as a dict; the last value of a key that is given twice.
+    """Return the pairs as a dict; of a key that is given twice, the last value.
 
     Args:
-        option: name of the option, for errors.
+        option: the name of the option, for errors.
         pairs: texts of the form ``KEY=VALUE``.
         secret: whether errors must not show the text.
 
@@ -47,7 +47,7 @@ def load_pairs(path: Path) -> dict[str, str]:
     """Return the pairs of a properties file whose values may be secrets.
 
     Raises:
-        InvalidConfigurationError: it cannot be read, or a line is no pair; no value is shown.
+        InvalidConfigurationError: the file cannot be read, or a line is no pair; no value is shown.
     """
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -60,12 +60,12 @@ def load_pairs(path: Path) -> dict[str, str]:
 
 
 def warn_of_secrets(option: str, keys: Iterable[str], instead: str) -> None:
-    """Warn that others see a secret that was given as an argument: ``ps`` shows it to every user.
+    """Warn about a secret that was given as an argument: ``ps`` shows it to every user.
 
     Args:
-        option: name of the option.
+        option: the name of the option.
         keys: the keys of its pairs.
-        instead: where to put secrets.
+        instead: the place for secrets, in the words of the warning.
     """
     found = sorted(key for key in keys if _SECRETS.search(key))
     if found:

@@ -1,4 +1,4 @@
-"""Waiting on a terminal until some time has passed, or until the user presses q."""
+"""Waits on a terminal until some time has passed, or until the user presses q."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def quit_key(clock: Clock) -> Iterator[Callable[[float], bool]]:
     The terminal is restored after the block, also when SIGTERM ends the process.
 
     Args:
-        clock: for waiting without a terminal.
+        clock: the clock that measures waits without a terminal.
 
     Yields:
         A function that waits for some milliseconds, and returns whether the user pressed q.

@@ -1,4 +1,4 @@
-"""What ``spark-log reassign-partitions`` does, and prints: in the words of Kafka's tool."""
+"""The actions of ``spark-log reassign-partitions``, with the output of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THROTTLE: Final = "replication.throttled.rate"
 """The config that ``--throttle`` sets."""
 
 Plan = dict[TopicPartition, tuple[int, ...]]
-"""Partition → the brokers that shall hold it."""
+"""Partition → the brokers that are to hold it."""
 
 
 def generate_plan(
@@ -68,13 +68,13 @@ def execute_plan(
     throttle: int | None,
     allow_factor_change: bool,
 ) -> None:
-    """Begin to carry a plan out; show how to go back.
+    """Begin the reassignments of a plan; print the current assignment, to go back to it.
 
-    The throttle is set after the plan was accepted: a plan that is refused changes nothing.
+    The throttle is set after the plan was accepted: a refused plan changes nothing.
 
     Raises:
-        InvalidReplicaAssignmentError: something is being reassigned, and the plan is not said to be
-            ``additional``.
+        InvalidReplicaAssignmentError: some partition is being reassigned, and ``additional`` is
+            false.
     """
     admin, image = root.admin(), root.cluster().image()
     if not additional and (others := admin.list_partition_reassignments()):
@@ -103,7 +103,7 @@ def verify_plan(
     *,
     clear_throttles: bool,
 ) -> bool:
-    """Show how far a plan is carried out; return whether it is."""
+    """Print the progress of a plan; return whether it is complete."""
     states = verify_reassignment(root.cluster().image(), plan)
     is_done = all(state.is_complete for state in states.values())
     if output.is_json:
@@ -149,7 +149,7 @@ def cancel_plan(
     *,
     clear_throttles: bool,
 ) -> None:
-    """Give the partitions of a plan that are being reassigned back their replicas."""
+    """Cancel the reassignments of a plan's partitions, which get their replicas back."""
     active = list(admin.list_partition_reassignments(plan))
     if active:
         admin.alter_partition_reassignments(dict.fromkeys(active))
@@ -165,7 +165,7 @@ def cancel_plan(
 
 
 def list_reassigning(output: Output, found: dict[TopicPartition, PartitionReassignment]) -> None:
-    """Show what is being reassigned."""
+    """Print the reassignments in progress."""
     if output.is_json:
         print_json({"reassignments": [_key(tp) | _lists(each) for tp, each in found.items()]})
         return
@@ -183,7 +183,7 @@ def list_reassigning(output: Output, found: dict[TopicPartition, PartitionReassi
 
 
 def _clear_throttles(admin: Admin) -> None:
-    """Remove the throttle when nothing is being reassigned any more, as Kafka's tool does."""
+    """Remove the throttle when no partition is being reassigned, as Kafka's tool does."""
     if admin.list_partition_reassignments():
         return
     wanted = ConfigResource("broker", "", [THROTTLE])

@@ -1,4 +1,4 @@
-"""Options of commands that print records: which fields, in which form."""
+"""Options of commands that print records: the printed fields and their form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spark_log.cli.properties import with_properties
 from spark_log.log import FetchedRecords
 
 _AVRO: Final = "avro"
-"""The deserializer that is there if fastavro is installed."""
+"""The deserializer that exists if fastavro is installed."""
 
 _ROWS_AT_ONCE: Final = 4096
 """Number of records that are converted to Python objects at a time."""
@@ -35,13 +35,13 @@ _ROWS_AT_ONCE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """How the records of a command line are printed, unless its answer is JSON.
+    """The form of a command's printed records, unless its answer is JSON.
 
     Attributes:
-        text_format: the printed fields, if there is no format string.
+        text_format: the printed fields, used without a format string.
         format_string: kcat's format string; None without one.
-        key: deserializer of keys, for JSON too.
-        value: deserializer of values, for JSON too.
+        key: the deserializer of keys, also for JSON.
+        value: the deserializer of values, also for JSON.
         is_raw: whether the bytes of records are printed as they are.
     """
 
@@ -182,12 +182,12 @@ class RecordForm:
         """Return records as text.
 
         Args:
-            topic: their topic.
+            topic: the records' topic.
             records: the records.
             is_terminal: whether the text is for a terminal.
 
         Raises:
-            SerializationError: a key or value is not what its deserializer takes.
+            SerializationError: a deserializer refused a key or value.
         """
         escapes = is_terminal and not self.is_raw
         if self.format_string is not None:
@@ -232,7 +232,7 @@ class RecordPrinter:
     """Prints records in the requested form, and reports their number at the end."""
 
     def __init__(self, output: Output, form: RecordForm) -> None:
-        """Print to stdout as it is now: on a terminal or not."""
+        """Print to the present stdout, which may be a terminal or not."""
         self._output = output
         self._form = form
         self._is_terminal = sys.stdout.isatty()

@@ -3,8 +3,8 @@
 It is given by ``--root``, else by the environment variable ``SPARK_LOG_ROOT``, else by the key
 ``root`` in the properties file. The properties file is given by ``--config``, else it is
 ``spark-log.properties`` or ``conf/spark-log.properties`` in the working directory. Storage options
-are the file's ``storage.*`` keys; ``--storage-option`` overrides them. Those of other brokers are
-its ``brokers.<id>.storage.*`` keys. They are never shown.
+are the file's ``storage.*`` keys; ``--storage-option`` overrides them. The storage options of other
+brokers are the file's ``brokers.<id>.storage.*`` keys. They are never shown.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Root:
     """The cluster root of a command line.
 
     Attributes:
-        url: path or URL, as the user gave it.
-        storage_options: options for the file system; never shown.
-        broker_options: broker id → options for the file system of its root; never shown.
+        url: the path or URL that the user gave.
+        storage_options: the options of the file system; never shown.
+        broker_options: broker id → the options of the file system of its root; never shown.
         settings: the other settings of the properties file.
     """
 
@@ -124,12 +124,12 @@ class Root:
         """Open the cluster; wait for ``default.api.timeout.ms`` if its storage does not answer.
 
         Args:
-            client_rack: replicas in this rack are read first; empty for none.
+            client_rack: the rack whose replicas are read first; empty for none.
 
         Raises:
-            KafkaTimeoutError: the time is over.
+            KafkaTimeoutError: the timeout has passed.
             RootNotFoundError: the root does not exist.
-            InvalidRootError: it is a file, or an incompatible version made it.
+            InvalidRootError: the root is a file, or was made by an incompatible version.
             UnsupportedStoreError: the storage cannot promise put-if-absent.
         """
         return open_cluster(
@@ -145,7 +145,7 @@ class Root:
 
         Raises:
             StorageUnavailableError: the storage does not answer.
-            StorageError: the other errors of `cluster`.
+            StorageError: another error of `cluster`.
         """
         return Cluster(self.url, self.storage_options, broker_options=self.broker_options)
 

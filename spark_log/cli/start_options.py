@@ -1,4 +1,4 @@
-"""Options of ``console-consumer`` for what to read: from where and how far, or of which time."""
+"""Options of ``console-consumer`` for the range to read: its start and end, or a time window."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LATEST: Final = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading starts, in which partitions, and whether it ends at a time or at the log's end.
+    """The partitions to read, and the start and the end of the range.
 
     Attributes:
         from_beginning: whether to start at the earliest record.
-        partition: number of the only partition to read; None for all.
-        position: the offset to start at (negative: before the end of each partition), or which end
-            of the log.
-        window: only records with a timestamp in it are read.
-        exits_at_end: whether a partition is read up to where it ended when the command began.
-        given: names of the options that were given and that a group has no use for.
+        partition: the number of the only partition to read; None for all.
+        position: the offset to start at (negative: before the end of each partition), or the name
+            of one end of the log.
+        window: the time window; only records with a timestamp in it are read.
+        exits_at_end: whether a partition is read up to the end that it had when the command began.
+        given: the names of given options that have no effect for a group.
     """
 
     from_beginning: bool
@@ -96,11 +96,11 @@ class Start:
             ),
         ] = False,
     ) -> Start:
-        """Return what the user asked for.
+        """Return the start that the user asked for.
 
         Raises:
             InvalidConfigurationError: a time has an unknown form.
-            typer.BadParameter: the offset has, or two options exclude each other.
+            typer.BadParameter: the offset has an unknown form, or two options exclude each other.
         """
         options = {
             "--partition": partition,
@@ -121,22 +121,23 @@ class Start:
 
     @property
     def reset(self) -> str:
-        """Where a group without committed offsets starts: ``auto.offset.reset``."""
+        """The ``auto.offset.reset`` for a group without committed offsets."""
         return _EARLIEST if self.from_beginning or self.exits_at_end else _LATEST
 
     def ranges(
         self, topic: str, logs: Mapping[int, PartitionLog], isolation_level: IsolationLevel
     ) -> dict[int, OffsetRange]:
-        """Return the offsets to read, by partition; their ends are those of the logs now, if any.
+        """Return the offsets to read, by partition; an end, if any, is the log's present end.
 
         Args:
-            topic: name of the topic, for errors.
-            logs: log of each partition to read.
-            isolation_level: with ``read_committed`` a log ends at its last stable offset.
+            topic: the name of the topic, for errors.
+            logs: the log of each partition to read.
+            isolation_level: the isolation level; with ``read_committed`` a log ends at its last
+                stable offset.
 
         Raises:
             typer.BadParameter: one offset was given for several partitions.
-            OffsetOutOfRangeError: it is after the end at which the command exits.
+            OffsetOutOfRangeError: the offset is after the end at which the command exits.
             SparkLogError: a log cannot be read.
         """
         if isinstance(self.position, int) and self.position >= 0 and len(logs) > 1:

@@ -1,4 +1,4 @@
-"""Where ``console-consumer --exit-at-end`` stops reading the topics of a subscription."""
+"""The ends at which ``console-consumer --exit-at-end`` stops reading a subscription's topics."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
 
 _LOOK_EVERY_MS: Final = 1_000
-"""How often it looks for deleted topics, and how far the other members of the group are."""
+"""Time between two checks for deleted topics, and for the progress of the group's other members."""
 
 
 class SubscriptionEnds:
-    """The ends that the partitions of a subscription had when this was made.
+    """The ends that the partitions of a subscription had when this object was created.
 
-    Nothing is read of partitions that are created later. Those of a topic that is deleted count as
-    read.
+    Partitions that are created later are not read. Partitions of a deleted topic count as read.
     """
 
     def __init__(self, consumer: Consumer, cluster: Cluster, admin: Admin) -> None:
         """Look the ends up.
 
         Args:
-            consumer: has a subscription. Its isolation level decides where a partition ends.
-            cluster: the same root.
-            admin: of the same root.
+            consumer: a consumer with a subscription. Its isolation level decides at which offset a
+                partition ends.
+            cluster: the opened root.
+            admin: an `Admin` of the same root.
 
         Raises:
-            SparkLogError: as `Consumer.end_offsets`.
+            SparkLogError: an error of `Consumer.end_offsets`.
         """
         self._consumer = consumer
         self._cluster = cluster
@@ -49,15 +49,15 @@ class SubscriptionEnds:
         self._due_ms = -math.inf
 
     def cut(self, table: pa.Table) -> pa.Table:
-        """Return the rows before the ends; stop the consumer where a partition reached its end.
+        """Return the rows before the ends, and stop reading partitions that have reached theirs.
 
-        What is cut off is not committed: the position goes back to the end.
+        The other rows are not committed: the position is moved back to the partition's end.
 
         Args:
-            table: of the last `Consumer.poll_table`.
+            table: the result of the last `Consumer.poll_table`.
 
         Raises:
-            SparkLogError: as `Consumer.position`.
+            SparkLogError: an error of `Consumer.position`.
         """
         consumer = self._consumer
         kept = np.ones(table.num_rows, bool)
@@ -101,7 +101,7 @@ class SubscriptionEnds:
 
 
 def _is_past(table: pa.Table, tp: TopicPartition, end: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which rows are of a partition, and at its end or after it."""
+    """Return for each row whether it belongs to a partition, and is at or after its end."""
     found = pc.and_(
         pc.and_(pc.equal(table["topic"], tp.topic), pc.equal(table["partition"], tp.partition)),
         pc.greater_equal(table["offset"], end),

@@ -29,18 +29,18 @@ def read_subscription(
 ) -> Iterator[tuple[str, FetchedRecords]]:
     """Yield topics with records, in offset order within a partition.
 
-    It ends after ``max_records`` records, or when no record arrived for ``timeout_ms``, or at the
-    ends of the partitions. The positions of the consumer are then behind the yielded records.
+    The iterator ends after ``max_records`` records, after ``timeout_ms`` without a record, or at
+    the ends of the partitions. The positions of the consumer are then after the yielded records.
 
     Args:
-        consumer: has a subscription.
-        clock: for the timeout.
-        timeout_ms: maximum time to wait for more records; None: no limit.
-        max_records: maximum number of records; None: no limit.
-        ends: where to stop reading each partition; None: nowhere.
+        consumer: a consumer with a subscription.
+        clock: the clock that measures the timeout.
+        timeout_ms: the maximum time to wait for more records; None for no limit.
+        max_records: the maximum number of records; None for no limit.
+        ends: the ends at which reading stops; None to read for ever.
 
     Raises:
-        SparkLogError: as `Consumer.poll_table`.
+        SparkLogError: an error of `Consumer.poll_table`.
     """
     patience_ms = math.inf if timeout_ms is None else timeout_ms
     waiting_since_ms = clock.monotonic_ms()

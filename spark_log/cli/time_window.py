@@ -16,7 +16,7 @@ _MIN_US, _MAX_US = -(2**63), 2**63 - 1
 class TimeWindow:
     """Timestamps from ``from_us`` (included) to ``to_us`` (excluded), in µs since the epoch.
 
-    None: the window has no start or no end.
+    None means that the window has no start, or no end.
     """
 
     from_us: int | None = None
@@ -24,7 +24,7 @@ class TimeWindow:
 
     @classmethod
     def parse(cls, from_time: str | None, to_time: str | None) -> TimeWindow:
-        """Return the window between two times, each in a form that `parse_time_us` takes.
+        """Return the window between two times, each in a form that `parse_time_us` accepts.
 
         Raises:
             InvalidConfigurationError: an end is not a time.

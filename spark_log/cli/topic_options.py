@@ -16,7 +16,7 @@ class Topic:
     """The topic of a command that takes at most one.
 
     Attributes:
-        given: its name; None if none was given.
+        given: the topic's name; None if none was given.
     """
 
     given: str | None
@@ -53,7 +53,7 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """Name of the topic.
+        """The topic's name.
 
         Raises:
             InvalidConfigurationError: no topic was given.
@@ -68,7 +68,7 @@ class Topics:
     """The topics of a command that takes any number of them.
 
     Attributes:
-        given: their names, each once, in the given order; empty if none was given.
+        given: the names of the topics, each once, in the given order; empty if none was given.
     """
 
     given: tuple[str, ...]
@@ -97,7 +97,7 @@ class Topics:
 
     @property
     def names(self) -> list[str]:
-        """Names of the topics.
+        """The names of the topics.
 
         Raises:
             InvalidConfigurationError: no topic was given.

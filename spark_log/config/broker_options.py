@@ -1,7 +1,7 @@
-"""Storage options of brokers: of the other roots of a cluster, besides the one that clients open.
+"""Storage options of brokers: the options of a cluster's roots other than the one clients open.
 
 In properties files and in Spark they are keys ``brokers.<id>.storage.<key>``, in Python a dict of
-each broker's options. Their values may be secrets: no error shows one.
+each broker's options. Their values may be secrets: no error shows a value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from spark_log.errors import InvalidConfigurationError
 
 BROKERS_PREFIX: Final = "brokers."
-"""Beginning of the keys."""
+"""The prefix of the keys."""
 
 _REST: Final = re.compile(r"(\d+)\.storage\.(.+)", re.IGNORECASE)
 _ARGUMENT: Final = "broker_storage_options"
@@ -26,7 +26,7 @@ def parse_broker_options(options: Mapping[str, str]) -> dict[int, dict[str, str]
     """Return the storage options of each broker.
 
     Args:
-        options: ``<id>.storage.<key>``, which is a key without `BROKERS_PREFIX`, → value.
+        options: the options: ``<id>.storage.<key>``, a key without `BROKERS_PREFIX`, → value.
 
     Raises:
         InvalidConfigurationError: a key has another form, or is for broker 0.
@@ -51,7 +51,7 @@ def parse_broker_options(options: Mapping[str, str]) -> dict[int, dict[str, str]
 
 
 def to_keys(options: BrokerOptions) -> dict[str, str]:
-    """Return options as keys ``brokers.<id>.storage.<key>``, as `parse_broker_options` reads them.
+    """Return options as keys ``brokers.<id>.storage.<key>``, the inverse of `parse_broker_options`.
 
     Args:
         options: broker id → its storage options.
@@ -64,10 +64,11 @@ def to_keys(options: BrokerOptions) -> dict[str, str]:
 
 
 def checked_broker_options(options: object) -> dict[int, Mapping[str, object]]:
-    """Return options that a program gave as ``broker_storage_options``; empty for None.
+    """Return the options that a program gave as ``broker_storage_options``; empty for None.
 
     Raises:
-        InvalidConfigurationError: they are not a mapping from ids to mappings, or an id is 0.
+        InvalidConfigurationError: the options are not a mapping from ids to mappings, or an id is
+            0.
     """
     if options is None:
         return {}

@@ -1,4 +1,4 @@
-"""Keys that several clients have, described once."""
+"""Keys that several clients have in common."""
 
 from __future__ import annotations
 

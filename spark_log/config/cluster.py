@@ -1,4 +1,4 @@
-"""Settings that are kept for the whole cluster: `ClusterConfig`, and quotas of clients."""
+"""Settings that apply to the whole cluster: `ClusterConfig`, and quotas of clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_log.config.replication import ReplicationConfig
 from spark_log.errors import InvalidConfigurationError
 
 DEFAULT_MAX_CLOCK_SKEW_MS: Final = 600_000
-"""Ten minutes: more than synchronised machines ever differ, less than any retention."""
+"""Ten minutes: more than the clocks of synchronised machines differ, less than any retention."""
 
 
 class ClusterConfig(ReplicationConfig):
@@ -102,7 +102,8 @@ class ClusterConfig(ReplicationConfig):
         """Check ``values`` and freeze them, as `ConfigModel.parse` does.
 
         Raises:
-            InvalidConfigurationError: also if the minimum session timeout is above the maximum.
+            InvalidConfigurationError: a value is not valid, or the minimum session timeout is above
+                the maximum.
         """
         config = super().parse(values)
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms

@@ -10,4 +10,4 @@ CODECS: Final = Substitutes(
     {"gzip": "zstd", "snappy": "lz4"},
     reason="which Arrow files do not support (they support none, lz4 and zstd)",
 )
-"""The nearest codec for each of these. The codec is the writer's choice, and no reader sees it."""
+"""Kafka's codec → the nearest codec here. Only the writer chooses a codec; readers accept all."""

@@ -1,4 +1,4 @@
-"""The table of keys as a page: ``make docs`` writes ``docs/configuration.md`` from it."""
+"""The table of keys as a page, from which ``make docs`` writes ``docs/configuration.md``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Settings that Kafka's clients or brokers have and that do not exist here.
 
-Most of them configure connections to brokers, and have no effect: a program may leave them as they
-are. Others would change what the program does, and are refused with what to do instead.
+Most of them configure connections to brokers, and have no effect: a program may keep them. Others
+would change the behaviour of the program, and are refused with advice on a replacement.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ForeignKeys:
     """Keys of Kafka that a model lacks, dotted and in lower case.
 
     Attributes:
-        advice: what to do instead, for each key that is refused.
-        ignored: keys that have no effect here.
-        ignored_prefixes: beginnings of such keys.
+        advice: the advice on a replacement of each refused key.
+        ignored: the keys that have no effect here.
+        ignored_prefixes: the prefixes of further keys that have no effect.
     """
 
     advice: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class ForeignKeys:
     ignored_prefixes: tuple[str, ...] = ()
 
     def advice_for(self, name: str) -> str | None:
-        """Return what to do instead of a key, dotted or in snake_case; None without advice."""
+        """Return the advice on a key, dotted or in snake_case; None without advice."""
         return self.advice.get(_dotted(name))
 
     def is_ignored(self, name: str, known: Collection[str]) -> bool:
@@ -42,8 +42,8 @@ class ForeignKeys:
 
         Args:
             name: the key.
-            known: keys that have an effect. A slip of one of them is none that has no effect, even
-                if it begins like one.
+            known: the keys that have an effect. A misspelled one is not ignored, even if it begins
+                with an ignored prefix.
         """
         key = _dotted(name)
         if key in known or key in self.advice:
@@ -133,11 +133,11 @@ TOPIC_KEYS: Final = ForeignKeys(
         }
     ),
 )
-"""Settings of topics that only brokers need: of their disks, their memory, their connections."""
+"""Settings of topics that only brokers need, for their disks, memory and connections."""
 
 
 def is_security_key(name: str) -> bool:
-    """Whether a key of a client is about encryption or who connects."""
+    """Whether a client's key concerns encryption or authentication."""
     return _dotted(name).startswith(_SECURITY_PREFIXES)
 
 

@@ -1,4 +1,4 @@
-"""`ConfigModel`: a table of configuration keys that checks what users set.
+"""`ConfigModel`: a table of configuration keys that checks the values that users set.
 
 A field ``segment_bytes`` of a model is the key ``segment.bytes`` in files and Spark options, and
 the keyword argument ``segment_bytes`` in Python. Unknown keys are refused, with the nearest known
@@ -48,7 +48,7 @@ def split_list(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Synonyms:
-    """Metadata of a key: other values that it takes, and the value that each of them means."""
+    """Metadata of a key: other accepted values, and the value that each of them means."""
 
     meanings: Mapping[object, str]
 
@@ -67,19 +67,19 @@ class Synonyms:
 
 @dataclass(frozen=True, slots=True)
 class Substitutes(Synonyms):
-    """Metadata of a key: values that Kafka has, and what takes their place here, with a warning.
+    """Metadata of a key: values that Kafka has, and their substitutes here, used with a warning.
 
     Attributes:
-        reason: why the value does not exist here.
+        reason: the reason why the value does not exist here.
     """
 
     reason: str
 
     def substitute(self, name: str, value: str) -> str:
-        """Return what takes the place of a value, with a warning; any other value unchanged.
+        """Return the substitute of a value, with a warning; any other value unchanged.
 
         Args:
-            name: the setting, for the warning.
+            name: the name of the setting, for the warning.
             value: the value that a program gave.
         """
         meaning = self.meanings.get(value, value)
@@ -89,7 +89,7 @@ class Substitutes(Synonyms):
 
 
 def to_text(value: object) -> str:
-    """Return a config value as Kafka writes it: ``true`` and ``false`` in lower case, ``a,b``."""
+    """Return a config value in Kafka's form: ``true`` and ``false`` in lower case, ``a,b``."""
     if isinstance(value, tuple):
         return ",".join(map(to_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -99,8 +99,8 @@ class ConfigModel(BaseModel):
     """Base of all config models: Kafka's dotted names, frozen, unknown keys refused.
 
     Attributes:
-        title: name of the model in errors and in ``docs/configuration.md``.
-        foreign: keys that Kafka has and the model lacks.
+        title: the name of the model in errors and in ``docs/configuration.md``.
+        foreign: the keys that Kafka has and the model lacks.
     """
 
     model_config = ConfigDict(
@@ -117,13 +117,13 @@ class ConfigModel(BaseModel):
     def parse(cls, values: Mapping[str, object]) -> Self:
         """Check ``values`` (dotted or snake_case keys, text or typed values) and freeze them.
 
-        A key of Kafka's that has no effect here is left out, and a value that takes another's place
-        is replaced, both with an `IgnoredOptionWarning`.
+        Keys of Kafka's that have no effect here are left out, and values that have a substitute
+        here are replaced, both with an `IgnoredOptionWarning`.
 
         Raises:
-            InvalidConfigurationError: for an unknown key, with the nearest known key; for a value
-                of the wrong type or out of range, with the allowed values; for a text that is not
-                valid Unicode.
+            InvalidConfigurationError: a key is unknown (the error has the nearest known key), a
+                value has the wrong type or is out of range (the error has the allowed values), or a
+                text is not valid Unicode.
         """
         given = cls.without_ignored(values)
         substitutes = _substitutes(cls)
@@ -181,7 +181,7 @@ class ConfigKey:
 def unknown_key_error(model: type[ConfigModel], name: str) -> InvalidConfigurationError:
     """Return the error for a key that a model does not have.
 
-    It names the nearest known key. For a key of Kafka's it says what to do instead.
+    The error names the nearest known key. For a key of Kafka's it has advice on a replacement.
     """
     keys = model.keys()
     if advice := model.foreign.advice_for(name):
@@ -223,7 +223,7 @@ def _substitutes(model: type[ConfigModel]) -> Mapping[str, Substitutes]:
 
 @cache
 def _key_table(model: type[ConfigModel]) -> Mapping[str, ConfigKey]:
-    """Return the keys of a model by name. Made once: a log's settings are parsed very often."""
+    """Return the keys of a model by name. Cached, as a log's settings are parsed very often."""
     return {key.name: key for key in _keys_of(model)}
 
 

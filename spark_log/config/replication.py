@@ -1,4 +1,4 @@
-"""`ReplicationConfig`: settings of replication that the cluster has, and that a topic overrides."""
+"""`ReplicationConfig`: the cluster's settings of replication, which a topic may override."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tells a slip in the name of an option from the name of something else.
+"""Tells a misspelled option from an option of another program.
 
-An option that nobody here knows is either a known one, misspelled, or made for another program.
-The first would change what is read or written if it were passed over. The second would not.
+An unknown option is either a misspelled known one, or made for another program. Ignoring the first
+would change the records that are read or written; ignoring the second would not.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Iterable
 from typing import Final
 
 _SLIPS: Final = ((16, 3), (8, 2), (0, 1))
-"""Letters of a known name, and how many of them may be wrong: two in ``path`` make a ``batch``."""
+"""Minimum length of a known name → maximum number of wrong letters: with two, ``path`` could be
+``batch``."""
 _MIN_STEM: Final = 3
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that ``name`` is probably a slip of, the nearest one; None for none.
+    """Return the nearest known name that ``name`` probably misspells; None without one.
 
-    A name is a slip of a known one if, apart from case and separators (``.``, ``_``, ``-``),
+    A name misspells a known one if, apart from case and separators (``.``, ``_``, ``-``),
 
     - both are the same: ``starting_offsets``,
     - one letter is too many, missing, wrong, or exchanged with its neighbour: ``startingOffset``;
       up to two or three letters if the known name has at least 8 or 16, or
     - they have the same words, some of them shortened: ``startOffset``, ``endTime``.
 
-    A known name that ends in a dot is a prefix. It is held against as many words of ``name``.
+    A known name that ends in a dot is a prefix. It is compared with as many words of ``name``.
     """
     slips = []
     for each in known:
@@ -59,7 +60,7 @@ def _shortened(word: str) -> str:
 
 
 def _distance(word: str, other: str) -> int:
-    """Return how many letters are missing, too many, wrong or exchanged (Damerau's distance)."""
+    """Return the number of missing, extra, wrong or exchanged letters (Damerau's distance)."""
     before_last: list[int] = []
     last = list(range(len(other) + 1))
     for row, letter in enumerate(word, 1):

@@ -20,8 +20,9 @@ def parse_time_us(name: str, text: str) -> int:
 
     Args:
         name: option or key that has the value; errors begin with it.
-        text: ISO 8601, in UTC if it names no offset, or milliseconds since the epoch. Eight digits
-            are a date: as milliseconds they would be a time on the first two days of 1970.
+        text: the time in ISO 8601, in UTC if it names no offset, or in milliseconds since the
+            epoch. Eight digits are a date: as milliseconds they would be a time on the first two
+            days of 1970.
 
     Raises:
         InvalidConfigurationError: the text is neither, or does not fit into a record's timestamp.
@@ -51,7 +52,7 @@ def parse_time_ms(name: str, text: str) -> int:
 
     Args:
         name: option or key that has the value; errors begin with it.
-        text: as `parse_time_us` takes it.
+        text: the time, in a form that `parse_time_us` accepts.
 
     Raises:
         InvalidConfigurationError: the text is not a time.

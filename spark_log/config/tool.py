@@ -35,10 +35,10 @@ class Properties(NamedTuple):
 
     Attributes:
         settings: the settings of the command line.
-        storage_options: keys that begin with ``storage.``, without this prefix: options of the
-            root's file system.
-        broker_options: keys ``brokers.<id>.storage.<key>``: broker id → options of its root's file
-            system.
+        storage_options: the options of the root's file system: keys that begin with ``storage.``,
+            without this prefix.
+        broker_options: broker id → the options of its root's file system, from keys
+            ``brokers.<id>.storage.<key>``.
     """
 
     settings: ToolConfig
@@ -50,7 +50,7 @@ def load_properties(path: str | Path) -> Properties:
     """Read a Java-style properties file: ``key=value`` lines, ``#`` or ``!`` comments.
 
     Raises:
-        InvalidConfigurationError: for a line without ``=``, and as `ConfigModel.parse`.
+        InvalidConfigurationError: a line has no ``=``, or `ConfigModel.parse` refuses a setting.
     """
     settings: dict[str, object] = {}
     storage_options: dict[str, str] = {}

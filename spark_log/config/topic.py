@@ -169,6 +169,6 @@ INTERNAL_LOG_CONFIG: Final = TopicConfig(
     merge_tail_segments=0, message_timestamp_after_max_ms=LONG_MAX, max_message_bytes=INT_MAX
 )
 """Settings of a log that spark-log itself keeps: the cluster's metadata, a group, or the state of a
-transactional id. Its owner moves its start, so that it is not merged. A clock that jumps back
-between stamping a record and appending it may not refuse the append, nor may the size of a record
-that holds a group with thousands of members."""
+transactional id. It is not merged, because its owner moves its start. An append must not be refused
+because a clock jumped back between stamping and appending a record, or because of the size of a
+record that holds a group with thousands of members."""

@@ -1,4 +1,4 @@
-"""The clients' keys as typed dictionaries: ``make docs`` writes ``config/settings.py`` from it."""
+"""The clients' keys as typed dictionaries, written to ``config/settings.py`` by ``make docs``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def typed_dicts() -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Return a line that is too long as `ruff format` wraps it."""
+    """Return a line that is too long, wrapped in the style of `ruff format`."""
     name, _, annotation = line.partition(": ")
     return f"{name}: (\n        {annotation}\n    )"
 

@@ -53,11 +53,11 @@ class SparkProcessor:
         """Create the processor; starts no session.
 
         Args:
-            session: creates the session; called on the thread that runs batches.
-            connection: options that every read needs.
-            group: id of the consumer group.
-            members: number of tasks; None for as many as can run at once.
-            show_progress: context manager that shows the progress of a batch.
+            session: the function that creates the session, called on the thread that runs batches.
+            connection: the options that every read needs.
+            group: the id of the consumer group.
+            members: the number of tasks; None for as many as can run at once.
+            show_progress: a context manager that shows the progress of a batch.
         """
         self._make_session = session
         self._connection = connection
@@ -129,7 +129,7 @@ class DestinationProcessor(SparkProcessor):
         """Create the processor; starts no session.
 
         Args:
-            destination: destination of the records, which is appended to.
+            destination: the destination to which the records are appended.
             arguments: arguments of `SparkProcessor`.
             keywords: keyword arguments of `SparkProcessor`.
         """
@@ -216,7 +216,7 @@ def _appending(
 
 
 def _activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: a write finds data sources in Python by it."""
+    """Make a session the active one of this thread, by which a write finds Python data sources."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 

@@ -29,15 +29,15 @@ _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """What a Spark task needs to clean a partition. It is pickled to the tasks.
+    """The arguments of a Spark task that cleans a partition. They are pickled to the tasks.
 
     Attributes:
-        root: URL of the root.
-        storage_options: options of the file system; never shown.
-        broker_options: broker id → options of the file system of its root; never shown.
-        dedupe_buffer_bytes: memory for the keys of a compaction
+        root: the root's URL.
+        storage_options: the options of the file system; never shown.
+        broker_options: broker id → the options of the file system of its root; never shown.
+        dedupe_buffer_bytes: the memory for the keys of a compaction
             (``log.cleaner.dedupe.buffer.size``).
-        bytes_per_second: maximum number of bytes that a task reads and writes.
+        bytes_per_second: the maximum number of bytes that a task reads and writes per second.
     """
 
     root: str
@@ -112,7 +112,7 @@ def run_per_partition(
 
     Args:
         spark: the session.
-        action: function that a task calls.
+        action: the function that a task calls.
         partitions: the partitions.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Brings replicas that are not in sync back in Spark tasks, one task per partition."""
+"""Brings replicas back into sync in Spark tasks, one task per partition."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spark_log.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReplicationTask:
-    """What a Spark task needs to bring replicas of a partition back. It is pickled to the tasks.
+    """The arguments of a Spark task that brings a partition's replicas back; pickled to the tasks.
 
     Attributes:
-        root: URL of the root.
-        storage_options: options of the file system; never shown.
-        broker_options: broker id → options of the file system of its root; never shown.
-        brokers: only replicas on these; None for all.
-        bytes_per_second: maximum number of bytes that a task copies.
-        copied_bytes: gets the bytes that a task has copied, when it ends; None for none.
+        root: the root's URL.
+        storage_options: the options of the file system; never shown.
+        broker_options: broker id → the options of the file system of its root; never shown.
+        brokers: the brokers whose replicas are brought back; None for all.
+        bytes_per_second: the maximum number of bytes that a task copies per second.
+        copied_bytes: the accumulator of the bytes that each task has copied; None for none.
     """
 
     root: str
@@ -40,8 +40,8 @@ class ReplicationTask:
         """Bring all replicas of one partition back, one after the other.
 
         Returns:
-            ``replicas``: for each of them `ReplicatedPartition.document`. Replicas of a topic that
-            was deleted are left out.
+            A dict with ``replicas``: `ReplicatedPartition.document` of each replica. Replicas of a
+            deleted topic are left out.
         """
         cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)
         image = cluster.image()

@@ -57,7 +57,8 @@ is a million rows.
 """
 
 ReadSplit = Callable[[LogSplit], Iterator[pa.RecordBatch]]
-"""Reads a split's records with the columns of the table; keys and values are bytes."""
+"""A function that reads a split's records with the columns of the table; keys and values are bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ class SplitResult:
 
     Attributes:
         split: the split that the task got.
-        reached: the next offset by the table; it may be after the split's end.
-        skipped: number of offsets of the split that the table had already.
-        records: number of records that this task appended.
+        reached: the next offset according to the table; it may be after the split's end.
+        skipped: the number of offsets of the split that the table had already.
+        records: the number of records that this task appended.
     """
 
     split: LogSplit
@@ -82,10 +83,10 @@ class DeltaSink:
     """A Delta table, and the consumer group whose offsets it stores. It is pickled to the tasks.
 
     Attributes:
-        url: URL of the table.
-        storage_options: options of the file system; never shown.
-        group: id of the consumer group.
-        is_binary: keys and values stay bytes instead of becoming text.
+        url: the table's URL.
+        storage_options: the options of the file system; never shown.
+        group: the id of the consumer group.
+        is_binary: whether keys and values stay bytes instead of becoming text.
     """
 
     url: str
@@ -127,7 +128,7 @@ class DeltaSink:
 
         Args:
             splits: splits of different partitions.
-            read: reads a split.
+            read: the function that reads a split.
 
         Yields:
             The result of each split, when it is complete.
@@ -159,7 +160,7 @@ class DeltaSink:
             try:
                 self._commit(table, chunk, read, counts)
             except (DeltaError, OSError) as error:
-                # Another commit came first, or the answer was lost: read the table's offsets.
+                # Another commit won the race, or the answer was lost: read the table's offsets.
                 tries += 1
                 table = self.open()
                 before, positions = positions, self._positions_of(table, splits)
@@ -194,7 +195,7 @@ class DeltaSink:
         return table
 
     def position(self, table: DeltaTable, topic_id: str, partition: int) -> int | None:
-        """Return the next offset of a partition by the table; None if the table has none."""
+        """Return the next offset of a partition in the table; None if the table has none."""
         position: int | None = table.transaction_version(self.app_id(topic_id, partition))
         return position
 

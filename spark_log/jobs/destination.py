@@ -31,10 +31,10 @@ class Destination:
     """The destination of a job's records. Its fields are command line options.
 
     Attributes:
-        sink: kind of destination.
-        path: table or directory, which is appended to; None for the console.
-        show: number of records that the console shows.
-        binary: keys and values stay bytes instead of becoming text.
+        sink: the kind of destination.
+        path: the table or directory to append to; None for the console.
+        show: the number of records that the console shows.
+        binary: whether keys and values stay bytes instead of becoming text.
     """
 
     sink: Sink
@@ -69,7 +69,7 @@ class Destination:
         return self.path or self.sink.value
 
     def write(self, records: DataFrame) -> Counts:
-        """Write records, and return how many were read and written."""
+        """Write records, and return the numbers of records read and written."""
         if not self.binary:
             records = records.withColumns(
                 {name: F.col(name).cast("string") for name in ("key", "value")}

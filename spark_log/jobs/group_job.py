@@ -39,9 +39,9 @@ class BatchResult:
 
     Attributes:
         reached: the next offset of each partition in the batch.
-        records: number of records read.
-        written: number of records written, or shown on the console.
-        skipped: number of offsets that had been written before.
+        records: the number of records read.
+        written: the number of records written, or shown on the console.
+        skipped: the number of offsets that had been written before.
     """
 
     reached: Mapping[TopicPartition, int]
@@ -67,7 +67,7 @@ class StopFlag(Protocol):
     """Tells a job when to stop."""
 
     def is_set(self) -> bool:
-        """Return whether to stop."""
+        """Return whether the job has to stop."""
 
 
 @dataclass(slots=True)
@@ -75,12 +75,12 @@ class JobStats:
     """Totals of a job.
 
     Attributes:
-        batches: number of batches with records.
-        records: records read, in batches whose offsets were committed.
-        written: records written, or shown on the console.
-        skipped: offsets that the sink had before.
+        batches: the number of batches with records.
+        records: the number of records read, in batches whose offsets were committed.
+        written: the number of records written, or shown on the console.
+        skipped: the number of offsets that the sink had before.
         committed: the last committed offset of each partition.
-        lost: partitions that went to other members before their batch was committed.
+        lost: the partitions that other members got before their batch was committed.
     """
 
     batches: int = 0
@@ -122,11 +122,11 @@ class GroupJob:
 
         Args:
             member: a member that has not joined.
-            processor: processes batches.
-            clock: measures the time without progress.
-            stop: tells when to stop.
-            max_poll_interval_ms: maximum time without progress.
-            interval_s: minimum time between the starts of two batches.
+            processor: the processor of batches.
+            clock: the clock that measures the time without progress.
+            stop: the flag that is set when the job has to stop.
+            max_poll_interval_ms: the maximum time without progress.
+            interval_s: the minimum time between the starts of two batches.
         """
         self._member = member
         self._processor = processor

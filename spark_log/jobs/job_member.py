@@ -40,10 +40,11 @@ class Batch:
     """The offsets of one batch of a job.
 
     Attributes:
-        starts: first offset of every partition that the job owns.
-        ends: offset after the last; equal to the start if there are no new records.
-        topic_ids: ids of the topics, by name.
-        strategy: name of the group's assignor.
+        starts: the first offset of every partition that the job owns.
+        ends: the offset after the last one of each partition; equal to its start without new
+            records.
+        topic_ids: the ids of the topics, by name.
+        strategy: the name of the group's assignor.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -58,10 +59,10 @@ class Batch:
 
 
 class BatchAbortedError(Exception):
-    """Nothing of a batch counts, because partitions of it went to other members.
+    """A batch was aborted as a whole, because other members got some of its partitions.
 
     Attributes:
-        lost: these partitions; the others are read again in the next batch.
+        lost: these partitions; the other ones are read again in the next batch.
     """
 
     def __init__(self, lost: frozenset[TopicPartition]) -> None:
@@ -89,11 +90,11 @@ class JobMember:
 
         Args:
             cluster: the opened root.
-            options: options of the read, with the topics and the group's id.
-            config: configuration of the member.
+            options: the options of the read, with the topics and the group's id.
+            config: the configuration of the member.
             follow: whether to read new records; if False, the job ends at the current log end
                 offsets.
-            max_records: approximate maximum number of offsets in a batch; None for all.
+            max_records: the approximate maximum number of offsets in a batch; None for all.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist.
@@ -206,7 +207,7 @@ class JobMember:
             reached: the next offset to read, by partition.
 
         Returns:
-            Partitions that were not committed, because they went to another member or their topic
+            The partitions that were not committed, because another member got them or their topic
             was deleted.
 
         Raises:

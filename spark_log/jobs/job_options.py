@@ -41,9 +41,9 @@ def connection_options(
     """Return the options that every read and write of ``format("spark_log")`` needs.
 
     Args:
-        root: URL of the root.
-        storage_options: options of its file system.
-        broker_options: broker id → options of the file system of its root.
+        root: the root's URL.
+        storage_options: the options of its file system.
+        broker_options: broker id → the options of the file system of its root.
     """
     storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
     return {"path": root, **storage, **to_keys(broker_options)}

@@ -1,4 +1,4 @@
-"""What a program does with its group job: it runs it until its end or a signal, and reports."""
+"""Runs the group job of a program until its end or a signal, and prints its report."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def run_group_job(
     For the main thread only.
 
     Args:
-        member: as in `GroupJob`.
-        processor: as in `GroupJob`.
-        clock: as in `GroupJob`.
-        report: the job's totals and its duration are added.
+        member: a member that has not joined.
+        processor: the processor of batches.
+        clock: the clock that measures the time without progress.
+        report: the report, to which the job's totals and its duration are added.
         as_json: whether the report is printed as JSON.
-        max_poll_interval_ms: as in `GroupJob`.
-        interval_s: as in `GroupJob`.
+        max_poll_interval_ms: the maximum time without progress.
+        interval_s: the minimum time between the starts of two batches.
 
     Raises:
         typer.Exit: a signal ended the job; the status is that of `StopSignals`.
-        Exception: as `GroupJob.run`; nothing is printed.
+        Exception: an error of `GroupJob.run`; nothing is printed.
     """
     started = time.perf_counter()
     with StopSignals() as stop:

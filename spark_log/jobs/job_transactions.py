@@ -16,9 +16,10 @@ from spark_log.types import ConsumerGroupMetadata, TopicPartition
 class JobTransactions:
     """The transactions of one job, one after the other. For one thread at a time.
 
-    The job owns a transaction and decides it; Spark's tasks write as participants. So nothing of a
-    batch counts before its offsets do. What a job leaves open when it is killed is aborted by the
-    next process with its transactional id, or by others after the timeout.
+    The job owns a transaction and decides it; Spark's tasks write as participants. The output of a
+    batch is therefore committed only together with its offsets. A transaction that a killed job has
+    left open is aborted by the next process with its transactional id, or by others after the
+    timeout.
 
     Attributes:
         transactional_id: the ``transactional.id``.
@@ -46,9 +47,9 @@ class JobTransactions:
         self._counting: tuple[ProducerIdAndEpoch, ...] = ()
 
     def begin(self) -> OwnedTransaction:
-        """Return the transaction of a batch, which the first task to write begins.
+        """Return the transaction of a batch, which begins when its first task writes.
 
-        What a cancelled batch has written is aborted.
+        The records of a cancelled batch are aborted.
 
         Raises:
             ProducerFencedError: another process has the transactional id.
@@ -59,14 +60,14 @@ class JobTransactions:
         return OwnedTransaction(self.transactional_id, self._owner)
 
     def count(self, producers: Iterable[ProducerIdAndEpoch]) -> None:
-        """Note the producers whose records the commit counts; those of others are aborted."""
+        """Note the producers whose records will be committed; those of others are aborted."""
         self._counting = tuple(producers)
 
     def commit(self, offsets: Collection[GroupOffset], member: ConsumerGroupMetadata) -> None:
-        """Commit what tasks have written, together with the offsets of a group.
+        """Commit the records of tasks, together with the offsets of a group.
 
         Args:
-            offsets: of the batch, of this group.
+            offsets: the group's offsets after the batch.
             member: the membership of the job.
 
         Raises:
@@ -86,7 +87,7 @@ class JobTransactions:
         )
 
     def abort(self) -> None:
-        """Abort what is open; does nothing if nothing is.
+        """Abort the open transaction; does nothing without one.
 
         Raises:
             ProducerFencedError: another process has the transactional id.
@@ -96,7 +97,7 @@ class JobTransactions:
         self._owner = self._coordinator.abort(self._owner)
 
     def close(self) -> None:
-        """Abort what is open; if that fails, others abort it after the timeout."""
+        """Abort the open transaction; if that fails, others abort it after the timeout."""
         suppressed = self._cluster.suppressed
         with suppressed.suppress("transaction end", self.transactional_id, SparkLogError):
             self.abort()

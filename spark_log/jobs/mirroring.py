@@ -25,15 +25,15 @@ from spark_log.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MirroringTask:
-    """What a Spark task needs to mirror a partition. It is pickled to the tasks.
+    """The arguments of a Spark task that mirrors a partition. They are pickled to the tasks.
 
     Attributes:
-        kafka_settings: of librdkafka; never shown.
+        kafka_settings: the settings of librdkafka; never shown.
         log: the log.
-        settings: how to mirror.
+        settings: the settings of the mirror.
         source: the side that is read.
-        tasks: by the partition of the source.
-        copied_bytes: gets the bytes that a task has copied, when it ends; None for none.
+        tasks: the tasks, by the partition of the source.
+        copied_bytes: the accumulator of the bytes that each task has copied; None for none.
     """
 
     kafka_settings: Mapping[str, str] = field(repr=False)

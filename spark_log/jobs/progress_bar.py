@@ -25,12 +25,12 @@ _POLL_S = 0.2
 def spark_progress(
     spark: SparkSession, title: str, done_bytes: Accumulator[int] | None = None
 ) -> Iterator[None]:
-    """Show on the terminal, if there is one, how many tasks of the running stages are done.
+    """Show on the terminal, if there is one, the number of completed tasks of the running stages.
 
     Args:
         spark: the session.
-        title: what they do.
-        done_bytes: gets the bytes of each task when it ends, and is shown, too; None for none.
+        title: the title of the bar: the work of the tasks.
+        done_bytes: the accumulator of the bytes of completed tasks, shown, too; None for none.
     """
     with _terminal() as terminal:
         if terminal is None:

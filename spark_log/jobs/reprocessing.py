@@ -43,15 +43,16 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        name: name of the run.
-        settings: settings other than offsets; a run can only be continued with the same settings.
-        starts: first offset of each partition.
-        reached: next offset to read.
-        ends: offset after the last.
-        step: number of the last completed step, -1 before the first.
-        token: random token of the process that wrote the step.
-        written_us: time at which that process began to write the step, microseconds since the
-            epoch, by the clock of the root's storage; 0 if nothing depends on it.
+        name: the name of the run.
+        settings: the settings other than offsets; a run can only be continued with the same
+            settings.
+        starts: the first offset of each partition.
+        reached: the next offset to read in each partition.
+        ends: the offset after the last one of each partition.
+        step: the number of the last completed step; -1 before the first.
+        token: the random token of the process that wrote the step.
+        written_us: the time at which that process began to write the step, in microseconds since
+            the epoch, by the clock of the root's storage; 0 if nothing depends on it.
     """
 
     name: str
@@ -129,10 +130,10 @@ class Reprocessing:
         """Start a run, or continue it.
 
         Args:
-            target: destination of the results.
-            name: name of the run.
-            settings: settings that must be the same when the run is continued.
-            options: options of the read, which define the range of a new run.
+            target: the destination of the results.
+            name: the name of the run.
+            settings: the settings that must be the same when the run is continued.
+            options: the options of the read, which define the range of a new run.
 
         Raises:
             InvalidOptionError: a run of this name was started with other settings.
@@ -158,8 +159,9 @@ class Reprocessing:
         """Run the next step.
 
         Args:
-            results_of: returns the results for the records between two sets of offsets.
-            max_offsets: approximate number of offsets in the step; None for all.
+            results_of: the function that returns the results for the records between two sets of
+                offsets.
+            max_offsets: the approximate number of offsets in the step; None for all.
 
         Returns:
             Number of rows written.
@@ -184,8 +186,8 @@ class DeltaTarget:
     concurrent commits (``txnAppId``, ``txnVersion``).
 
     Attributes:
-        path: path of the table for Spark.
-        storage_options: options for reading the table without Spark; never shown.
+        path: the table's path for Spark.
+        storage_options: the options for reading the table without Spark; never shown.
     """
 
     path: str
@@ -256,8 +258,8 @@ class TopicTarget:
 
         Args:
             cluster: the opened root.
-            topic: topic of the results.
-            connection: options that every write needs.
+            topic: the topic of the results.
+            connection: the options that every write needs.
 
         Raises:
             UnknownTopicOrPartitionError: the topic does not exist.

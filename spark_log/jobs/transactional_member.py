@@ -19,7 +19,7 @@ class TransactionalMember(JobMember):
         """Read the topics' metadata.
 
         Args:
-            transactions: those of the job, which `close` closes.
+            transactions: the transactions of the job, which `close` closes.
             arguments: arguments of `JobMember`.
             keywords: keyword arguments of `JobMember`.
         """
@@ -27,7 +27,7 @@ class TransactionalMember(JobMember):
         self._transactions = transactions
 
     def close(self) -> None:
-        """Abort what is not committed, and leave the group."""
+        """Abort the open transaction, and leave the group."""
         self._transactions.close()
         super().close()
 
@@ -40,7 +40,7 @@ class TransactionalMember(JobMember):
             The empty set: offsets of lost partitions abort the batch.
 
         Raises:
-            BatchAbortedError: a partition went to another member, so nothing of the batch counts.
+            BatchAbortedError: another member got a partition, so the whole batch was aborted.
             CommitFailedError: the group changes too often.
             ProducerFencedError: another process has the transactional id.
             TransactionAbortableError: the transaction was aborted after its timeout.
@@ -60,7 +60,7 @@ class TransactionalMember(JobMember):
             except UnknownMemberIdError:
                 lost = partitions
             else:
-                # It has released none since the batch began: what it has, it had all along.
+                # It has released none since the batch began, so it had its partitions throughout.
                 lost = partitions - self._still_owned(batch)
             if lost:
                 self._transactions.abort()

@@ -1,4 +1,4 @@
-"""A user's function from records to records, as the option ``--transform`` names it."""
+"""A user's function from records to records, named by the option ``--transform``."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Transform:
         return cls(name, function)
 
     def results(self, records: DataFrame) -> DataFrame:
-        """Return what the function returns.
+        """Return the result of the function.
 
         Raises:
-            InvalidOptionError: it is no DataFrame.
+            InvalidOptionError: the result is no DataFrame.
         """
         results = self.function(records)
         if not isinstance(results, DataFrame):
@@ -79,7 +79,7 @@ def count_records(
     options: Mapping[str, str],
     condition: Callable[[DataFrame], DataFrame] = lambda records: records,
 ) -> int:
-    """Return how many records a read gives, by a query of its own that reads one column.
+    """Return the number of records of a read, by a separate query that reads one column.
 
     An observation within a function's query would count only the records that this query reads, or
     count those of another query.
@@ -87,7 +87,7 @@ def count_records(
     Args:
         spark: the session.
         options: options of the read.
-        condition: leaves out records by the column ``timestamp``.
+        condition: the function that selects records by their column ``timestamp``.
     """
     reader = spark.read.format("spark_log").options(**options)
     return condition(reader.schema("timestamp timestamp").load()).count()

@@ -1,4 +1,4 @@
-"""The batch processor of ``jobs/transform.py``: records through a function into a topic."""
+"""The batch processor of ``jobs/transform.py``: writes the results of a function to a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_log.log import ProducerIdAndEpoch
 
 
 class TransformProcessor(SparkProcessor):
-    """Writes what a function makes of a batch into a transaction, which the job then commits.
+    """Writes a function's results for a batch in a transaction, which the job then commits.
 
     Only committed records are read.
     """
@@ -37,7 +37,7 @@ class TransformProcessor(SparkProcessor):
         Args:
             transform: the function.
             topic: the topic to write to.
-            transactions: those of the job.
+            transactions: the transactions of the job.
             arguments: arguments of `SparkProcessor`.
             headers: whether the function gets the column ``headers``.
             keywords: keyword arguments of `SparkProcessor`.

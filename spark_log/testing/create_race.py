@@ -27,13 +27,13 @@ class RaceResult:
     """The result of a race.
 
     Attributes:
-        rounds: number of names.
-        processes: number of processes that tried to create each name.
-        two_winners: names of which more than one process got the answer that it won.
-        no_winner: names of which no process got the answer that it won.
-        wrong_bytes: names whose file does not have the winner's bytes.
-        unknown: number of answers that left the winner open.
-        least_won: number of names that the least successful process won.
+        rounds: the number of names.
+        processes: the number of processes that tried to create each name.
+        two_winners: the names that more than one process won, by the store's answers.
+        no_winner: the names that no process won, by the store's answers.
+        wrong_bytes: the names whose file does not have the winner's bytes.
+        unknown: the number of answers that left the winner open.
+        least_won: the number of names that the least successful process won.
     """
 
     rounds: int
@@ -57,9 +57,9 @@ def create_race(
 
     Args:
         store: the store; it is pickled into the processes.
-        processes: number of processes.
-        rounds: number of names.
-        staged_bytes: minimum size of staged files to put; 0: put bytes instead.
+        processes: the number of processes.
+        rounds: the number of names.
+        staged_bytes: the minimum size of staged files to put; 0 to put bytes instead.
     """
     directory = f"race-{uuid.uuid4().hex[:12]}"
     context = multiprocessing.get_context("spawn")

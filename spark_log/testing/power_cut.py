@@ -1,4 +1,4 @@
-"""Simulates power cuts of a local root: synced data survives, and any part of the rest.
+"""Simulates power cuts of a local root: synced data survive, and any part of the other data.
 
 POSIX guarantees little for data that was not synced, and file systems make use of that. Without
 ``fsync``, the bytes of a file may be missing, truncated or zero. Without an ``fsync`` of the
@@ -7,8 +7,8 @@ independently of the others. If the name of a new directory is lost, so is its c
 replaces a name atomically: the name always exists.
 
 `PowerCut` records the calls by which `LocalStore` changes the file system, in all threads of this
-process, and keeps every file. Afterwards it creates, for any moment and seed, a directory as a
-power cut might have left it::
+process, and keeps every file. Afterwards it creates, for any moment and seed, a directory in a
+state that a power cut might have left::
 
     with PowerCut(tmp_path / "disk", tmp_path / "kept") as disk:
         store = LocalStore(str(tmp_path / "disk/root"))
@@ -73,7 +73,7 @@ class _Synced:
 class PowerCut:
     """A context manager that records the changes below a directory; one at a time per process.
 
-    It replaces `fsync` by recording, so it is fast.
+    Calls of `fsync` are only recorded, so that tests are fast.
     """
 
     def __init__(self, directory: str | os.PathLike[str], kept: str | os.PathLike[str]) -> None:
@@ -118,17 +118,17 @@ class PowerCut:
     def scan(self) -> None:
         """Record changes that were not made by the recorded calls.
 
-        A sync of a file does so for its directory, whose files were created before the sync.
+        A sync of a file does this for the file's directory, whose files were created before.
         """
         with self._lock:
             self._scan(_ROOT, self._directory, is_deep=True)
 
     def restore(self, moment: int, random: Random, target: str | os.PathLike[str]) -> None:
-        """Create a directory as a power cut at a moment might have left it.
+        """Create a directory in a state that a power cut at a moment might have left.
 
         Args:
             moment: a result of `moment`, or a smaller number.
-            random: chooses which unsynced changes are lost.
+            random: the random numbers that choose the lost unsynced changes.
             target: a directory that does not exist, on the same file system. Its files may be hard
                 links to kept files: replace them, but do not write into them.
         """

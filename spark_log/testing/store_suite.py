@@ -54,9 +54,9 @@ class StoreSuite:
     Attributes:
         works_across_processes: whether a handle that was pickled into another process on this
             machine sees the same files; if so, races are run between processes, too.
-        contenders: number of threads that race for the same names.
-        many_files: number of files that exceeds one page of a listing. A store without pages of
-            its own needs only some.
+        contenders: the number of threads that race for the same names.
+        many_files: a number of files that exceeds one page of a listing. For a store without pages
+            a small number is enough.
     """
 
     works_across_processes: ClassVar[bool] = True
@@ -69,7 +69,7 @@ class StoreSuite:
         raise NotImplementedError("a store suite needs a fixture `store`: a Store, empty")
 
     def reopen(self, store: Store) -> Store:
-        """Return a second handle on the same files, as another process has it."""
+        """Return a second handle on the same files, like the handle of another process."""
         other = pickle.loads(pickle.dumps(store))
         assert isinstance(other, Store)
         return other

@@ -150,7 +150,7 @@ def clean(
 
 @dataclass(slots=True)
 class _Cleaned:
-    """What was cleaned, or would be; until this machine's clock was found to be wrong."""
+    """The parts that were cleaned, or would be, before this machine's clock was found wrong."""
 
     partitions: list[CleanedPartition] = field(default_factory=list)
     topics: list[DeletedTopic] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How commands print: tables, JSON, records, dumps of segments and indexes, progress bars."""
+"""The output of commands: tables, JSON, records, dumps of segments and indexes, progress bars."""
 
 from spark_log.exports import attach_stub
 

@@ -5,9 +5,9 @@ Bytes are a value of one schema, which the user gives, in one of three forms:
 - plain: the value alone;
 - Avro's single object encoding: ``c3 01``, the fingerprint of the schema, and the value. The
   fingerprint has to be that of the given schema;
-- Confluent's: a zero byte, the id of a schema in a registry, and the value. There is no registry to
-  ask, so the id is skipped. A plain value may begin with a zero byte, too. So these bytes are
-  plain if the rest of them is no value.
+- Confluent's: a zero byte, the id of a schema in a registry, and the value. The id is skipped,
+  because no registry is asked. A plain value may begin with a zero byte, too. Bytes of this form
+  are therefore read as plain if the rest of them is no value.
 
 A value is shown as JSON: a union as its value alone; bytes and fixed as text if they are UTF-8,
 else as ``{"base64": …}``; a decimal as text with all of its digits; dates, times, timestamps and
@@ -40,7 +40,7 @@ _CONFLUENT_BYTES: Final = 5
 _NOT_A_VALUE: Final = (
     ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-"""What fastavro raises for bytes that are no value of the schema."""
+"""The errors that fastavro raises for bytes that are no value of the schema."""
 
 
 def avro_deserializer(schema_file: Path) -> Deserializer:
@@ -84,7 +84,7 @@ class _AvroReader:
         """Return bytes as a document that JSON can express.
 
         Raises:
-            ValueError: they are no value of the schema.
+            ValueError: the bytes are no value of the schema.
         """
         if data.startswith(_SINGLE_OBJECT):
             start = len(_SINGLE_OBJECT) + _FINGERPRINT_BYTES
@@ -116,7 +116,7 @@ class _AvroReader:
 
 
 class _ExactBytes(io.BytesIO):
-    """Bytes of which nothing that is not there can be read: lengths in records may be wrong."""
+    """Bytes that fail if more is read than they contain: lengths in records may be wrong."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)

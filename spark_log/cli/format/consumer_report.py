@@ -1,4 +1,4 @@
-"""What ``spark-log consumer-perf`` prints: the lines of kafka-consumer-perf-test, or JSON."""
+"""The output of ``spark-log consumer-perf``: the lines of kafka-consumer-perf-test, or JSON."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class ConsumerReport:
     """Prints the lines of Kafka's tool: one for each interval, or one at the end.
 
     Attributes:
-        total: what was read.
-        reported_ms: monotonic time of the last interval's end.
-        join_ms: time spent waiting for partitions; the caller adds to it.
+        total: the number and size of all records read.
+        reported_ms: the monotonic time of the last interval's end.
+        join_ms: the time spent waiting for partitions; the caller adds to it.
     """
 
     def __init__(self, output: Output, times: JavaDateFormat, is_detailed: bool) -> None:

@@ -1,6 +1,6 @@
-"""How the bytes of keys and values are shown: as text, as JSON documents, or in hexadecimal.
+"""The forms in which keys and values are shown: as text, as JSON documents, or in hexadecimal.
 
-`spark_log.cli.format.avro` makes one more, for Avro.
+`spark_log.cli.format.avro` has one more deserializer, for Avro.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ class Deserializer:
     """Turns the bytes of keys or values into JSON documents, and into text for people.
 
     Attributes:
-        kind: what the bytes have to be, for errors.
-        document: bytes → a document that JSON can express; ValueError if the bytes are not `kind`.
-        text: bytes → the bytes to print, of which some may not be UTF-8; ValueError likewise.
+        kind: the required kind of the bytes, for errors.
+        document: the function from bytes to a document that JSON can express; ValueError if the
+            bytes are not `kind`.
+        text: the function from bytes to the bytes to print, of which some may not be UTF-8;
+            ValueError if the bytes are not `kind`.
     """
 
     kind: str

@@ -31,10 +31,10 @@ TOKENS: Final = {
     "o": "offset",
     "%": "a percent sign",
 }
-"""What stands for which part of a record, behind a percent sign."""
+"""The letter after a percent sign → the part of a record that it stands for."""
 
 _OF_OTHERS: Final = "sRkht"
-"""Tokens whose bytes the writer of a record chose. A terminal could take them for commands."""
+"""Tokens whose bytes the writer of a record chose. A terminal could interpret them as commands."""
 
 _ESCAPED: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
 # kcat divides the text at percent signs first: a backslash before one is no escape.
@@ -62,9 +62,10 @@ class FormatString:
         r"""Return a parsed format string.
 
         Args:
-            text: with `TOKENS` behind percent signs. ``\n``, ``\r``, ``\t`` and ``\xNN`` stand for
-                one byte, and so does a number: octal behind a zero, otherwise decimal. A backslash
-                before another character stands for that character.
+            text: the format string, with `TOKENS` after percent signs. ``\n``, ``\r``, ``\t`` and
+                ``\xNN`` stand for one byte, and so does a backslash with a number: octal after a
+                zero, otherwise decimal. A backslash before another character stands for that
+                character.
 
         Raises:
             InvalidConfigurationError: a token is unknown, a number is no byte, or the text is
@@ -94,18 +95,18 @@ class FormatString:
         *,
         for_terminal: bool = False,
     ) -> bytes:
-        """Return records as this format string says, one after another.
+        """Return records in the form of this format string, one after another.
 
         Args:
-            topic: their topic.
+            topic: the records' topic.
             records: the records.
-            key: deserializer of keys.
-            value: deserializer of values.
+            key: the deserializer of keys.
+            value: the deserializer of values.
             for_terminal: whether to escape control characters, except line breaks and tabs, in
-                what the writer of a record chose. Otherwise all bytes stay as they are.
+                bytes that the writer of a record chose. If false, no bytes are changed.
 
         Raises:
-            SerializationError: a key or value is not what its deserializer takes.
+            SerializationError: a deserializer refused a key or value.
         """
         columns: list[Sequence[bytes]] = []
         for part in self.parts:
@@ -140,7 +141,7 @@ def _refused(problem: str) -> InvalidConfigurationError:
 def _column(
     token: str, topic: str, records: FetchedRecords, key: Deserializer, value: Deserializer
 ) -> list[bytes]:
-    """Return what stands for a token, of each record."""
+    """Return the bytes of a token for each record."""
     match token:
         case "s":
             return value.texts(records, "value", b"")

@@ -19,9 +19,9 @@ class IndexEntry:
     """An entry of an offset index (``position``) or of a time index (``timestamp_us``).
 
     Attributes:
-        offset: absolute offset.
-        position: position of a block in the segment file; None in a time index.
-        timestamp_us: largest timestamp up to the offset; None in an offset index.
+        offset: the absolute offset.
+        position: the position of a block in the segment file; None in a time index.
+        timestamp_us: the largest timestamp up to the offset; None in an offset index.
         is_valid: whether the entry agrees with the segment; None without a segment file.
     """
 
@@ -37,7 +37,7 @@ class IndexDump:
 
     Attributes:
         entries: all entries, in order.
-        problem: why its checksum or the order of its entries is wrong; None if both are right.
+        problem: the fault of its checksum or of the order of its entries; None without one.
     """
 
     entries: list[IndexEntry]

@@ -1,4 +1,4 @@
-"""Times in the form of Java's ``SimpleDateFormat``, as options of Kafka's tools give it."""
+"""Times in the form of Java's ``SimpleDateFormat``, which options of Kafka's tools use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a line of text becomes a record: the properties and rules of Kafka's ``LineMessageReader``.
+"""Parses lines of text as records, by the properties and rules of Kafka's ``LineMessageReader``.
 
 Whole blocks of lines are parsed at once, as Arrow arrays. Lines are bytes: keys and values need not
 be UTF-8. Like Kafka's reader, this one stops at a bad line and returns the records before it.

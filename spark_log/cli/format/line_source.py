@@ -16,7 +16,7 @@ MAX_LINE_BYTES: Final = 64 * 1_048_576
 """Maximum size of a line, because a line is held in memory."""
 
 _IDLE_MS = 5
-"""Lines are yielded when no more arrive for this time: somebody may wait for them."""
+"""Lines are yielded when no more arrive for this time, because a user may wait for them."""
 _LINGER_MS = 100
 """Lines are yielded at this age, even if more keep arriving."""
 
@@ -31,8 +31,8 @@ def line_blocks(
 
     Args:
         descriptor: a file, a pipe or a terminal.
-        clock: measures the age of lines.
-        before_wait: called before each wait without a time limit.
+        clock: the clock that measures the age of lines.
+        before_wait: the function that is called before each wait without a time limit.
 
     Raises:
         InvalidRecordError: a line is longer than `MAX_LINE_BYTES`.

@@ -1,7 +1,7 @@
-"""How a command answers: text for people, JSON for programs, both on stdout.
+"""The answers of commands: text for people, JSON for programs, both on stdout.
 
-Names and ids are chosen by other people and may contain control characters. They are escaped here,
-so that none reaches a terminal. Records are printed by `print_bytes`, as they are.
+Names and ids come from untrusted sources and may contain control characters. These are escaped
+here, so that none reaches a terminal. Records are printed by `print_bytes`, unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 before_printing: Callable[[], None] | None = None
-"""Called before each write to stdout: clears a progress bar on the same terminal."""
+"""The function that is called before each write to stdout, to clear a progress bar on the same
+terminal; None without a bar."""
 
 
 class Format(StrEnum):
@@ -78,7 +79,7 @@ def print_json(document: object) -> None:
 
 
 def print_json_lines(documents: Iterable[object]) -> None:
-    """Print JSON documents to stdout, each on a line of its own."""
+    """Print JSON documents to stdout, each on its own line."""
     print_bytes("".join(f"{to_json(document)}\n" for document in documents).encode())
 
 
@@ -91,10 +92,11 @@ def print_json_stream(
     """Print one JSON document with a long list, without holding the list in memory.
 
     Args:
-        head: members before the list.
-        name: name of the list.
-        items: items of the list.
-        tail: returns the members after the list; called when all items are printed.
+        head: the members before the list.
+        name: the name of the list.
+        items: the items of the list.
+        tail: the function that returns the members after the list, called when all items are
+            printed.
     """
     print_text(f"{to_json(head)[:-1]}, {to_json(name)}: [")
     between = ""
@@ -115,7 +117,7 @@ def to_json(document: object, indent: int | None = None) -> str:
 
 
 def print_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are."""
+    """Write bytes to stdout unchanged."""
     if before_printing is not None:
         before_printing()
     sys.stdout.flush()
@@ -130,9 +132,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     too wide, each row is printed as a block of lines with a heading and a value.
 
     Args:
-        columns: headings.
-        rows: columns of numbers are aligned to the right, others to the left. None is a number
-            that is not known, and shown as ``-``. Control characters are escaped.
+        columns: the headings.
+        rows: the rows. Columns of numbers are aligned to the right, others to the left. None is an
+            unknown number, shown as ``-``. Control characters are escaped.
     """
     rows, numeric = _checked(columns, rows)
     if not sys.stdout.isatty():
@@ -144,9 +146,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def live_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return a table of `print_table` for a part of a screen that is drawn again and again.
+    """Return a table of `print_table` for a part of a screen that is drawn repeatedly.
 
-    Where it is too wide, texts are broken into several lines, and numbers stay whole.
+    If the table is too wide, texts are broken into several lines, and numbers stay whole.
     """
     return _rich_table(columns, *_checked(columns, rows))
 

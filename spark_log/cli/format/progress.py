@@ -79,15 +79,15 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 class ReplicaProgress:
-    """Two bars: how many replicas are done, and the bytes of the one that is copied now."""
+    """Two bars: the number of completed replicas, and the bytes of the replica being copied."""
 
     def __init__(self, bars: Progress, title: str, total: int) -> None:
         """Draw the first bar.
 
         Args:
-            bars: with a column for the field ``figures``.
-            title: what is done.
-            total: number of replicas.
+            bars: the progress display, with a column for the field ``figures``.
+            title: the title of the bar.
+            total: the number of replicas.
         """
         self._bars = bars
         self._total = total
@@ -101,7 +101,7 @@ class ReplicaProgress:
         self._bars.reset(self._replica, total=None, description=printable(replica), figures="")
 
     def listed(self, remaining_bytes: int) -> None:
-        """Learn how much is still to be copied to the replica."""
+        """Set the number of bytes that are still to be copied to the replica."""
         self._remaining_bytes = remaining_bytes
         self._show()
 

@@ -1,4 +1,4 @@
-"""How records are printed: as text by the rules of Kafka's ``DefaultMessageFormatter``, or JSON."""
+"""Formats records: as text by the rules of Kafka's ``DefaultMessageFormatter``, or as JSON."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ def format_text(
 
     Args:
         records: the records.
-        text_format: fields to show, and the texts between them. It only names the deserializers.
-        key: deserializer of keys.
-        value: deserializer of values.
-        is_raw: whether all bytes stay as they are. Otherwise bytes that are not UTF-8 are replaced
-            by U+FFFD.
+        text_format: the fields to show, and the texts between them. Its deserializers are names,
+            which are not used here.
+        key: the deserializer of keys.
+        value: the deserializer of values.
+        is_raw: whether no bytes are changed. If false, bytes that are not UTF-8 are replaced by
+            U+FFFD.
         for_terminal: whether to escape control characters in keys, values and headers, except line
             breaks and tabs. Nothing is escaped if ``is_raw``.
 

@@ -27,12 +27,12 @@ class BatchDump:
     """One record batch of a segment file; it may be damaged.
 
     Attributes:
-        position: byte position of its Arrow block in the file.
-        size_bytes: size of the block, which may hold several batches.
-        compression: compression of the block: none, lz4 or zstd.
-        header: None if it cannot be read.
-        records: None if they do not match the header.
-        problem: what is wrong with the batch; None if it is valid.
+        position: the byte position of its Arrow block in the file.
+        size_bytes: the size of the block, which may hold several batches.
+        compression: the compression of the block: none, lz4 or zstd.
+        header: the batch's header; None if it cannot be read.
+        records: the records; None if they do not match the header.
+        problem: the fault of the batch; None if it is valid.
     """
 
     position: int
@@ -47,10 +47,10 @@ class SegmentDump:
     """A segment file in any directory. A damaged batch does not hide the batches after it.
 
     Attributes:
-        name: name of the segment.
-        topic_id: id of its topic, by its directory, else as the file says.
-        partition: number of its partition, by its directory, else as the file says.
-        size_bytes: size of the file.
+        name: the name of the segment.
+        topic_id: the id of its topic, from its directory, or else from the file.
+        partition: the number of its partition, from its directory, or else from the file.
+        size_bytes: the size of the file.
     """
 
     def __init__(self, path: Path, name: SegmentName) -> None:
@@ -64,7 +64,7 @@ class SegmentDump:
         self.name = name
         content = store.open_buffer(f"{path.parent.name}/{name.log}")
         self.topic_id, self.partition = _owner(path, content)
-        # Its error says more precisely than pyarrow's why a file is not a segment.
+        # Its error is more precise than pyarrow's about why a file is not a segment.
         self._reader = SegmentReader(
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
         )
@@ -73,7 +73,7 @@ class SegmentDump:
 
     @property
     def base_offset(self) -> int:
-        """First offset of the segment, by the name of the file."""
+        """The first offset of the segment, from the name of the file."""
         return self.name.base_offset
 
     def headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
@@ -148,12 +148,12 @@ def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
 
 
 def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) -> str | None:
-    """Return what is wrong with a batch; None if it is valid.
+    """Return the fault of a batch; None if it is valid.
 
     Args:
-        header: header of the batch.
-        rows: records of the batch.
-        base_delta: offset delta at which the batch must begin; None: any.
+        header: the header of the batch.
+        rows: the records of the batch.
+        base_delta: the offset delta at which the batch must begin; None for any.
     """
     if base_delta is not None and header.base_offset_delta != base_delta:
         return (

@@ -38,7 +38,7 @@ def print_topic(topic: TopicDescription) -> None:
 
 
 def print_partitions(partitions: Sequence[tuple[TopicDescription, PartitionDescription]]) -> None:
-    """Print a table of partitions of any topics, without offsets; nothing if there are none."""
+    """Print a table of partitions of any topics, without offsets; nothing if it is empty."""
     if partitions:
         rows = [[topic.name, *_replica_cells(partition)] for topic, partition in partitions]
         print_table(["Topic", *_REPLICA_COLUMNS], rows)

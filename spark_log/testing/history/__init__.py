@@ -1,9 +1,9 @@
-"""A history checker: what clients noted down is held against what a log promises.
+"""A history checker: compares the recorded operations of clients with the promises of a log.
 
 Clients note each operation (`Operation`: sends, polls, transactions, with their outcome) in a file
 of JSON lines (`HistoryWriter`). `read_history` reads the files, `check_history` finds the anomalies
-and names them as Jepsen's checker for Kafka does (`Anomaly` has the list). An operation whose
-outcome is not known may have happened or not; neither is an anomaly. ``python -m
+and names them as Jepsen's checker for Kafka does (`Anomaly` has the list). An operation of unknown
+outcome may have taken effect or not; neither is an anomaly. ``python -m
 spark_log.testing.history FILE...`` does both from a shell.
 """
 

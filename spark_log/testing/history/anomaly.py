@@ -20,7 +20,7 @@ class Anomaly(StrEnum):
     """Acknowledged records were never polled, and nothing behind them was."""
 
     DUPLICATE = "duplicate"
-    """A value stands at more offsets of a partition than it was sent times."""
+    """A value is at more offsets of a partition than the number of times that it was sent."""
 
     INCONSISTENT_OFFSETS = "inconsistent-offsets"
     """One offset of a partition has several values."""
@@ -44,7 +44,7 @@ class Anomaly(StrEnum):
     """As nonmonotonic-poll, within one operation."""
 
     GARBAGE_READ = "garbage-read"
-    """A poll returned a value that nobody sent to the partition."""
+    """A poll returned a value that no client sent to the partition."""
 
     ABORTED_READ = "G1a"
     """A poll returned a record whose send or transaction was aborted."""
@@ -59,12 +59,12 @@ class Anomaly(StrEnum):
     """Transactions' records follow each other in a circle. Kafka allows it: sends interleave."""
 
     READ_CYCLE = "G1c"
-    """Each of several transactions polled what the one before it in a circle sent."""
+    """Several transactions form a circle: each polled records that the one before it sent."""
 
     WRITE_READ_CYCLE = "G1c-ww"
-    """A circle of polls and of the order of records. Kafka allows it, as offsets are given out
+    """A circle of polls and of the order of records. Kafka allows it, because offsets are assigned
     before the commit."""
 
 
 ALLOWED: Final = frozenset({Anomaly.WRITE_CYCLE, Anomaly.WRITE_READ_CYCLE})
-"""The anomalies that Kafka's guarantees allow. They are told, and break nothing."""
+"""The anomalies that Kafka's guarantees allow. They are reported, and break no guarantee."""

@@ -35,15 +35,15 @@ def check_history(
 ) -> Findings:
     """Find the anomalies of a history.
 
-    The log is taken to be neither compacted nor trimmed, and the consumers together to have read
-    it from its beginning; offsets may have gaps, which transactions leave. Time and memory grow
-    with the number of operations and records (times its logarithm, for sorting). The same history
-    gives the same findings.
+    The check assumes that the log was neither compacted nor trimmed, and that the consumers
+    together have read it from its beginning. Offsets may have gaps, which transactions leave. Time
+    and memory grow with the number of operations and records (times its logarithm, for sorting).
+    The same history gives the same findings.
 
     Args:
         history: the operations; those of each process in the order in which it invoked them.
-        allowed: anomalies that are told and break nothing.
-        examples: maximum number of findings of each anomaly; the others are only counted.
+        allowed: the anomalies that are reported and break no guarantee.
+        examples: the maximum number of findings of each anomaly; the others are only counted.
 
     Raises:
         OverflowError: offsets are too high to be checked (2**62, divided by the number of values).

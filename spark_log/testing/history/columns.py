@@ -15,7 +15,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NONE: Final = -1
-"""In columns: no such row, offset or time."""
+"""The value in columns for a missing row, offset or time."""
 
 _MAX_CODE: Final = 2**62
 
@@ -31,8 +31,8 @@ class SendColumns:
         partition: the partition.
         value: the value, as a number that stands for partition and value.
         offset: the acknowledged offset, or NONE.
-        previous: row of the send of this client to this partition that was acknowledged before this
-            one; NONE if there is none or this one has no offset.
+        previous: the row of this client's last acknowledged send to this partition before this one;
+            NONE without one, or if this send has no offset.
     """
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
@@ -60,9 +60,9 @@ class ReadColumns:
 
 
 class SeenColumns:
-    """One row for each time that a client learned which value stands at which offset.
+    """One row for each time that a client was told the value at an offset.
 
-    These are the acknowledged sends, then the reads, whatever the outcome of their operations.
+    These are the acknowledged sends, then the reads, for any outcome of their operations.
 
     Attributes:
         operation: the operation.
@@ -89,15 +89,15 @@ class HistoryColumns:
         is_aborted: whether each operation was aborted.
         is_transaction: whether each operation is a transaction.
         is_committed: whether each operation took effect: it was committed, or it is a transaction
-            of unknown outcome and a read_committed client polled what only it sent.
+            of unknown outcome and a read_committed client polled a value that only it sent.
         value_partition: partition of each value number.
         sends: the records sent.
         reads: the records polled.
         seen: the values at offsets that clients were told of.
         sent_times: number of sends of each value.
         writer: row in ``sends`` of each value that was sent once; NONE for others.
-        located: offset of each row of ``sends``: the acknowledged one, else the one at which its
-            value was polled if nobody else sent it; NONE if it is not known.
+        located: the offset of each row of ``sends``: the acknowledged one, else the one at which
+            its value was polled if no other send has the value; NONE if it is not known.
         is_value_aborted: whether a value was sent, and by aborted operations only.
     """
 
@@ -160,7 +160,7 @@ class HistoryColumns:
         return f"{text[:_MAX_SHOWN]!r}… ({len(text):,} characters)"
 
     def times(self, name: str) -> Ints:
-        """Return a time of each operation, by the name of the field; NONE where it is not noted."""
+        """Return a time of each operation, by the name of the field; NONE if it was not noted."""
         found = (getattr(each, name) for each in self.operations)
         return _ints([NONE if each is None else each for each in found])
 

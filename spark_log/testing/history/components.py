@@ -29,8 +29,8 @@ def _roots(count: int, first: list[int], targets: list[int]) -> list[int]:
     """Return a node of its component for each node.
 
     Args:
-        count: number of nodes.
-        first: where the edges of each node begin in ``targets``, and its length.
+        count: the number of nodes.
+        first: the index in ``targets`` at which the edges of each node begin, and its length.
         targets: the nodes to which the edges lead, by the node that they leave.
     """
     unvisited, done = -1, count

@@ -34,7 +34,7 @@ class _Edges:
 
 
 def check_cycles(columns: HistoryColumns, report: Report) -> None:
-    """Tell cycles: of ww alone (G0), of wr alone (G1c), and of both (G1c-ww).
+    """Report cycles: of ww alone (G0), of wr alone (G1c), and of both (G1c-ww).
 
     Each set of operations that all depend on each other is one finding, which shows a shortest
     cycle through one of its dependencies.
@@ -89,7 +89,7 @@ def _is_in_cycle(columns: HistoryColumns, edges: _Edges) -> Bools:
 def _tell_cycles(
     columns: HistoryColumns, report: Report, anomaly: Anomaly, edges: _Edges, chosen: Bools
 ) -> None:
-    """Tell a cycle through one of the chosen edges of each component of the graph."""
+    """Report a cycle through one of the chosen edges of each component of the graph."""
     component = strong_components(len(columns.operations), edges.source, edges.target)
     rows = np.flatnonzero(chosen)
     firsts = rows[np.unique(component[edges.source[rows]], return_index=True)[1]]

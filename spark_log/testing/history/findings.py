@@ -1,4 +1,4 @@
-"""What a check of a history found, as lines and as an Arrow table."""
+"""The findings of a check of a history, as lines and as an Arrow table."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Finding:
 
     Attributes:
         anomaly: its class.
-        topic_partition: where it shows; None for cycles, which span partitions.
-        offset: at which offset, if one is known.
-        operations: names of operations that show it, some of them if they are many.
+        topic_partition: the partition that shows it; None for cycles, which span partitions.
+        offset: the offset that shows it; None if it is not known.
+        operations: the names of operations that show it; only some of them if they are many.
         explanation: one sentence.
     """
 
@@ -54,8 +54,8 @@ class Findings:
 
     Attributes:
         findings: examples of each anomaly, in the order of `Anomaly`, then of the history.
-        counts: how many of each anomaly the history has, which may be more than the examples.
-        allowed: anomalies that break no guarantee.
+        counts: the number of occurrences of each anomaly, which may be more than the examples.
+        allowed: the anomalies that break no guarantee.
     """
 
     findings: tuple[Finding, ...]
@@ -88,7 +88,7 @@ class Findings:
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def __str__(self) -> str:
-        """Return a line for each finding, and one for each anomaly with more than the examples."""
+        """Return a line for each finding, and one for each anomaly that has more of them."""
         lines = [
             f"{each}{' [allowed]' if each.anomaly in self.allowed else ''}"
             for each in self.findings

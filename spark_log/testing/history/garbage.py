@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_garbage_collection() -> Iterator[None]:
-    """Make objects that form no cycles, and keep them, without being searched for cycles."""
+    """Pause the collector in the block, which makes and keeps objects that form no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -91,7 +91,7 @@ class HistoryWriter:
 def read_history(*paths: str | os.PathLike[str]) -> History:
     """Read files that `HistoryWriter` wrote.
 
-    An incomplete last line, which a killed process may leave, is left out, logged, and told in
+    An incomplete last line, which a killed process may leave, is left out, logged, and reported in
     `History.torn`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Checks of what stands in the log: lost, doubled and misplaced records, and their order."""
+"""Checks of the records in the log: lost, doubled and misplaced records, and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_log.testing.history.report import SHOWN_OPERATIONS, Report
 
 
 def check_lost_writes(columns: HistoryColumns, report: Report) -> None:
-    """Tell acknowledged values that were never polled: lost if a later record was, else unseen."""
+    """Report acknowledged values never polled: lost if a later record was polled, else unseen."""
     sends, reads = columns.sends, columns.reads
     is_polled = np.zeros(len(columns.values), dtype=np.bool_)
     is_polled[reads.value] = True
@@ -46,7 +46,7 @@ def _furthest_reads(columns: HistoryColumns) -> Ints:
 
 
 def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
-    """Tell the unseen sends as one finding for each partition."""
+    """Report the unseen sends as one finding for each partition."""
     sends = columns.sends
     unseen = unseen[np.argsort(sends.partition[unseen], kind="stable")]
     partitions, starts, counts = np.unique(
@@ -68,9 +68,9 @@ def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
 
 
 def check_duplicates(columns: HistoryColumns, report: Report) -> None:
-    """Tell values that stand at more offsets than they were sent times.
+    """Report values that are at more offsets than the number of times that they were sent.
 
-    A send that was refused does not count. One of an aborted transaction does: its record is in the
+    A refused send does not count. A send of an aborted transaction counts: its record is in the
     log, and its client may have been told the offset.
     """
     sends, seen = columns.sends, columns.seen
@@ -99,7 +99,7 @@ def check_duplicates(columns: HistoryColumns, report: Report) -> None:
 
 
 def check_inconsistent_offsets(columns: HistoryColumns, report: Report) -> None:
-    """Tell offsets at which clients were told of different values."""
+    """Report offsets at which clients were told different values."""
     seen = columns.seen
     place = columns.place(columns.value_partition[seen.value], seen.offset)
     order = np.lexsort((seen.value, place))
@@ -124,7 +124,7 @@ def check_inconsistent_offsets(columns: HistoryColumns, report: Report) -> None:
 
 
 def check_order_of_sends(columns: HistoryColumns, report: Report) -> None:
-    """Tell sends that were acknowledged at no higher offset than the client's send before."""
+    """Report sends whose acknowledged offset is not above that of the client's previous send."""
     sends = columns.sends
     later = np.flatnonzero(sends.previous != NONE)
     later = later[sends.offset[later] <= sends.offset[sends.previous[later]]]

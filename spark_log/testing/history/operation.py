@@ -1,4 +1,4 @@
-"""What a client did, as it noted it down: operations, and the actions that they consist of."""
+"""The operations that a client has recorded, and the actions that they consist of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_log.types import TopicPartition
 
 
 class Outcome(StrEnum):
-    """What a client knows of how its operation ended."""
+    """The outcome of an operation, as far as its client knows it."""
 
     COMMITTED = "committed"
     """It took effect: sends were acknowledged, the transaction was committed."""
@@ -36,9 +36,9 @@ class Send:
     """One record that was sent.
 
     Attributes:
-        topic_partition: where it was sent to.
-        value: its value. A value that the history has in one send of a partition says which
-            operation wrote it; a value that is sent several times may stand in the log as often.
+        topic_partition: the partition that it was sent to.
+        value: its value. A value that only one send to a partition has identifies the operation
+            that wrote it; a value that is sent several times may be in the log as often.
         offset: the acknowledged offset; None if the client was not told.
     """
 
@@ -74,20 +74,20 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one client did in one step: a send, a poll, an assignment, or a transaction.
+    """One step of a client: a send, a poll, an assignment, or a transaction.
 
     Times are integers of a clock that all clients of the history share, such as
     ``time.monotonic_ns()`` on one machine. They are optional.
 
     Attributes:
-        process: name of the client. A client that was started again has a new name.
-        number: number of the operation, unique among those of its process.
-        actions: what it did, in order.
-        outcome: how it ended, as far as the client knows. A poll that returned is committed.
+        process: the name of the client. A client that was started again has a new name.
+        number: the number of the operation, unique among those of its process.
+        actions: the actions of the client, in order.
+        outcome: the outcome, as far as the client knows it. A poll that returned is committed.
         is_transaction: whether its sends take effect together or not at all.
-        invoked: when it began.
-        end_invoked: when the client began to commit or abort the transaction.
-        completed: when the client knew the outcome.
+        invoked: the time at which it began.
+        end_invoked: the time at which the client began to commit or abort the transaction.
+        completed: the time at which the client knew the outcome.
     """
 
     process: str
@@ -101,5 +101,5 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Its process and its number, as findings name it."""
+        """The operation's name in findings: its process and its number."""
         return f"{self.process}/{self.number}"

@@ -1,4 +1,4 @@
-"""Checks of the order in which each client polls a partition: nothing left out, nothing again."""
+"""Checks of the order in which each client polls a partition: no offset skipped or repeated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_log.testing.history.report import Report
 
 
 def check_order_of_polls(columns: HistoryColumns, report: Report) -> None:
-    """Tell polls that leave committed records out, and polls that go back.
+    """Report polls that skip committed records, and polls that go back.
 
     A committed record is one whose operation took effect, or that a read_committed client polled.
     A client whose position is not known, as after an assignment, may poll any offset.

@@ -1,4 +1,4 @@
-"""Collects what the checks find, with a bounded number of examples of each anomaly."""
+"""Collects the findings of the checks, with a bounded number of examples of each anomaly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Report:
         self._findings: dict[Anomaly, list[Finding]] = {anomaly: [] for anomaly in Anomaly}
 
     def tell(self, anomaly: Anomaly, rows: Ints, explain: Callable[[int], Finding]) -> None:
-        """Count the rows that show an anomaly, and explain as many as are still examples."""
+        """Count the rows that show an anomaly, and explain those that still become examples."""
         self._counts[anomaly] += len(rows)
         found = self._findings[anomaly]
         found += map(explain, rows[: self._examples - len(found)].tolist())
@@ -41,7 +41,7 @@ class Report:
         operations: Iterable[int],
         explanation: str,
     ) -> Finding:
-        """Make a finding of numbers of the columns; NONE stands for no partition or offset."""
+        """Make a finding from numbers of the columns; NONE stands for no partition or offset."""
         names = dict.fromkeys(self._columns.name(int(each)) for each in operations if each != NONE)
         return Finding(
             anomaly,
@@ -52,7 +52,7 @@ class Report:
         )
 
     def findings(self, allowed: Set[Anomaly]) -> Findings:
-        """Return everything that was told."""
+        """Return everything that was reported."""
         return Findings(
             tuple(each for found in self._findings.values() for each in found),
             {anomaly: self._counts[anomaly] for anomaly in Anomaly if self._counts[anomaly]},

@@ -1,4 +1,4 @@
-"""Checks of what polls may return: nothing invented, aborted or undecided, no part of a whole."""
+"""Checks of polled records: none invented, aborted or undecided; no transaction in part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_log.testing.history.report import Report
 
 
 def check_garbage_reads(columns: HistoryColumns, report: Report) -> None:
-    """Tell polled values that nobody sent, in partitions of which the history has sends."""
+    """Report polled values that no client sent, in partitions of which the history has sends."""
     reads = columns.reads
     has_sends = np.zeros(len(columns.partitions), dtype=np.bool_)
     has_sends[columns.sends.partition] = True
@@ -20,10 +20,10 @@ def check_garbage_reads(columns: HistoryColumns, report: Report) -> None:
 
 
 def check_aborted_reads(columns: HistoryColumns, report: Report) -> None:
-    """Tell polled values all of whose senders were aborted.
+    """Report polled values of which every send was aborted.
 
-    A read_uncommitted client may poll a record of a transaction that is aborted later, but not one
-    that was refused outside of a transaction.
+    A read_uncommitted client may poll a record of a transaction that is aborted later, but not a
+    record that was refused outside of a transaction.
     """
     sends, reads = columns.sends, columns.reads
     in_transaction = np.zeros(len(columns.values), dtype=np.bool_)
@@ -34,10 +34,10 @@ def check_aborted_reads(columns: HistoryColumns, report: Report) -> None:
 
 
 def check_intermediate_reads(columns: HistoryColumns, report: Report) -> None:
-    """Tell polled records of transactions that were not being committed yet.
+    """Report polled records of transactions that were not being committed yet.
 
-    This is so if the poll completed before the client began to commit, as far as the times are
-    noted, and if a transaction polled what it sent itself.
+    That is the case if the poll completed before the client began to commit, as far as the times
+    are noted, and if a transaction polled its own records.
     """
     sends, reads = columns.sends, columns.reads
     rows = np.flatnonzero(reads.is_committed & (columns.writer[reads.value] != NONE))
@@ -56,7 +56,7 @@ def check_intermediate_reads(columns: HistoryColumns, report: Report) -> None:
 def _tell_reads(
     columns: HistoryColumns, report: Report, anomaly: Anomaly, found: Bools, what: str
 ) -> None:
-    """Tell the first read of each value that has been found."""
+    """Report the first read of each value that has been found."""
     reads = columns.reads
     rows = np.flatnonzero(found)
     rows = rows[np.unique(reads.value[rows], return_index=True)[1]]
@@ -78,11 +78,11 @@ def _tell_reads(
 
 
 def check_torn_transactions(columns: HistoryColumns, report: Report) -> None:
-    """Tell transactions of which a read_committed client polled one record and passed by another.
+    """Report transactions of which a read_committed client polled one record and skipped another.
 
-    It passed by a record if it polled a later one of the partition, next after an earlier one. A
-    record that it has not come to yet is no anomaly, nor is one before the offset at which it
-    began, as far as the history does not say that it began at the beginning.
+    It skipped a record if it polled a later record of the partition right after an earlier one. A
+    record that it has not reached yet is no anomaly. Neither is a record before the offset at which
+    it began, unless the history says that it began at the beginning.
     """
     sends = columns.sends
     operation, process = _observed_transactions(columns)
@@ -151,7 +151,7 @@ def _steps(columns: HistoryColumns) -> Ints:
 
 
 def _passed_by(columns: HistoryColumns, row: Ints, observer: Ints) -> Bools:
-    """Return for each send whether its observer went on from before it to behind it in one step."""
+    """Return for each send whether its observer passed it in one step."""
     reads = columns.reads
     steps = _steps(columns)
     # Number partitions by observer, to look all of them up at once.

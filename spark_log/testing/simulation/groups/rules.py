@@ -154,7 +154,7 @@ def _give_at_once(
 
 
 def _lets_all_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
-    """Let every producer send offsets, whoever has the partitions."""
+    """Let every producer send offsets, even for partitions that other members own."""
 
 
 def _is_never_superseded(pending: PendingOffsets, generation: int, timestamp_us: int) -> bool:

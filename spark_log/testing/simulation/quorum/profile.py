@@ -20,7 +20,7 @@ class QuorumProfile:
         readers: number of processes that list and look for files.
         allocators: number of processes that append to the metadata log.
         think_ms: mean time between two puts of a process.
-        impatience: probability that a call goes on without the answers of a minority.
+        impatience: probability that a call does not wait for the answers of a minority.
         haste: share of the time for which a proposer waits for another before it takes the next
             ballot.
         has_operator: whether members fail, are wiped and are replaced.

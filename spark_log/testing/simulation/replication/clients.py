@@ -83,7 +83,7 @@ class _Client:
 class IdempotentWriter(_Client):
     """Appends until each batch is acknowledged by all in-sync replicas, or given up.
 
-    After some batches a writer may go on with the leader's acknowledgement alone.
+    After some batches a writer may require only the leader's acknowledgement.
     """
 
     batches_for_all: float = float("inf")

@@ -22,10 +22,10 @@ from spark_log.testing.simulation.replication.world import OpenPartition, Replic
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
 
 _IDLE = 5
-"""How many times longer a controller rests in the end if it has nothing to do."""
+"""Factor by which a controller rests longer in the end if it has nothing to do."""
 
 _LAG = 5
-"""How many times slower than usual a slow root is."""
+"""Factor by which a slow root is slower than usual."""
 
 
 class Controller:

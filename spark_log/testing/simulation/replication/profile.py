@@ -13,7 +13,7 @@ class ReplicationProfile:
     """The conditions of one simulation.
 
     Attributes:
-        faults: of each broker's storage and of processes; and the number of cleaners.
+        faults: the faults of each broker's storage and of processes, and the number of cleaners.
         brokers: number of brokers, each with a replica.
         min_insync: ``min.insync.replicas``.
         writers: number of writers that are idempotent and wait for all in-sync replicas.
@@ -21,8 +21,8 @@ class ReplicationProfile:
             alone, and replicate now and then.
         plain_writers: number of writers that are not idempotent, some of which append at an
             expected offset.
-        followers: number of readers that read on.
-        scanners: number of readers that open the log again for each look.
+        followers: number of readers that keep reading.
+        scanners: number of readers that open the log again for each read.
         controllers: number of processes that bring replicas back.
         suspicion: probability that a controller takes a replica out of the in-sync replicas for
             no reason, in each round.
@@ -30,8 +30,8 @@ class ReplicationProfile:
         outages: number of actors that make roots unavailable, slow, or lost.
         outage_ms: mean time between two outages of an actor, and of their duration.
         destroys: probability that a root that fails is lost, and replaced by an empty one.
-        empties: whether a lost root, also that of the leader, looks empty, as a path does on which
-            no disk is mounted.
+        empties: whether a lost root, also that of the leader, looks empty, like a path on which no
+            disk is mounted.
         retentions: number of actors that delete records.
         retention_ms: mean time between two deletions of one of them.
         think_ms: mean time between two appends of a writer.

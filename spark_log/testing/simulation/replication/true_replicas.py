@@ -29,11 +29,11 @@ TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a replica has at one offset.
+    """The record or barrier that a replica has at one offset.
 
     Attributes:
-        value: of a record, which is unique; None for a barrier.
-        leader_epoch: of its batch.
+        value: the value of a record, which is unique; None for a barrier.
+        leader_epoch: the leader epoch of its batch.
     """
 
     value: bytes | None
@@ -45,11 +45,11 @@ class TrueReplica:
     """One directory on one broker's disk.
 
     Attributes:
-        entries: by offset.
-        append_ids: of the segments that were not rewritten, by base offset.
+        entries: the records and barriers, by offset.
+        append_ids: the append ids of the segments that were not rewritten, by base offset.
         epochs: the leader epochs whose barriers it has.
-        is_damaged: whether files of it were lost.
-        behind_gap: segments that were created behind the end of a damaged log, by base offset.
+        is_damaged: whether some of its files were lost.
+        behind_gap: the segments that were created behind the end of a damaged log, by base offset.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -261,7 +261,7 @@ class TrueReplicas:
     # --- in-sync replicas ------------------------------------------------------------------------
 
     def in_sync(self) -> list[tuple[int, TrueReplica]]:
-        """Return the in-sync replicas whose files are there, in their order."""
+        """Return the in-sync replicas whose files exist, in their order."""
         return [
             (broker, self.replica(broker))
             for broker in self.state.isr

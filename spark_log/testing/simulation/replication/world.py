@@ -87,7 +87,7 @@ FAILURES: Final = (
     StorageTimeoutError,
     UnsupportedStoreError,
 )
-"""What a root that fails may answer to a request."""
+"""The errors with which a failing root may answer a request."""
 
 
 class BrokerStore(SimulatedStore):
@@ -260,17 +260,17 @@ class ReplicationWorld:
 
 
 class OpenPartition:
-    """What one process has open.
+    """The cluster and the partition that one process has open.
 
     Attributes:
         cluster: the cluster.
-        topic: as it was read first.
-        states: tell of the partition's state.
+        topic: the topic in the state that was read first.
+        states: the source of the partition's state.
         log: the partition's log.
     """
 
     def __init__(self, world: ReplicationWorld) -> None:
-        """Open them; some steps."""
+        """Open the cluster and the partition, which takes several steps."""
         self.cluster = Cluster(ROOT, clock=world.clock)
         self.topic: TopicImage = self.cluster.topic(TOPIC)
         self.states = MetadataPartitionStates(self.cluster.metadata, self.topic, 0)

@@ -65,7 +65,7 @@ def is_valid(clock: Clock, observed_ms: float) -> bool:
 
 
 class StripeTail:
-    """What a process knows of a stripe: the state at home, and the entries behind it.
+    """The known part of a stripe: the state at home, and the entries behind it.
 
     Attributes:
         home: the state at the newest home marker.
@@ -75,7 +75,7 @@ class StripeTail:
     """
 
     def __init__(self, store: Store, stripe: int, clock: Clock) -> None:
-        """Return a tail of which nothing is known; `refresh` looks."""
+        """Return a tail of which nothing is known; `refresh` reads it."""
         self._store = store
         self._stripe = stripe
         self._clock = clock
@@ -235,7 +235,7 @@ class StripeReader:
 
 
 def read_home(store: Store, partition: int, offset: int) -> list[str]:
-    """Return the records of the file at home that goes on farthest from an offset.
+    """Return the records, from an offset on, of the file at home that reaches farthest.
 
     Raises:
         HoleError: there is none.

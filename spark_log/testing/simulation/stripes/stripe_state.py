@@ -1,4 +1,4 @@
-"""What a prefix of a stripe has decided: ends of partitions, and what their producers wrote."""
+"""The state after a prefix of a stripe: ends of partitions, and the batches of their producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Entry(NamedTuple):
 
     Attributes:
         partition: the partition.
-        producer_id, epoch, sequence: of the producer, in this partition.
+        producer_id, epoch, sequence: the producer's id, epoch and sequence in this partition.
         values: the records.
     """
 
@@ -37,12 +37,12 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProducerBatches:
-    """What a producer has written to a partition.
+    """The batches that a producer has written to a partition.
 
     Attributes:
         epoch: its newest epoch.
-        next_sequence: of its next batch.
-        recent: sequence and base offset of its last batches in this epoch.
+        next_sequence: the sequence of its next batch.
+        recent: the sequences and base offsets of its last batches in this epoch.
     """
 
     epoch: int

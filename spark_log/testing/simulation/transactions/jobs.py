@@ -39,7 +39,7 @@ _DIES_CHANCE = 0.3
 
 _POLL_MS = 20.0
 _MAX_POLLS = 200
-"""How often a driver looks for results before the micro-batch fails."""
+"""Number of times that a driver polls for results before the micro-batch fails."""
 
 
 class Driver:

@@ -21,10 +21,10 @@ from spark_log.testing.simulation.transactions.world import (
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 _TRIES = 4
-"""How often an append is tried before its transaction is aborted."""
+"""Number of attempts of an append before its transaction is aborted."""
 
 _FINISHED_CHANCE = 0.2
-"""Probability that a producer looks after its last transaction's markers before it goes on."""
+"""Probability that a producer finishes its last transaction's markers before it continues."""
 
 
 class Writes:

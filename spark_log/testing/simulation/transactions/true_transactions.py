@@ -30,8 +30,8 @@ class TrueRecord:
     """One record of a partition.
 
     Attributes:
-        value: its value; unique, but for markers.
-        producer: of its transaction; None for a record outside of transactions, and for a marker.
+        value: its value; unique, except for markers.
+        producer: the producer of its transaction; None for a record outside of transactions.
         is_marker: whether it is the marker of a transaction.
     """
 
@@ -46,11 +46,11 @@ class TruePartition:
 
     Attributes:
         partition: its topic id and number.
-        directory: of its files.
+        directory: the directory of its files.
         start: the log start offset.
         records: all records, by offset.
         open: the open transactions: producer → offset of its first record.
-        markers: of ended transactions: producer → whether it is committed.
+        markers: the markers of ended transactions: producer → whether it is committed.
     """
 
     partition: TopicIdPartition
@@ -94,10 +94,10 @@ class TrueTransactions:
     """Follows the state logs and the partitions on the disk, and checks each of their changes.
 
     Attributes:
-        partitions: by directory.
-        states: by transactional id.
-        outcomes: of decided transactions: producer → whether its records count.
-        transactions: in which transaction a producer (with its epoch) takes part.
+        partitions: the partitions, by directory.
+        states: the states, by transactional id.
+        outcomes: the outcomes of decided transactions: producer → whether its records count.
+        transactions: producer (with its epoch) → the transaction in which it takes part.
         decided: the decided transactions.
         batches: the committed micro-batches: transactional id and number → producers that count.
     """
@@ -326,7 +326,7 @@ class TrueTransactions:
         """Check the records that a reader was given between two positions.
 
         Args:
-            partition: that was read.
+            partition: the partition that was read.
             begin: the position before.
             end: the position after.
             rows: pairs of an offset and a value.

@@ -44,7 +44,7 @@ class TaskOffer:
     """A task attempt that an executor is to run.
 
     Attributes:
-        owner: of the driver's transaction.
+        owner: the owner of the driver's transaction.
         batch_id: the micro-batch.
         task: number of the task.
         attempt: number of the attempt.
@@ -58,7 +58,7 @@ class TaskOffer:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What an executor tells the driver of an attempt that has written all of its records."""
+    """An executor's message to the driver: an attempt has written all of its records."""
 
     offer: TaskOffer
     participant: ProducerIdAndEpoch
@@ -66,13 +66,13 @@ class TaskResult:
 
 @dataclass(slots=True)
 class Job:
-    """What drivers and executors send each other, and the checkpoint of the query.
+    """The messages between drivers and executors, and the checkpoint of the query.
 
     Attributes:
         batch_id: the next micro-batch; drivers find it in the checkpoint after a crash.
-        offers: attempts that no executor has taken.
-        results: of attempts.
-        attempts: number of attempts so far.
+        offers: the attempts that no executor has taken.
+        results: the results of attempts.
+        attempts: the number of attempts so far.
     """
 
     batch_id: int = 0
@@ -86,16 +86,16 @@ class TransactionsWorld:
     """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
-        scheduler: runs the actors.
+        scheduler: the scheduler that runs the actors.
         clock: the actors' clock; the storage has its own.
         store: the store that actors use.
         truth: the model that results are checked against.
         profile: the conditions.
         image: the metadata: one topic.
-        job: of the drivers and executors.
-        is_ending: faults have ended, and actors begin no new work.
-        values: numbers of the values of records, which are unique.
-        producer_ids: numbers of producer ids.
+        job: the job of the drivers and executors.
+        is_ending: whether faults have ended, and actors begin no new work.
+        values: the numbers of the values of records, which are unique.
+        producer_ids: the numbers of producer ids.
     """
 
     scheduler: Scheduler
