@@ -183,7 +183,7 @@ def groups(
 ) -> None:
     """Translate committed offsets of groups once.
 
-    A consumer of the group goes on at the very record that it would have read next. Groups with
+    A consumer of the group continues at the very record that it would have read next. Groups with
     members on that side, and offsets that are further there, stay as they are. Exit status: 0 done,
     1 some offsets lie behind what is mirrored.
     """

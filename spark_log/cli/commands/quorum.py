@@ -73,7 +73,7 @@ def add_member(member: Member, root: Root, output: Output) -> None:
     """Add an empty root, which gets a copy of all files. Run it again if it was interrupted.
 
     The first call makes a quorum of a single root. End all clients of that root before: they would
-    go on to write to this root alone.
+    continue to write to this root alone.
     """
     cluster = root.cluster()
     store = cluster.store
