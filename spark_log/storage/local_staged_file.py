@@ -88,7 +88,7 @@ class LocalStagedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
         if not self.sink.closed:
             return int(self.sink.tell())
         with _own_errors(self.path):

@@ -61,11 +61,12 @@ class RootGuard:
         """Check that an open directory is the root that was checked last.
 
         Args:
-            descriptor: of the directory. What is made relative to it is made in this root, whatever
-                happens to the root's path.
+            descriptor: the directory's file descriptor. A file made relative to it is made in this
+                root, whatever happens to the root's path.
 
         Raises:
-            StorageUnavailableError: it is another directory: the root was exchanged meanwhile.
+            StorageUnavailableError: it is another directory, since the root was exchanged
+                meanwhile.
         """
         if self._identity(self._marker, descriptor) != self._checked:
             raise StorageUnavailableError(

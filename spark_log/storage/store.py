@@ -59,7 +59,7 @@ class StagedFile(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
 
     @abstractmethod
     def seal(self) -> None:
@@ -94,7 +94,7 @@ class StagedFile(ABC):
         """Append bytes of another staged file, in place of writing to `sink`.
 
         Args:
-            source: from `open_written` of the other file. Several threads may copy from it.
+            source: the other file, from its `open_written`. Several threads may copy from it.
             start: position in both files: this one has the bytes before it.
             end: position after the last byte.
 
@@ -176,7 +176,7 @@ class Store(ABC):
         return self
 
     def check_root(self) -> None:  # noqa: B027 - most stores are not guarded
-        """Check that the root is there, and is the one that was opened; no request.
+        """Check that the root exists, and is the one that was opened; no request.
 
         Raises:
             StorageError: the root is missing or is another one; only of a `guarded` store.
@@ -204,13 +204,13 @@ class Store(ABC):
     def make_directory(self, directory: str) -> None:  # noqa: B027 - object stores have none
         """Create a directory that was removed, also in a `guarded` store, which then refuses puts.
 
-        Only for what repairs a root: other code must not go on where someone has removed files.
+        Only for code that repairs a root: nothing else may write where files were removed.
 
         Args:
-            directory: relative to the root.
+            directory: the directory's path, relative to the store's root.
 
         Raises:
-            StorageError: it cannot be created.
+            StorageError: the directory cannot be created.
         """
 
     @abstractmethod

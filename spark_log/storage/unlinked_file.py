@@ -44,7 +44,7 @@ class UnlinkedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
         if self.sink.closed:
             return os.fstat(self._descriptor).st_size
         return int(self.sink.tell())

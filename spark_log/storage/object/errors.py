@@ -1,4 +1,4 @@
-"""What the answer of an object store, or a missing answer, says about a request."""
+"""Errors of requests, by the answer of an object store or the lack of an answer."""
 
 from __future__ import annotations
 
