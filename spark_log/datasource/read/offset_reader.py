@@ -34,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Listing(LogCache):
-    """What was listed of one partition. It is listed again if the budget has no room for it.
+    """The listing of one partition. It is repeated if the budget has no room to keep it.
 
     Attributes:
         view: the newest listing; None without one.

@@ -1,4 +1,4 @@
-"""What a batch leaves unread: where it begins in the log, and how old the first record is."""
+"""Lag behind a batch: the first unread offsets, and the age of the first unread record."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _BLOCK_BYTES: Final = 32
 """Upper limit for a record batch's entry in the footer."""
 
 _DELIVERY_TIMEOUT_MS: Final = ProducerConfig().delivery_timeout_ms
-"""How long an append waits for the storage, as the producers of Kafka's connector do."""
+"""Maximum time that an append waits for the storage, the default of Kafka's producers."""
 
 _SEQUENCES: Final = 2**31
 _MAX_RECORDS: Final = 2**30
@@ -98,7 +98,7 @@ class PartitionWriter:
             acks: -1 to wait for all in-sync replicas; 1 for the leader alone, then call `catch_up`.
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
                 not idempotent, or has a transaction.
-            transaction: of the task attempt; None without one.
+            transaction: the task attempt's transaction; None without one.
             now_us: timestamp of records without one, microseconds since the epoch.
         """
         self._log = log
@@ -233,7 +233,7 @@ class PartitionWriter:
         Raises:
             KafkaTimeoutError: for ``delivery.timeout.ms``. The record may be in the log if the
                 message says that an outcome is unknown.
-            SparkLogError: as of `PartitionLog.append_segment`.
+            SparkLogError: `PartitionLog.append_segment` failed.
         """
         wait = OutageWait(
             lambda: Deadline(

@@ -21,7 +21,7 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 @dataclass(frozen=True, slots=True)
 class JoinedTransaction:
-    """Which transaction a task attempt has joined, and as whom; the attempt tells the driver.
+    """A task attempt's transaction and producer, which the attempt reports to the driver.
 
     Attributes:
         transactional_id: the ``transactional.id``.

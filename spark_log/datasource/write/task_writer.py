@@ -32,7 +32,7 @@ from spark_log.types import TopicPartition
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task attempt tells the driver, through Spark.
+    """The results of a task attempt, which Spark passes to the driver.
 
     Attributes:
         results: by partition.

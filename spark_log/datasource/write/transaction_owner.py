@@ -30,7 +30,7 @@ def present_owner(
 
     Args:
         cluster: the opened root.
-        coordinator: of the write's transactional id; has read the state.
+        coordinator: the coordinator of the write's transactional id; it has read the state.
         timeout_ms: ``transaction.timeout.ms`` of the next transaction.
 
     Raises:
