@@ -1,4 +1,4 @@
-"""Recognises a local root by a file in it, so that nothing is done where it does not lie any more.
+"""Recognises a local root by a file in it, so that nothing is done if another root took its place.
 
 A directory loses its file system when that is unmounted, is moved or removed, or gets another
 root's files. Without a guard a writer would then make directories of its own in the place.
@@ -36,8 +36,9 @@ class RootGuard:
         Args:
             store: the store of the root, without a guard.
             marker: path of a file that the root has from its creation on, relative to the root.
-            check: reads the marker. It is called when the marker is missing, or is not the file
-                that was checked last: the file system was mounted again, or a copy was restored.
+            check: function that reads the marker. It is called when the marker is missing, or is
+                not the file that was checked last: the file system was mounted again, or a copy was
+                restored.
         """
         self._store = store
         self._marker = marker

@@ -108,7 +108,7 @@ class FanOut:
         return replies
 
     def send(self, calls: Sequence[Call]) -> None:
-        """Make the calls in the background. Nobody is told how they end."""
+        """Make the calls in the background. Their results are dropped."""
         for number, call in enumerate(calls):
             self._start(number, call, queue.SimpleQueue())
 
