@@ -173,8 +173,8 @@ def _guarantees(
     """Return whether the write is idempotent, and whether it is transactional.
 
     Args:
-        parser: the options.
-        options: the same, with the names that the user wrote.
+        parser: the parser of the options.
+        options: the same options, with the names that the user wrote.
         acks: all values of ``acks`` that the topics of the write may have.
     """
     idempotent = parser.boolean("idempotent", default="all" in acks)

@@ -63,7 +63,7 @@ class TimeLag:
         Args:
             end: the offsets up to which records are read.
             latest: the log end offsets.
-            log_starts: what `log_starts` returns for them.
+            log_starts: the log start offsets, from `log_starts`.
         """
         behind = []
         for tp, position in _unread(end, latest).items():

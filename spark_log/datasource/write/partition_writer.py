@@ -150,7 +150,7 @@ class PartitionWriter:
             self._record_count += piece.num_rows
 
     def finish(self) -> None:
-        """Finish the open segment, if there is one."""
+        """Finish the open segment, if one is open."""
         if self._writer is not None:
             self._staged.append(self._writer.finish())
             self._writer = None
@@ -177,9 +177,9 @@ class PartitionWriter:
         )
 
     def catch_up(self) -> None:
-        """Bring the other replicas up to what was appended with ``acks=1``, if they can be reached.
+        """Copy appends with ``acks=1`` to the other replicas, if they can be reached.
 
-        A failure is only counted: nobody was promised that they have it.
+        A failure is only counted: ``acks=1`` promises nothing about these replicas.
         """
         if self._acks != ALL:
             with self._log.suppressed.suppress("replica", self._log.directory, SparkLogError):
@@ -260,7 +260,7 @@ class PartitionWriter:
         return isinstance(error, LeaderNotAvailableError) or is_unavailable(error)
 
     def _count_appended(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
-        """Return how many of a segment's records are already in the log.
+        """Return the number of a segment's records that are already in the log.
 
         Raises:
             OutOfOrderSequenceError: the given error: records before the segment are missing.
