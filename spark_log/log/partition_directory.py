@@ -131,8 +131,8 @@ class _SegmentEnd:
     """The end offset and the leader epoch of a listing's last segment, kept after it was opened.
 
     A plain segment that two listings show as part of the log is the same file in both: its name is
-    freed only when something durable covers it, and then it is never part of the log again. So it
-    is not opened for a later listing.
+    freed only when something durable covers it, and then it is never part of the log again. The
+    segment is therefore not opened for a later listing.
     """
 
     file: FileInfo
@@ -150,8 +150,8 @@ class PartitionDirectory:
         partition: number of the partition; checked against every segment.
         clock: the clock whose monotonic time dates listings.
         witness: the file that shows that the log has had records; None if the log has none.
-        valid_ms: how long a listing is valid: half of ``file.delete.delay.ms``. A file that was
-            part of the log at the listing cannot have been deleted within this time.
+        valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``. A file that
+            was part of the log at the listing cannot have been deleted within this time.
         suppressed: counter of errors that fail no read and no append, such as those of indexes.
         identities: the append ids of the segments, by name.
     """

@@ -88,10 +88,11 @@ class Replica:
             compression: ``none``, ``lz4`` or ``zstd``.
             producer: the producer of an idempotent append; None for another append.
             leader_epoch: the leader epoch in the batch headers.
-            validator: checks the records by the topic's settings; None checks nothing.
+            validator: validator of the records by the topic's settings; None checks nothing.
             copies: the segment's copies on the roots of followers, made while it is staged; None
                 makes none.
-            on_failure: called with the error if the segment cannot be staged, before it is raised.
+            on_failure: function that is called with the error, before it is raised, if the segment
+                cannot be staged.
 
         Raises:
             LogTruncatedError: the directory was removed.

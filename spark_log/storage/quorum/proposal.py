@@ -165,7 +165,7 @@ class Proposal:
             path: the file's path.
             value: its bytes; None to finish what others have proposed.
             clock: waits between ballots.
-            random: how long to wait.
+            random: source of random pauses.
         """
         self.path = path
         self.ballot = 0
