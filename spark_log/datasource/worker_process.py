@@ -113,7 +113,7 @@ def enter_worker(role: str) -> None:
     """Prepare a Python process of Spark for code of this package.
 
     Args:
-        role: what the process does, as in `freeze_modules`.
+        role: the process's task, such as ``reader`` (`freeze_modules`).
     """
     silence_broken_pipe()
     freeze_modules(role)
@@ -128,13 +128,13 @@ def freeze_modules(role: str) -> None:
     """Exempt the objects of this process from garbage collection, once for each role.
 
     After every task, and after every step of planning, ``pyspark.daemon`` runs a full collection
-    before the process takes the next one (Spark 4.2.0). It looks at 100,000 objects of imported
-    modules, which takes 50 ms, and finds nothing (ADR 38). Frozen objects are still freed when
+    before the process takes the next one (Spark 4.2.0). It visits 100,000 objects of imported
+    modules, which takes 50 ms, and frees nothing (ADR 38). Frozen objects are still freed when
     their last reference goes. Only cycles among them stay in memory: once for each role, not
     again for each task.
 
     Args:
-        role: what the process does. Processes get several roles, each with imports of its own.
+        role: the process's task. Processes get several roles, each with imports of its own.
     """
     if role not in _frozen_for and _is_worker():
         _frozen_for.add(role)
@@ -152,7 +152,7 @@ def warn_exposed_secrets(options: ReadOptions | WriteOptions) -> None:
     this package; therefore a task warns.
 
     Args:
-        options: options of the query.
+        options: the query's options.
     """
     context = TaskContext.get()
     if context is None or context.partitionId() != 0:

@@ -1,4 +1,4 @@
-"""The memory budget of a process for what it keeps of its logs (docs/adr/0040).
+"""The memory budget of a process for the caches of its logs (docs/adr/0040).
 
 A log keeps what it has read, so that it need not be read again: summaries of segments, listings,
 open segments. All of it can be lost at any time. The caches of all logs of a process share one
@@ -26,15 +26,15 @@ class LogCache(ABC):
     def drop(self) -> None:
         """Forget everything that can be read again. Any thread may call it, at any time.
 
-        What is in use may stay. It is counted again by the next `CacheShare.hold`.
+        Parts in use may stay. They are counted again by the next `CacheShare.hold`.
         """
 
 
 class CacheShare(weakref.ref[LogCache]):
-    """What one cache holds of a budget. It does not keep the cache alive.
+    """The share of a budget that one cache holds. It does not keep the cache alive.
 
     Attributes:
-        size_bytes: as it was given last; 0 after the cache was dropped.
+        size_bytes: memory that `hold` recorded last; 0 after the cache was dropped.
     """
 
     __slots__ = ("_budget", "size_bytes")
@@ -43,7 +43,7 @@ class CacheShare(weakref.ref[LogCache]):
     size_bytes: int
 
     def __new__(cls, cache: LogCache, budget: CacheBudget) -> Self:
-        """Hold nothing yet. What the cache holds is no longer counted when it is gone."""
+        """Begin with no memory held. The share is released when the cache is garbage-collected."""
         share = super().__new__(cls, cache, budget.release_later)
         share._budget = budget
         share.size_bytes = 0
@@ -53,9 +53,9 @@ class CacheShare(weakref.ref[LogCache]):
     __eq__ = object.__eq__
 
     def hold(self, size_bytes: int) -> None:
-        """Record that the cache was used, and how much it holds now. May drop any caches.
+        """Record that the cache was used, and the memory it holds now. May drop any caches.
 
-        If it alone holds more than the budget, it is dropped too.
+        A cache that alone holds more than the budget is dropped too.
 
         Args:
             size_bytes: approximate memory that the cache holds.
@@ -63,7 +63,7 @@ class CacheShare(weakref.ref[LogCache]):
         self._budget.hold(self, size_bytes)
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether the cache may hold so much without being dropped itself."""
+        """Whether the cache may hold this number of bytes without being dropped itself."""
         return size_bytes <= self._budget.limit_bytes
 
     def drop(self) -> None:
@@ -77,9 +77,10 @@ class CacheBudget:
     """The budget of several caches. Thread-safe.
 
     Attributes:
-        limit_bytes: what they may hold together. A lower value takes effect with the next `hold`.
-        release_later: counts a share no longer. It takes no lock: a garbage collection may call it
-            anywhere.
+        limit_bytes: maximum memory that the caches hold together. A lower value takes effect with
+            the next `hold`.
+        release_later: function that stops counting a share. It takes no lock, since a garbage
+            collection may call it anywhere.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -93,7 +94,7 @@ class CacheBudget:
 
     @property
     def held_bytes(self) -> int:
-        """What the caches hold together."""
+        """Approximate memory that the caches hold together."""
         with self._lock:
             self._release_gone()
             return self._held_bytes
@@ -103,7 +104,7 @@ class CacheBudget:
         return CacheShare(cache, self)
 
     def hold(self, share: CacheShare, size_bytes: int) -> None:
-        """Record that a share was used, and what it holds now; drop what is too much."""
+        """Record that a share was used, and the memory it holds; drop what is above the limit."""
         dropped: list[CacheShare] = []
         with self._lock:
             self._release_gone()

@@ -1,4 +1,4 @@
-"""The end of a log as a reader with ``read_committed`` knows it, and what it holds back there."""
+"""The end of a log for a reader with ``read_committed``, and the segments that it holds back."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from spark_log.log.snapshot import Snapshots
 from spark_log.log.tail_view import TailView
 
 _MAX_LISTED: Final = 4_096
-"""Aborted transactions that are listed before those of one segment are left to its headers."""
+"""Maximum number of aborted transactions kept in memory. Beyond it, those of one segment are read
+from the segment's headers."""
 
 
 class CommittedTail(LogCache):
-    """Follows the end of a log, and knows which of its records may be returned.
+    """The followed end of a log, with the transactions that decide which records are returned.
 
-    A transaction is decided by a marker behind its records. So the headers of each new segment are
-    read when it is found, and its records wait until nothing before them is undecided. Meanwhile
-    the open segment is held, so that no file is opened or read twice. Segments for which the budget
-    of the process has no room are opened again. The segments of a listing that lie behind the
-    newest snapshot are followed like new ones.
+    A transaction is decided by a marker behind its records. Therefore the headers of each new
+    segment are read when it is found, and its records wait until nothing before them is undecided.
+    Meanwhile the open segment is held, so that no file is opened or read twice. Segments for which
+    the budget of the process has no room are opened again. The segments of a listing that lie
+    behind the newest snapshot are followed like new ones.
     """
 
     def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
@@ -51,7 +52,7 @@ class CommittedTail(LogCache):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep what `drop` would forget, for the block."""
+        """Keep the listing and the held segments from `drop` during the block."""
         with self._lock:
             self._users += 1
         try:
@@ -72,7 +73,7 @@ class CommittedTail(LogCache):
     def load(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
 
-        This is a newer view than the given one if the log was rewritten meanwhile.
+        The returned view is newer than the given one if the log was rewritten meanwhile.
         """
         self._state, view = self._snapshots.transactions(view, self._state)
         self._compact(view)
@@ -87,7 +88,7 @@ class CommittedTail(LogCache):
     # --- following -------------------------------------------------------------------------------
 
     def observe(self) -> LogView:
-        """List the log, and follow it from the newest snapshot, or from where it was followed to.
+        """List the log, and follow it from the newest snapshot, or from the last followed offset.
 
         No segment is opened, unless the last listing did not fit the log.
         """
@@ -124,7 +125,7 @@ class CommittedTail(LogCache):
         return self._tail is not None and self._tail.is_valid
 
     def holds(self, offset: int) -> bool:
-        """Return whether the listing is valid, and ``offset`` in the log or its end."""
+        """Return whether the listing is valid, and ``offset`` is in the log or is its end."""
         return self._tail is not None and self._tail.is_valid and self._tail.holds(offset)
 
     @property
@@ -143,8 +144,9 @@ class CommittedTail(LogCache):
     def last_stable_offset(self) -> int:
         """Offset before which everything is decided, as far as the log was followed.
 
-        A newer listing may have moved the log's start in the index, but not here. Until then
-        offsets before that start are read, where transactions may be open.
+        A newer listing may have moved the log's start in the index, but not in this tail. Until
+        this tail is listed again, offsets before that start are read, where transactions may be
+        open.
         """
         tail, first = self._tail, self.index.first_open
         assert tail is not None
@@ -171,10 +173,10 @@ class CommittedTail(LogCache):
         """Replay the headers of the next segment: of the listing, or behind it at the log's end.
 
         Returns:
-            Whether there is one. It may be found only after the next `observe`.
+            Whether a next segment exists. It may be found only after the next `observe`.
 
         Raises:
-            CorruptRecordError: it is damaged.
+            CorruptRecordError: the segment is damaged.
         """
         tail, state = self._tail, self._state
         assert tail is not None

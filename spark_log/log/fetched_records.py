@@ -1,4 +1,4 @@
-"""Rows of one partition that were read, with their offsets: all of a batch, or some."""
+"""Fetched rows of one partition with their offsets: all rows of a batch, or some of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FetchedRecords:
         )
 
     def take(self, rows: np.ndarray) -> Self:
-        """Return the rows of these numbers."""
+        """Return the rows with these row numbers."""
         records = self.records.take(int_array(rows, pa.int64()))
         return replace(self, offsets=self.offsets[rows], records=records)
 

@@ -19,8 +19,8 @@ MAX_MERGE_GENERATION: Final = 1_000_000
 """Merges use generations up to this one, compactions use higher ones (`log.clean.generations`)."""
 
 GENERATION_BYTES: Final = 16
-"""Size of the file with which a compaction reserves a generation. One byte more for each generation
-before it since the last compaction which read all keys (`log.clean.generations`)."""
+"""Size of the file with which a compaction reserves a generation. The file has one more byte
+for each generation since the last compaction that read all keys (`log.clean.generations`)."""
 
 _SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
@@ -41,7 +41,7 @@ class SegmentName:
             covers.
         last_offset: last offset that a rewritten segment covers. None for a plain segment, whose
             last batch header holds it.
-        generation: of a rewritten segment, from 1; 0 for a plain segment.
+        generation: generation of a rewrite, from 1; 0 for a plain segment.
     """
 
     base_offset: int
@@ -77,7 +77,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, name: str) -> SegmentName | None:
-        """Parse a file name; return None if it is not a segment's."""
+        """Parse a file name; return None if no segment has such a name."""
         match = _SEGMENT.fullmatch(name)
         if match is None:
             return None
@@ -106,19 +106,19 @@ class StartMarker:
 
     @classmethod
     def parse(cls, name: str) -> StartMarker | None:
-        """Parse a file name; return None if it is not a start marker's."""
+        """Parse a file name; return None if no start marker has such a name."""
         match = _START.fullmatch(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
 
 
 def encode_leader_epoch(leader_epoch: int) -> bytes:
-    """Return the content of a start marker before which the last batch has this leader epoch."""
+    """Return the content of a start marker; the last batch before it has this leader epoch."""
     line = b"leaderEpoch=%d\n" % leader_epoch
     return b"%08x:%b" % (extend(0, line), line)
 
 
 def decode_leader_epoch(content: bytes) -> int | None:
-    """Return the leader epoch in a start marker; None if it has none, or is damaged."""
+    """Return the leader epoch in a start marker; None if the marker has none, or is damaged."""
     match = _LEADER_EPOCH.fullmatch(content)
     if match is None or match[1] != b"%08x" % extend(0, match[2]):
         return None
@@ -131,7 +131,7 @@ def snapshot_name(offset: int) -> str:
 
 
 def parse_snapshot_name(name: str) -> int | None:
-    """Return the offset in a snapshot's file name; None if it is not a snapshot's."""
+    """Return the offset in a snapshot's file name; None if no snapshot has such a name."""
     match = _SNAPSHOT.fullmatch(name)
     return None if match is None else int(match[1])
 
@@ -142,6 +142,6 @@ def generation_name(generation: int) -> str:
 
 
 def parse_generation_name(name: str) -> int | None:
-    """Return the generation that a file name reserves; None if it is not such a file's."""
+    """Return the generation that a file name reserves; None if no generation's file has it."""
     match = _GENERATION.fullmatch(name)
     return None if match is None else int(match[1])

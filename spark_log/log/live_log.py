@@ -4,7 +4,7 @@ The rule is in docs/protocol.md, "The live log". One listing decides it, by pure
 names. Segments form a chain from the log start offset to the log end offset. A file that the chain
 does not reach is not part of the log, no matter who wrote it and when. Examples are a put that was
 delivered late, an orphan, and a segment that a rewritten one covers and that waits for its
-deletion: `spent_segments` finds those that readers need no more.
+deletion: `spent_segments` finds the ones that readers need no longer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class LiveSegment:
 
     Attributes:
         name: parsed file name.
-        file: as the listing showed it.
-        start_offset: first offset that is read from it. This is its base offset, unless the log
-            start offset or an earlier rewritten segment cuts off its beginning.
-        end_offset: the offset after its last. None for the last plain segment of the log: only its
-            last batch header holds it.
+        file: the file's name, size and time in the listing.
+        start_offset: first offset that is read from the segment. This is its base offset, unless
+            the log start offset or an earlier rewritten segment cuts off its beginning.
+        end_offset: the offset after the segment's last. None for the last plain segment of the log,
+            whose last batch header alone contains it.
     """
 
     name: SegmentName
@@ -51,22 +51,22 @@ class LiveLog:
     """The chain of segments that one listing shows.
 
     Attributes:
-        log_start_offset: from the highest start marker; 0 without one.
+        log_start_offset: offset of the highest start marker; 0 without one.
         segments: in offset order, without gaps; empty for an empty log.
         base_after_gap: base offset of the first segment behind a gap; None without a gap. The chain
             ends at a gap. Either a segment is lost, or it appeared during the listing.
         snapshots: offsets of the snapshots that the listing shows, in ascending order.
         compaction_generation: the highest generation that a compaction has reserved
             (`log.clean.generations`).
-        clean_generation: that of the newest compaction which read all keys. Generations behind it
+        clean_generation: generation of the newest compaction that read all keys. Later ones
             only removed tombstones. Equal to ``compaction_generation`` if there are none.
         newest_us: the newest last-modified time of the listing, microseconds since the epoch. It is
             never later than the storage's present time. 0 for an empty directory.
         witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
             marker inside a segment show it. If the log ends before it, segments were removed.
-        last_before_start: the last segment before the start of an emptied log if no snapshot tells
-            of this start, else None. Unless the segment ends at the start, the marker is another
-            log's: who moves a start writes a snapshot first, and offsets have no gaps.
+        last_before_start: the last segment before the start of an emptied log if no snapshot has
+            this start's offset, else None. Unless the segment ends at the start, the marker is
+            another log's: a snapshot is written before a start is moved, and offsets have no gaps.
     """
 
     log_start_offset: int
@@ -88,14 +88,14 @@ class LiveLog:
         return last.start_offset if last.end_offset is None else last.end_offset
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the segment that contains ``offset``; -1 if it lies before all."""
+        """Return the index of the segment that contains ``offset``; -1 if all begin later."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.start_offset) - 1
 
     def appeared_us(self, offset: int) -> int:
         """Return when the record at an offset was appended by the storage's clock, or a later time.
 
-        The time is later if the record's segment was rewritten. If the record was deleted, it is
-        the newest time of the listing.
+        The time is later if the record's segment was rewritten. If the record was deleted, the
+        newest time of the listing is returned.
         """
         index = self.index_of(offset)
         return self.newest_us if index < 0 else self.segments[index].file.modified_us
@@ -105,9 +105,9 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
 
     At each offset the chain continues with the rewritten segment that contains it: the one of the
-    highest generation, among these the widest. Without a rewritten segment it continues with the
-    plain segment whose base offset is exactly this offset. At the log start offset alone, a plain
-    segment may be entered in its middle: the one that the start marker names.
+    highest generation, and among several the widest. Without a rewritten segment it continues with
+    the plain segment whose base offset is exactly this offset. At the log start offset alone, a
+    plain segment may be entered in its middle: the one that the start marker names.
     """
     files = list(files)
     plain: dict[int, FileInfo] = {}
@@ -175,8 +175,8 @@ def spent_segments(
     """Yield the segments of a listing whose names are spent.
 
     A segment is spent when a rewritten segment covers it, or a start marker is above it. Both are
-    durable, so the name stays spent. It may be freed ``file.delete.delay.ms`` after it became
-    spent: until then writers rely on finding it taken.
+    durable, so the name stays spent. The file may be deleted ``file.delete.delay.ms`` after its
+    name became spent. Until then writers rely on the fact that the name is in use.
 
     Args:
         files: the listing.
@@ -206,11 +206,11 @@ def spent_segments(
 def _read_others(
     files: Iterable[FileInfo],
 ) -> tuple[StartMarker, list[int], int, dict[int, FileInfo]]:
-    """Return what the names of files that are no segments tell.
+    """Parse the names of the files that are not segments.
 
     Returns:
-        The highest start marker; the offsets of the snapshots; the lowest log end offset that an
-        index shows; and the files of generations.
+        The highest start marker; the offsets of the snapshots; the lowest log end offset that the
+        indexes show; and the generations' files.
     """
     start = StartMarker(0, 0)
     snapshots: list[int] = []
@@ -233,7 +233,7 @@ def _read_others(
 def _clean_generation(newest: int, taken: FileInfo | None) -> int:
     """Return the generation of the newest compaction which read all keys.
 
-    The size of a generation's file tells how many generations before it that was.
+    The size of the newest generation's file shows how many generations lie between the two.
     """
     passes = 0 if taken is None else max(0, taken.size_bytes - GENERATION_BYTES)
     return max(MAX_MERGE_GENERATION, newest - passes)
@@ -249,11 +249,11 @@ def _min_end_by_marker(start: StartMarker, chain: list[LiveSegment]) -> int:
 
 
 def _last_before(files: Sequence[FileInfo], start: StartMarker) -> LiveSegment | None:
-    """Return the last segment of the log that the files are without a start marker.
+    """Return the last segment of the log that the listing would show without a start marker.
 
     Returns:
-        None if they are no log then: names before the start were freed. A file there may be a put
-        that was delivered late, which tells nothing.
+        The segment; None if the other files are no whole log, since names before the start were
+        freed. A file before the start may then be a put that was delivered late.
     """
     before = live_log(file for file in files if file.name != start.name)
     is_log = before.segments and before.base_after_gap is None

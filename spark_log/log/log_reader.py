@@ -30,10 +30,10 @@ class NewerLeaderEpochError(Exception):
 class LogReader(LogCache):
     """Reads one partition's log. For one thread at a time.
 
-    Readers take no locks. A segment that is rewritten and deleted during a read is read on from its
-    replacement, so a reader sees each record once. Between two reads it keeps the tail of the log,
-    so that a read at the end costs one request for the next segment. If the budget of the process
-    has no room for the tail, the next read lists the log.
+    Readers take no locks. If a segment is rewritten and deleted during a read, the read
+    continues in its replacement, so a reader sees each record once. Between two reads it keeps the
+    tail of the log, so that a read at the end costs one request for the next segment. If the budget
+    of the process has no room for the tail, the next read lists the log.
 
     Attributes:
         blocking_transaction: the transaction that held up the last read with ``read_committed``;
@@ -54,11 +54,11 @@ class LogReader(LogCache):
         self.blocking_transaction: OpenTransaction | None = None
 
     def drop(self) -> None:
-        """Forget the listing. A read that runs goes on with it."""
+        """Forget the listing. A read that is under way keeps it."""
         self._tail = self._times = None
 
     def _hold(self) -> None:
-        """Count what is kept between two reads."""
+        """Report the memory of what is kept between two reads to the budget."""
         tail, times = self._tail, self._times
         size_bytes = 0 if tail is None else tail.size_bytes
         if times is not None:
@@ -76,8 +76,8 @@ class LogReader(LogCache):
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
 
         Args:
-            offset: of the first record.
-            columns: of `RECORD_SCHEMA`; None for all.
+            offset: the first record's offset.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches.
             isolation_level: ``read_committed`` ends at the last stable offset, and yields None in
                 place of aborted batches.
@@ -103,7 +103,7 @@ class LogReader(LogCache):
         """Return the log's end as it was read, and the number of segments between an offset and it.
 
         Returns:
-            None if it is not known any more.
+            The end and the number; None if they are not known any more.
         """
         tail = self._tail
         return tail.end_behind(offset) if tail is not None and tail.is_valid else None
@@ -112,13 +112,13 @@ class LogReader(LogCache):
         """Begin to read behind a known segment of a log that is never rewritten.
 
         Args:
-            base_offset: of the segment.
-            end_offset: the offset after its last.
+            base_offset: the segment's base offset.
+            end_offset: the segment's end offset.
 
         Returns:
             Whether one listing of the names from this segment on shows that the log ends there.
-            Without a listing False, if the next read needs none. None if the listing does not tell:
-            the next read lists the whole log.
+            False without a listing if the next read needs none. None if the listing does not
+            decide it: the next read then lists the whole log.
 
         Raises:
             StorageError: the storage does not answer.
@@ -160,7 +160,7 @@ class LogReader(LogCache):
         """Return the log as it is now: the next read begins with this listing.
 
         Raises:
-            SparkLogError: as of `PartitionDirectory.observe`.
+            SparkLogError: `PartitionDirectory.observe` failed.
         """
         view, last = self._directory.observe_and_open()
         self._tail = TailView(self._directory, view, last)
@@ -170,15 +170,15 @@ class LogReader(LogCache):
     def forget(self) -> None:
         """List the log again before the next read.
 
-        A replica that was left out may have got a rewritten segment since it was listed. Names that
-        this one covers are free, and a writer of an earlier leader epoch may put its segment there:
-        by an old listing it would be read.
+        A replica that left the in-sync replicas may have received a rewritten segment since it was
+        listed. The names that this segment covers are free then, and a writer of an earlier leader
+        epoch may put its segment at one of them. A reader with an old listing would read it.
         """
         self._tail = None
         self._committed.forget()
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
-        """Record a segment that this process appended: the next read need not look for it."""
+        """Record a segment that this process appended: the next read need not probe for it."""
         tail = self._tail
         if tail is not None and tail.is_valid:
             tail.on_appended(base_offset, end_offset)
@@ -188,8 +188,8 @@ class LogReader(LogCache):
     def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
         """Return the transactions at the end of a view, and the view that they belong to.
 
-        This is a newer view than the given one if the log was rewritten meanwhile, or if this
-        reader has followed the log further.
+        The returned view is newer than the given one if the log was rewritten meanwhile, or if
+        this reader has followed the log further.
         """
         index, view = self._committed.load(view)
         return index.copy(), view
@@ -233,7 +233,7 @@ class LogReader(LogCache):
         """List the log, to read from an offset.
 
         Raises:
-            OffsetOutOfRangeError: the log cannot be read from it; has the valid range.
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
         """
         self._tail = None
         view, last = self._directory.observe_and_open()
@@ -307,9 +307,9 @@ class LogReader(LogCache):
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
         Args:
-            start_offset: of the first record.
+            start_offset: the first record's offset.
             end_offset: records at and after it are left out. None reads to the current log end.
-            columns: of `RECORD_SCHEMA`; None for all.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches.
             isolation_level: ``read_committed`` ends at the last stable offset, and leaves out
                 aborted batches.
@@ -339,7 +339,7 @@ class LogReader(LogCache):
 
         Args:
             timestamp_us: microseconds since the epoch.
-            view: of the log, from an earlier listing; None lists it.
+            view: the log's view from an earlier listing; None lists the log.
             isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
                 record of an aborted transaction counts, as in Kafka.
 
@@ -390,8 +390,8 @@ class LogReader(LogCache):
     ) -> _Batches:
         """Yield the batches of a view between two offsets, each with the offset after it.
 
-        A segment that is rewritten and deleted meanwhile is read on from its replacement. The last
-        segment of the view is not opened again if it is open.
+        If a segment is rewritten and deleted meanwhile, the read continues in its replacement. The
+        last segment of the view is not opened again if it is open.
         """
         view.check_offset(offset, self._directory.path)
         while offset < min(end_offset, view.log_end_offset):
@@ -455,16 +455,16 @@ def list_aborted(
     begin: int,
     end_offset: int,
 ) -> None:
-    """List the aborted transactions that only the headers of a segment tell of.
+    """List the aborted transactions that only the headers of a segment show.
 
-    To be called before records of the segment are read with `TransactionIndex.is_aborted`. It reads
-    the segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
+    Call it before records of the segment are read with `TransactionIndex.is_aborted`. It reads the
+    segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
 
     Args:
-        directory: of the partition.
-        index: is changed.
-        reader: of the segment.
-        begin: first offset that will be read.
+        directory: the partition's directory.
+        index: the transactions, to which the aborted ones are added.
+        reader: the segment's reader.
+        begin: the first offset that will be read.
         end_offset: the offset after the last one that will be read.
 
     Raises:

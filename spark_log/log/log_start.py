@@ -2,10 +2,10 @@
 
 On storage: a ``.start`` marker, created by put-if-absent. The highest marker counts, so the start
 never goes back, no matter how many processes move it at once. The marker contains the leader epoch
-of the last batch before the start, which no segment may show any more. A snapshot is written before
-the marker: when the batch headers before the start are gone, only the snapshot holds the state of
-their idempotent producers. A crash between the two leaves one more snapshot, and the log is
-unchanged. A cleaner deletes the files before the start later.
+of the last batch before the start, since this batch's segment may be deleted. A snapshot is written
+before the marker: when the batch headers before the start are gone, only the snapshot holds the
+state of their idempotent producers. A crash between the two leaves one more snapshot, and the log
+is unchanged. A cleaner deletes the files before the start later.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spark_log.log.snapshot import Snapshot
 
 
 def move_log_start(log: PartitionLog, offset: int) -> int:
-    """Move the log start offset to ``offset``, unless it is there or further already.
+    """Move the log start offset to ``offset``, unless it is this offset or a higher one already.
 
     The call may be repeated, also after an error. Any number of processes may call it at once,
     beside writers, readers and mergers. A reader that listed the log before may continue to read
     the deleted records for half of ``file.delete.delay.ms``.
 
     Args:
-        log: of the partition.
-        offset: of the first record that is kept. The log end offset deletes all records.
+        log: the partition's log.
+        offset: offset of the first record to keep. The log end offset deletes all records.
 
     Returns:
         The log start offset after the call.
@@ -47,9 +47,9 @@ def move_replica_start(replica: Replica, offset: int, view: LogView | None = Non
     """Move the log start offset of one replica, as `move_log_start` does.
 
     Args:
-        replica: of the partition.
-        offset: of the first record that is kept.
-        view: of all of the replica's log, made a moment ago; None lists it.
+        replica: the partition's replica whose log start is moved.
+        offset: offset of the first record to keep.
+        view: a view of all of the replica's log, made a moment ago; None lists the log.
     """
     files = replica.files
     if view is None or files.is_outdated(view.observed_ms):
@@ -71,17 +71,17 @@ def move_replica_start(replica: Replica, offset: int, view: LogView | None = Non
 
 
 def follow_log_start(replica: Replica, offset: int) -> int:
-    """Move the log start offset of one replica to where the partition's log starts.
+    """Move the log start offset of one replica to the partition's log start offset.
 
     Args:
-        replica: it was seen to have the records up to the offset.
-        offset: of the first record that is kept.
+        replica: the replica, which had the records up to the offset when it was listed.
+        offset: offset of the first record to keep.
 
     Returns:
         The log start offset of the replica after the call.
 
     Raises:
-        LogTruncatedError: its log ends before the offset: its root was emptied meanwhile.
+        LogTruncatedError: the replica's log ends before the offset, since its root was emptied.
         CorruptRecordError: the segment at the offset is damaged or missing.
         UnknownOutcomeError: it could not be determined whether the start was moved.
         StorageError: the start was not moved.

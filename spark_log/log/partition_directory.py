@@ -1,4 +1,4 @@
-"""The directory of one partition: it is listed here, and its segments are opened here."""
+"""The directory of one partition: lists it and opens its segments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 
 _MAX_MISSES = 5
-"""How often a listed file may be missed before its storage counts as failed."""
+"""Number of failed reads of a listed file after which its storage counts as failed."""
 
 _MAX_SLOW_LISTINGS = 10
-"""Listings that may take too long before `PartitionDirectory.observe` gives up."""
+"""Number of listings that take too long after which `PartitionDirectory.observe` fails."""
 
 _SEGMENT_BYTES = 480
 """Approximate memory of a listed segment."""
@@ -43,8 +43,9 @@ class LogView:
         live: the chain of segments.
         log_end_offset: the next offset to be written.
         observed_ms: monotonic time before the listing began.
-        leader_epoch: of the log's last batch; -1 in a log that never had one. None if it is not
-            known: the last segment is a rewritten one and was not opened, or the log was emptied.
+        leader_epoch: leader epoch of the log's last batch; -1 if the log never had a batch. None
+            if it is not known: the last segment is a rewritten one and was not opened, or the log
+            was emptied.
         origin: URL of the directory.
     """
 
@@ -77,7 +78,7 @@ class LogView:
         """Return the view in little memory, without the segments before an offset.
 
         Args:
-            offset: the segment that contains it is the first one that is kept.
+            offset: an offset in the first segment to keep.
             path: the partition's directory, relative to the store's root.
         """
         segments = SegmentTable(path, self.live.segments[max(0, self.live.index_of(offset)) :])
@@ -87,11 +88,11 @@ class LogView:
         """Check that the log can be read from ``offset``. The log end offset is valid.
 
         Args:
-            offset: to be checked.
+            offset: the offset to check.
             where: the partition's directory, for the error message.
 
         Raises:
-            OffsetOutOfRangeError: it cannot; has the valid range.
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
         """
         start, end = self.log_start_offset, self.log_end_offset
         if start <= offset <= end:
@@ -109,14 +110,15 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """What one listing of a partition's directory showed, for several steps that look at it.
+    """One listing of a partition's directory, shared by several steps of maintenance.
 
-    It is for decisions to do nothing. Whatever deletes a file lists the directory again.
+    Use it only to decide that no work is due. Before a file is deleted, the directory is listed
+    again.
 
     Attributes:
         view: the log.
-        last: its last segment if that had to be opened: it need not be opened again.
-        files: all files with their hidden ones; None if the listing was not kept.
+        last: reader of the log's last segment if the listing had to open it; else None.
+        files: the plain files and the hidden ones; None if the listing was not kept.
     """
 
     view: LogView
@@ -126,11 +128,11 @@ class DirectoryListing:
 
 @dataclass(frozen=True, slots=True)
 class _SegmentEnd:
-    """What the last segment of a listing told when it was opened.
+    """The end offset and the leader epoch of a listing's last segment, kept after it was opened.
 
     A plain segment that two listings show as part of the log is the same file in both: its name is
-    freed only when something durable covers it, and then it is never part of the log again. So it
-    is not opened for a later listing.
+    freed only when something durable covers it, and then it is never part of the log again. The
+    segment is therefore not opened for a later listing.
     """
 
     file: FileInfo
@@ -142,15 +144,15 @@ class PartitionDirectory:
     """The directory of one partition.
 
     Attributes:
-        store: that holds the directory.
-        path: relative to the store's root.
-        topic_id: of the topic; checked against every segment.
+        store: the store that holds the directory.
+        path: the directory's path, relative to the store's root.
+        topic_id: the topic's id; checked against every segment.
         partition: number of the partition; checked against every segment.
-        clock: its monotonic time dates listings.
+        clock: the clock whose monotonic time dates listings.
         witness: the file that shows that the log has had records; None if the log has none.
-        valid_ms: how long a listing is valid: half of ``file.delete.delay.ms``. A file that was
-            part of the log at the listing cannot have been deleted within this time.
-        suppressed: counts errors that readers and writers can do without, such as those of indexes.
+        valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``. A file that
+            was part of the log at the listing cannot have been deleted within this time.
+        suppressed: counter of errors that fail no read and no append, such as those of indexes.
         identities: the append ids of the segments, by name.
     """
 
@@ -179,7 +181,7 @@ class PartitionDirectory:
         self._last_end: _SegmentEnd | None = None
         self._is_missing_checked = False
         self._missed: tuple[str, float, int] | None = None
-        """A path that was listed and not found, when that was, and how often in a row."""
+        """The path that was listed but not found, the monotonic time, and the times in a row."""
 
     @property
     def reached_offset(self) -> int:
@@ -193,8 +195,8 @@ class PartitionDirectory:
     def check_not_removed(self) -> None:
         """Check once, before a file is staged, that the directory was not removed.
 
-        Staging the first file of a log makes its directory. Nothing may be made in the place of one
-        that someone has moved away or removed.
+        Staging the first file of a log makes its directory. A directory that someone has
+        moved away or removed must not be made again.
 
         Raises:
             LogTruncatedError: the log has had records, and its directory is missing.
@@ -231,7 +233,7 @@ class PartitionDirectory:
         """Return the log as `observe` does, with all files of the same listing.
 
         Raises:
-            SparkLogError: as of `observe`.
+            SparkLogError: `observe` failed.
         """
         files: tuple[Sequence[FileInfo], Sequence[FileInfo]] = (), ()
 
@@ -290,13 +292,14 @@ class PartitionDirectory:
         )
 
     def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
-        """Return the end of a log whose segments are never rewritten, by listing names behind one.
+        """Return the end of a log that is never rewritten, from a listing of its last names.
 
-        No name of such a log is freed before a start marker behind it, which the listing shows.
+        A segment of such a log is deleted only after a start marker with a higher offset was
+        written, and the listing shows this marker.
 
         Args:
-            base_offset: of a segment of the log.
-            end_offset: the offset after its last.
+            base_offset: the base offset of a segment of the log.
+            end_offset: the segment's end offset.
 
         Returns:
             A view of this segment alone, with `LiveLog.base_after_gap` where the next one begins.
@@ -331,7 +334,7 @@ class PartitionDirectory:
 
         Raises:
             NotFoundError: the last segment was deleted.
-            CorruptRecordError: it is damaged; or the start marker is another log's.
+            CorruptRecordError: the last segment is damaged, or the start marker is another log's.
         """
         if not live.segments:
             if live.last_before_start is not None:
@@ -349,7 +352,7 @@ class PartitionDirectory:
         return end_offset, leader_epoch, opened
 
     def _check_start(self, start: int, last: LiveSegment) -> None:
-        """Check that a start marker which no snapshot tells of is this log's.
+        """Check that a start marker without a snapshot belongs to this log.
 
         Args:
             start: the log start offset, where the log is empty.
@@ -376,7 +379,7 @@ class PartitionDirectory:
         """Whether files that a listing shows may have been deleted since it began.
 
         A listing that took too long may lack a rewritten segment that appeared during it as well as
-        the segments that this one covers. And a name that it shows may now be another file's.
+        the segments that the rewritten one covers. A name in it may now belong to another file.
 
         Args:
             observed_ms: monotonic time before the listing began.
@@ -387,7 +390,7 @@ class PartitionDirectory:
         """Return the log that one listing shows.
 
         Args:
-            files: of the listing; None lists the directory.
+            files: the files of the listing; None lists the directory.
         """
         return live_log(self.store.list(self.path) if files is None else files)
 
@@ -404,10 +407,10 @@ class PartitionDirectory:
         continues in the rewritten segment.
 
         Args:
-            view: of the log.
-            start_offset: where the walk begins.
-            end_offset: where it ends, at the latest.
-            last: the last segment of the view if it is open: it is not opened again.
+            view: the log's view.
+            start_offset: the offset at which the walk begins.
+            end_offset: the offset before which the walk ends.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
 
         Yields:
             The offset to read from, the segment, and its reader.
@@ -441,7 +444,7 @@ class PartitionDirectory:
 
         Args:
             name: parsed file name.
-            size_bytes: from a listing, to be checked; None if not known.
+            size_bytes: the file's size in a listing, to be checked; None if not known.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -463,15 +466,16 @@ class PartitionDirectory:
         """Open a segment that a listing shows.
 
         Args:
-            segment: of the listing.
+            segment: a segment of the listing.
             observed_ms: monotonic time before the listing began.
-            opened: its reader if it was opened for this listing already: it is checked again, since
-                more append ids may be known.
+            opened: the segment's reader if it was opened for this listing already. It is checked
+                again, since more append ids may be known.
 
         Raises:
             NotFoundError: the file does not exist; or the listing is so old that the file may have
                 been deleted, and its name used by a put that was delivered late.
-            StorageUnavailableError: newer and newer listings show the file, and it is never found.
+            StorageUnavailableError: several listings in a row showed the file, and it was not
+                found.
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         if opened is not None:
@@ -493,16 +497,16 @@ class PartitionDirectory:
         raise self._gone(self.file_path(segment.name.log))
 
     def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
-        """Count how often in a row a file was not found that each time a new listing had shown.
+        """Count the times in a row that a listed file was not found, each after a new listing.
 
         A file that was rewritten and deleted is not shown by the next listing.
 
         Args:
-            error: has the path.
+            error: the error of the storage, with the file's path.
             observed_ms: monotonic time before the listing began.
 
         Raises:
-            StorageUnavailableError: it was missed too often.
+            StorageUnavailableError: the file was not found too many times in a row.
         """
         path, missed_ms, misses = error.path, self.clock.monotonic_ms(), 1
         if self._missed is not None and self._missed[0] == path:
@@ -517,10 +521,10 @@ class PartitionDirectory:
         """Return the leader epoch of the last batch of a log that was emptied.
 
         Args:
-            log_start_offset: of the log, which is its end, too.
+            log_start_offset: the log start offset, which is the log end offset, too.
 
         Returns:
-            The epoch; None if the start marker does not tell, as one of an older version.
+            The epoch; None if the start marker does not contain it, as in older versions.
 
         Raises:
             StorageError: the storage does not answer.
@@ -540,7 +544,7 @@ class PartitionDirectory:
         same name.
 
         Args:
-            reader: of the segment.
+            reader: the segment's reader.
             observed_ms: monotonic time before the listing that showed the segment began.
 
         Raises:

@@ -47,11 +47,11 @@ class PartitionLog:
     change an answer. One `PartitionLog` is for one thread at a time.
 
     Attributes:
-        directory: of the partition, relative to the store's root.
+        directory: the partition's directory, relative to the store's root.
         config: the topic's settings.
-        clock: its monotonic time decides how long a listing is valid.
-        suppressed: counts errors of indexes, snapshots and tail merges. They fail no append and no
-            read, since readers and writers can do without.
+        clock: the clock whose monotonic time decides how long a listing is valid.
+        suppressed: counter of errors of indexes, snapshots and tail merges, which fail no append
+            and no read.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class PartitionLog:
         """Open a log. Accesses no storage yet.
 
         Args:
-            store: that holds the log.
-            directory: of the partition, relative to the store's root.
-            topic_id: of the topic; checked against every segment.
+            store: the store that holds the log.
+            directory: the partition's directory, relative to the store's root.
+            topic_id: the topic's id; checked against every segment.
             partition: number of the partition; checked against every segment.
             config: the topic's settings; None for the defaults.
-            clock: its monotonic time decides how long a listing is valid.
-            suppressed: owner of this log's counter; it counts the same errors.
+            clock: the clock whose monotonic time decides how long a listing is valid.
+            suppressed: parent of this log's counter; it counts the log's errors, too.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
-            beside: runs the merges of the log's end on another thread; None: the append that makes
-                a merge due waits for it.
+            beside: runner of tail merges on another thread. If it is None, the append that makes a
+                merge due waits for the merge.
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -120,7 +120,7 @@ class PartitionLog:
         return self._replica
 
     def on_log_end(self, end_offset: int) -> None:
-        """Record an offset that the log has reached: if it ends before, files were removed."""
+        """Record an offset that the log has reached. A log that ends before it has lost files."""
         self._replica.files.on_log_end(end_offset)
 
     # --- appending -------------------------------------------------------------------------------
@@ -142,9 +142,10 @@ class PartitionLog:
                 ``producer``.
             expected_leo: append only if this is the log end offset.
             producer: makes the append idempotent (KIP-98). It may be retried after any error, with
-                the same records and the same ``producer``: the log then has it once, and a retry
-                returns the offsets of the first one. An error of one try concerns this try alone.
-                After an unknown outcome, only a later try shows whether the append succeeded.
+                the same records and the same ``producer``: the log then has the records once, and a
+                retry returns the offsets of the first append. An error concerns this try alone, not
+                an earlier one. After an unknown outcome, only a later try shows whether the append
+                succeeded.
 
         Raises:
             LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
@@ -168,14 +169,15 @@ class PartitionLog:
             writer.discard()
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
-        """Append the markers at the end of transactions, as one segment, unless they are there.
+        """Append the end markers of transactions that the log does not have yet, as one segment.
 
-        A marker is left out if its producer has the marker's epoch, or a later one, in the log. So
-        any number of processes may put the markers of a decided transaction, any number of times
-        and however late, and the log has each of them once. From then on older epochs are refused.
+        A marker is left out if its producer has the marker's epoch, or a later one, in the log.
+        Therefore any number of processes may append the markers of a decided transaction, any
+        number of times and at any later time, and the log has each marker once. Afterwards older
+        epochs are refused.
 
         Args:
-            markers: of different producers.
+            markers: the markers, each of another producer.
 
         Returns:
             The offsets of the appended markers; None if nothing was left to append.
@@ -211,9 +213,9 @@ class PartitionLog:
         """Append a staged segment at the log's end.
 
         Args:
-            segment: from `segment_writer`.
+            segment: the staged segment, finished by a writer of `segment_writer`.
             expected_leo: append only if this is the log end offset.
-            acks: without meaning in a log of one replica.
+            acks: ignored in a log of one replica.
 
         Raises:
             LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
@@ -232,7 +234,7 @@ class PartitionLog:
         return info
 
     def catch_up(self) -> None:
-        """Bring other replicas up to what was appended with ``acks=1``: a log of one has none."""
+        """Copy appends with ``acks=1`` to other replicas; a log of one replica has none."""
 
     # --- state of the log ------------------------------------------------------------------------
 
@@ -240,8 +242,8 @@ class PartitionLog:
         """Return the log as it is now: one listing, and the last header of the last segment.
 
         Args:
-            reads_on: whether the next read begins with this listing, and with what was read of the
-                last segment, which is kept until then.
+            reads_on: whether the next read begins with this listing. The listing, and what was read
+                of the last segment, are kept until then.
 
         Raises:
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
@@ -264,7 +266,7 @@ class PartitionLog:
         """Return the offset at which a read of a view ends.
 
         Args:
-            view: from `observe`; None lists the log.
+            view: the log's view from `observe`; None lists the log.
             isolation_level: ``read_uncommitted`` for the log end offset, ``read_committed`` for the
                 last stable offset.
 
@@ -284,12 +286,12 @@ class PartitionLog:
     ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
-        This is a newer view than the given one if the log was rewritten meanwhile.
+        The returned view is newer than the given one if the log was rewritten meanwhile.
 
         Args:
-            view: from `observe`.
-            last: the last segment of the view if it is open: it is not opened again.
-            opened: segments that are open; small ones that had to be opened are kept in it.
+            view: the log's view from `observe`.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
+            opened: the open segments; small ones that this call opens are added to it.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -302,21 +304,21 @@ class PartitionLog:
         """Return the state of the log's idempotent producers at the end of a view, or later.
 
         Args:
-            view: from `observe`; None lists the log.
-            opened: segments that are open.
+            view: the log's view from `observe`; None lists the log.
+            opened: the open segments, which are not opened again.
         """
         return self._replica.snapshots.producers(view or self.observe(), opened=opened)[0]
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
 
-        This costs the requests that `producers` makes; asking again reads only what is new. Only if
-        the newest snapshot is of a version that knew no transactions, the headers of all segments
-        are read.
+        This costs the requests of `producers`; a later call reads only new segments. If the newest
+        snapshot was written by a version without transactions, the headers of all segments are
+        read.
 
         Args:
-            view: from `observe`; None lists the log. The index belongs to a newer view if the log
-                was rewritten meanwhile, or if this object has read further since.
+            view: the log's view from `observe`; None lists it. The index belongs to a newer view if
+                the log was rewritten meanwhile, or if this object has read further since.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -324,9 +326,9 @@ class PartitionLog:
         return self._replica.reader.transactions(view or self.observe())[0]
 
     def load_segment_ids(self, view: LogView) -> None:
-        """Load the segments' append ids from the newest snapshot, where this costs no request.
+        """Load the segments' append ids from the newest snapshot if this costs no request.
 
-        With them, a segment that was copied to the name of another one is detected.
+        With these ids, a segment that was copied to the name of another one is detected.
         """
         self._replica.snapshots.load_segment_ids(view)
 
@@ -334,7 +336,7 @@ class PartitionLog:
         """Return the summaries of the live segments as they are now, and the view of the log.
 
         Raises:
-            SparkLogError: as of `observe`.
+            SparkLogError: `observe` failed.
         """
         return self._replica.snapshots.segments(*self._replica.files.observe_and_open())
 
@@ -342,11 +344,11 @@ class PartitionLog:
         """Return a segment's delete horizon from its headers, for a snapshot without it.
 
         Args:
-            segment: of the view; its summary is known.
-            view: from `observe`.
+            segment: a segment of the view; its summary is known.
+            view: the log's view from `observe`.
 
         Returns:
-            Microseconds since the epoch; -1 if it has no tombstones or markers.
+            Microseconds since the epoch; -1 if the segment has no tombstones or markers.
 
         Raises:
             NotFoundError: the segment was freed.
@@ -362,7 +364,7 @@ class PartitionLog:
         """Write a snapshot of the log as it is now, and delete older ones.
 
         Args:
-            view: from `observe`, just now; None lists the log.
+            view: the view that `observe` returned just now; None lists the log.
 
         Raises:
             StorageError: the snapshot was not written.
@@ -376,7 +378,7 @@ class PartitionLog:
     def blocking_transaction(self) -> OpenTransaction | None:
         """The transaction that held up the last read with ``read_committed``.
 
-        None if this read came to the end that it was asked for, or to the log's end.
+        None if this read reached the requested end, or the log's end.
         """
         return self._replica.reader.blocking_transaction
 
@@ -394,10 +396,10 @@ class PartitionLog:
         At the log's end this costs one request, for the next segment.
 
         Args:
-            offset: of the first record.
+            offset: the first record's offset.
             max_bytes: approximate size of the answer; the first batch may be larger, as in Kafka
                 (``fetch.max.bytes``, 50 MiB).
-            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
             isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
                 at the last stable offset.
@@ -425,13 +427,13 @@ class PartitionLog:
     ) -> tuple[list[LogBatch], int]:
         """Return the batches of `fetch`, and the offset to fetch from next.
 
-        This is the offset after the last record, or after the control batches, aborted batches and
-        gaps behind it.
+        The offset is the one after the last record, or after the control batches, aborted batches
+        and gaps that follow it.
 
         Args:
-            offset: of the first record.
+            offset: the first record's offset.
             max_bytes: approximate size of the answer; the first batch may be larger.
-            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
             isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
                 at the last stable offset.
@@ -482,11 +484,11 @@ class PartitionLog:
     def fetch_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
         """Return all batches from ``offset`` on, and the log end offset, in a log without merges.
 
-        At the log's end this costs one request, for the next segment. An append behind it does not
-        list the log.
+        At the log's end this costs one request, for the next segment. The next append does not list
+        the log.
 
         Args:
-            offset: of the first record.
+            offset: the first record's offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
@@ -504,13 +506,13 @@ class PartitionLog:
         return batches, offset
 
     def ends_at(self, offset: int) -> bool:
-        """Whether the log still ends at the offset to which a read without transactions has come.
+        """Whether the log still ends at ``offset``, the end of a read with ``read_uncommitted``.
 
         This costs one request, for the next segment. Any thread may call it, also while another one
         reads.
 
         Returns:
-            False also if the answer needs a new listing: a read makes it.
+            False also if the answer needs a new listing, which the next read makes.
 
         Raises:
             CorruptRecordError: the next segment is damaged.
@@ -522,13 +524,13 @@ class PartitionLog:
         """Begin to read behind a known segment, in a log that is never merged or compacted.
 
         Args:
-            base_offset: of the segment.
-            end_offset: the offset after its last: the next read begins there.
+            base_offset: the segment's base offset.
+            end_offset: the segment's end offset, at which the next read begins.
 
         Returns:
             Whether one listing of the names from this segment on shows that the log ends there.
-            Without a listing False, if the next read needs none. None if the listing does not tell:
-            the next read lists the whole log.
+            False without a listing if the next read needs none. None if the listing does not
+            decide it: the next read then lists the whole log.
 
         Raises:
             StorageError: the storage does not answer.
@@ -548,13 +550,13 @@ class PartitionLog:
         The caller may pause between two batches for any time. At the log's end this costs one
         request, for the next segment.
 
-        With ``read_committed`` it ends at the last stable offset, where `blocking_transaction`
-        begins. What lies behind is read when the transaction's marker is found: call it again from
-        where it stopped.
+        With ``read_committed`` the read ends at the last stable offset, where
+        `blocking_transaction` begins. Call the method again with the next offset to read the
+        records behind it, once the transaction's marker is in the log.
 
         Args:
-            offset: of the first record.
-            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            offset: the first record's offset.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
             isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
                 at the last stable offset.
@@ -582,12 +584,12 @@ class PartitionLog:
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
-        A segment that is rewritten and deleted meanwhile is read on from its replacement.
+        If a segment is rewritten and deleted meanwhile, the read continues in its replacement.
 
         Args:
-            start_offset: of the first record.
+            start_offset: the first record's offset.
             end_offset: records at and after it are left out. None reads to the current log end.
-            columns: of `RECORD_SCHEMA`, in this order; None for all.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
             check_crcs: whether to check the checksums of batches (``check.crcs``).
             isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
                 at the last stable offset.
@@ -613,12 +615,13 @@ class PartitionLog:
     ) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
-        This is the first such record in offset order, also if timestamps are not in order
+        The first such record in offset order is returned, also if timestamps are not in order
         (``KafkaConsumer.offsetsForTimes``).
 
         Args:
             timestamp_us: microseconds since the epoch.
-            view: from `observe`, so that several lookups cost one listing; None lists the log.
+            view: the log's view from `observe`, so that several lookups cost one listing; None
+                lists the log.
             isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
                 record of an aborted transaction counts, as in Kafka.
 

@@ -1,4 +1,4 @@
-"""How often a reader that waits at a log's end probes for the next segment."""
+"""Pauses between the probes for the next segment, for a reader that waits at a log's end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ REST_MS: Final = 5_000.0
 """A partition without a record for this long is at rest."""
 
 _WAITED_SHARE: Final = 0.1
-"""The pause before the next probe, as a share of the time waited so far. So a record is read late
-by a tenth of the time since the one before it, and an idle log costs few probes."""
+"""The pause before the next probe, as a share of the time waited so far. A record is read late by
+about a tenth of the time since the record before it, and an idle log costs few probes."""
 
 _PROBE_SHARE: Final = 0.2
-"""What each further partition adds to the longest pause: about the cost of its probe as a share of
-the cost of waking up and probing one."""
+"""Share of the longest pause that each further partition adds to it. It is about the cost of one
+probe, divided by the cost of waking up and probing one partition."""
 
 _PARTITIONS_AT_REST: Final = 10
-"""Partitions at rest that are each probed once in `ProbeInterval.rest_ms`. More of them share the
-requests of this many."""
+"""Maximum number of partitions at rest that are each probed once in `ProbeInterval.rest_ms`. More
+partitions share the requests of this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class ProbeInterval:
     Attributes:
         min_ms: the shortest pause.
         max_ms: the longest pause, while the partition is not at rest.
-        rest_ms: time between two probes of a partition at rest; infinite if it is probed no less
-            often then.
+        rest_ms: time between two probes of a partition at rest; infinite if partitions at rest are
+            probed like others.
     """
 
     min_ms: float
@@ -47,7 +47,8 @@ class ProbeInterval:
 
         Args:
             store: the storage of the logs.
-            rest_ms: of the interval, if a probe is a request; None for the default.
+            rest_ms: time between two probes of a partition at rest if a probe is a request; None
+                for the default.
         """
         if store.is_mapped:
             return LOCAL_PROBES
@@ -59,8 +60,9 @@ class ProbeInterval:
         """Return the pause before the next probe.
 
         Args:
-            waited_ms: how long no record has arrived.
-            partitions: how many are probed each time; more of them lengthen the longest pause.
+            waited_ms: time since the last record arrived.
+            partitions: number of partitions probed each time; more of them lengthen the longest
+                pause.
         """
         if self.is_at_rest(waited_ms):
             return self.rest_ms * max(1.0, partitions / _PARTITIONS_AT_REST)
@@ -71,7 +73,7 @@ class ProbeInterval:
         """Whether a partition is probed as one at rest.
 
         Args:
-            waited_ms: how long no record of it has arrived.
+            waited_ms: time since the partition's last record arrived.
         """
         return waited_ms >= REST_MS and self.rest_ms < math.inf
 

@@ -34,10 +34,11 @@ class Replica:
 
     Attributes:
         files: the directory.
-        snapshots: of the log's state.
-        appender: appends as the leader: at the log's end.
-        follower: appends as a follower: copies of the leader's segments, at the leader's offsets.
-        reader: reads the log.
+        snapshots: the snapshots of the log's state.
+        appender: the appender of a leader, which appends at the log's end.
+        follower: the appender of a follower, which puts copies of the leader's segments at the
+            leader's offsets.
+        reader: the reader of the log.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class Replica:
         has_leader_epochs: bool = False,
         beside: Beside | None = None,
     ) -> None:
-        """Access no storage yet.
+        """Make the replica's objects. Accesses no storage yet.
 
         Args:
             files: the directory.
             config: the topic's settings.
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
-            beside: runs the merges of the log's end on another thread; None: the append that makes
-                a merge due waits for it.
+            beside: runner of tail merges on another thread. If it is None, the append that makes a
+                merge due waits for the merge.
         """
         self.files = files
         self.snapshots = Snapshots(files, config)
@@ -85,11 +86,13 @@ class Replica:
 
         Args:
             compression: ``none``, ``lz4`` or ``zstd``.
-            producer: of an idempotent append.
-            leader_epoch: for the batch headers.
-            validator: checks the records by the topic's settings; None checks nothing.
-            copies: to be made of the segment on the roots of followers.
-            on_failure: called with the error if the segment cannot be staged, before it is raised.
+            producer: the producer of an idempotent append; None for another append.
+            leader_epoch: the leader epoch in the batch headers.
+            validator: validator of the records by the topic's settings; None checks nothing.
+            copies: the segment's copies on the roots of followers, made while it is staged; None
+                makes none.
+            on_failure: function that is called with the error, before it is raised, if the segment
+                cannot be staged.
 
         Raises:
             LogTruncatedError: the directory was removed.
@@ -125,12 +128,13 @@ class Replica:
         """Return a staged segment of the same records for this replica and another leader epoch.
 
         Args:
-            segment: of records, not of markers; it stays as it is.
-            leader_epoch: for the batch headers.
-            copies: to be made of the segment on the roots of followers.
+            segment: the staged segment, of records, not of markers; it stays unchanged.
+            leader_epoch: the leader epoch in the batch headers.
+            copies: the segment's copies on the roots of followers, made while it is staged; None
+                makes none.
 
         Raises:
-            StorageError: it cannot be staged.
+            StorageError: the segment cannot be staged.
         """
         writer = self.segment_writer(
             segment.compression, segment.producer, leader_epoch=leader_epoch, copies=copies
@@ -154,7 +158,7 @@ class Replica:
         """Return a staged segment of transaction markers.
 
         Raises:
-            StorageError: it cannot be staged.
+            StorageError: the segment cannot be staged.
         """
         writer = self.segment_writer(leader_epoch=leader_epoch)
         try:
@@ -168,7 +172,7 @@ class Replica:
         """Append the barrier of a leader epoch at the log's end, unless the log has it.
 
         Args:
-            leader_epoch: that begins.
+            leader_epoch: the leader epoch that begins.
             isr: ids of the in-sync replicas, this one first.
             joining: ids of the replicas that will join them.
 
@@ -192,10 +196,11 @@ class Replica:
         """Return the leader epoch of the last batch of a view.
 
         Returns:
-            -1 for a log that never had a batch; None if a log that was emptied does not tell.
+            -1 for a log that never had a batch; None for an emptied log whose start marker does not
+            contain it.
 
         Raises:
-            NotFoundError: the last segment was rewritten and deleted since.
+            NotFoundError: the last segment was rewritten and deleted meanwhile.
             CorruptRecordError: the last segment is damaged.
         """
         if view.leader_epoch is not None:
@@ -226,8 +231,8 @@ class Replica:
     def _segment_at(self, offset: int, view: LogView) -> tuple[LiveSegment, SegmentReader]:
         """Open the segment that contains an offset of a view.
 
-        The listing may lack it, if it appeared during the listing. The segment before it has
-        records of the same epoch, or of an older one.
+        The listing may lack a segment that appeared during it. The segment before it has records of
+        the same epoch, or of an older one.
         """
         _, segment, reader = next(self.files.walk(view, offset, offset + 1))
         return segment, reader

@@ -1,4 +1,4 @@
-"""Listed segments in 32 bytes each, for whoever keeps many of them."""
+"""A table of listed segments, 32 bytes each, for objects that keep many of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHER_BYTES: Final = 400
 
 
 class SegmentTable(Sequence[LiveSegment]):
-    """Consecutive segments of a log, in order, of which each is made when it is asked for.
+    """Consecutive segments of a log, in order. A `LiveSegment` is made only when it is accessed.
 
     A `LiveSegment` takes 500 bytes with its name and path. Producers and consumers of 1,000
     partitions keep more than 100,000 segments.
@@ -32,7 +32,7 @@ class SegmentTable(Sequence[LiveSegment]):
 
         Args:
             path: the partition's directory, relative to the store's root.
-            segments: of the directory.
+            segments: the directory's segments, in offset order.
         """
         self._path = path
         self._rows = array("q")  # base offset, end offset, bytes, time
@@ -50,8 +50,8 @@ class SegmentTable(Sequence[LiveSegment]):
         Args:
             base_offset: its first offset.
             end_offset: the offset after its last.
-            size_bytes: of its file.
-            time_us: of its append, by the storage's clock, approximately.
+            size_bytes: size of its file.
+            time_us: approximate time of its append by the storage's clock.
         """
         self._rows.extend((base_offset, end_offset, size_bytes, time_us))
 
@@ -85,7 +85,7 @@ class SegmentTable(Sequence[LiveSegment]):
 
     @property
     def memory_bytes(self) -> int:
-        """Approximate memory that it takes."""
+        """Approximate memory of the table."""
         return _TABLE_BYTES + 8 * len(self._rows) + _OTHER_BYTES * len(self._others)
 
     def rows(self) -> Iterator[tuple[int, int, int, int]]:

@@ -14,10 +14,11 @@ from spark_log.log.segment import SegmentOpener, SegmentReader
 from spark_log.storage import is_listing_valid
 
 _MIN_PROBES: Final = 8
-"""Segments found one by one before the log is listed, so that the next ones are read at once."""
+"""Minimum number of segments found one by one before the log is listed again."""
 
 _SEGMENTS_PER_PROBE: Final = 100
-"""The longer a listing is, the more segments are found one by one before the next one."""
+"""Segments of a listing for each segment that is found one by one before the log is listed
+again."""
 
 
 class TailView:
@@ -31,8 +32,8 @@ class TailView:
 
     Attributes:
         observed_ms: monotonic time before the listing began.
-        log_start_offset: of the listing.
-        log_end_offset: of the listing, or of the last segment that was found since.
+        log_start_offset: the log start offset in the listing.
+        log_end_offset: the end offset of the last segment, listed or found since.
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class TailView:
         """Begin with a listing.
 
         Args:
-            directory: of the partition.
-            view: of the listing.
+            directory: the partition's directory.
+            view: the log as the listing showed it.
             last: the last segment of the listing if it is open, to be read without another request.
-            start_offset: segments before the one that contains it are not kept, and the others in
-                little memory; None keeps the view.
+            start_offset: the segment that contains this offset is the first one to be kept, and all
+                are kept in little memory; None keeps the view.
         """
         self._directory = directory
         self.log_start_offset = self._first_offset = view.log_start_offset
@@ -73,7 +74,7 @@ class TailView:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory that it takes, without what is opened ahead."""
+        """Approximate memory of the view, without the segments opened ahead."""
         opened = self._opened
         open_bytes = 0 if opened is None else opened[1].memory_bytes
         return self._view.memory_bytes + 8 * len(self._starts) + open_bytes
@@ -88,7 +89,7 @@ class TailView:
         return self._first_offset <= offset <= self.log_end_offset
 
     def can_read(self, offset: int) -> bool:
-        """Return whether ``offset`` can be read, or the next segment looked for, by this view."""
+        """Return whether this view can read at ``offset``, or probe for the next segment there."""
         if self.is_valid:
             return self.holds(offset)
         is_listed = self._first_offset <= offset < self._listed_end
@@ -106,7 +107,7 @@ class TailView:
         """Open the segment that contains ``offset``; at the log's end, the next segment.
 
         Returns:
-            None if the log ends there, or if the view is outdated or incomplete.
+            None if the log ends at ``offset``, or if the view is outdated or incomplete.
         """
         if offset == self.log_end_offset:
             return self._probe()
@@ -126,7 +127,7 @@ class TailView:
         return reader
 
     def take_last(self, view: LogView) -> SegmentReader | None:
-        """Return the last segment of the listing, if this is its view and it is open; forget it."""
+        """Hand over the last segment of the listing if it is open and ``view`` is the listing's."""
         return self._opener.take_last() if view is self._view else None
 
     def release(self) -> None:

@@ -11,12 +11,13 @@ from spark_log.log.partition_log import PartitionLog
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a position is behind the end of a log, in offsets.
+    """Distance of a position from the end of a log, in offsets.
 
     Attributes:
         first_offset: the first offset that can be read: the position, or the log start offset if
             that is higher.
-        unread: number of offsets from there to the end; 0 also for a position beyond the end.
+        unread: number of offsets from ``first_offset`` to the end; 0 also for a position beyond the
+            end.
         deleted: number of offsets from the position to the log start offset. Their records were
             deleted before the reader read them, and no reader will get them.
     """
@@ -41,8 +42,8 @@ class Lag:
 def first_unread_us(log: PartitionLog, offset: int) -> int | None:
     """Return the timestamp of the first record at or after an offset, microseconds since the epoch.
 
-    Before the log's start it is that of the log's first record. None if there is no such record, or
-    if it cannot be read: a metric of lag must not fail. The error is counted in
+    For an offset before the log's start, the log's first record counts. None if no such record
+    exists, or if it cannot be read: a metric of lag must not fail. The error is counted in
     `PartitionLog.suppressed`.
     """
     try:

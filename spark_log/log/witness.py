@@ -21,7 +21,7 @@ class Witness:
     """The witness of one log.
 
     Attributes:
-        directory: of the log, relative to the storage root.
+        directory: the log's directory, relative to the storage root.
     """
 
     directory: str

@@ -1,8 +1,9 @@
 """Time limits for calls on a storage that may accept a request and never answer it.
 
 A request cannot be cancelled once it is sent, and a thread that waits for an answer may hold a
-lock. So a call with a limit runs on a thread of its own, and its caller stops waiting when the time
-is up. The thread ends with the request that it waits for: `on_request` refuses to send more.
+lock. Therefore a call with a limit runs on a thread of its own, and its caller stops waiting when
+the time is up. The thread ends with the request that it waits for: `on_request` refuses to send
+more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LONGEST_WAIT_S: Final = threading.TIMEOUT_MAX
 
 
 class CallExpiredError(StorageTimeoutError):
-    """The time of the caller's call is up, which tells nothing of the storage. Nothing was sent."""
+    """The caller's time is up. Nothing was sent; the error says nothing about the storage."""
 
 
 class Deadline:
@@ -180,12 +181,12 @@ class LimitedCall:
 def call_within(
     timeout_ms: float, call: Callable[[], _Answer], *, what: str, setting: str
 ) -> _Answer:
-    """Run ``call`` on another thread and return its result, if it ends within ``timeout_ms``.
+    """Run ``call`` on another thread and return its result, if the call ends within ``timeout_ms``.
 
     Inside of another `call_within` only the outer limit counts.
 
     Args:
-        timeout_ms: how long to wait.
+        timeout_ms: the time limit.
         call: the function to run; everything that it touches must be thread-safe.
         what: the call, as error messages name it.
         setting: the config key that ``timeout_ms`` comes from.

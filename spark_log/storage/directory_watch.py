@@ -2,7 +2,8 @@
 
 A hint only says that listing the directory is worth while. Nothing may depend on it: writes of
 another machine to a shared file system give no hint, a full queue drops hints, and only a local
-directory has any. So a caller that waits for a hint also lists by itself from time to time.
+directory has any. Therefore a caller that waits for a hint also lists the directory from time to
+time.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class DirectoryWatch(ABC):
     def add(self, directory: str) -> bool:
         """Watch a directory. It need not exist yet.
 
-        List the directory after this call, not before it: else a file may be missed.
+        List the directory after this call, not before it: otherwise a file may be missed.
 
         Args:
-            directory: relative to the store's root.
+            directory: the directory's path, relative to the store's root.
 
         Returns:
             Whether files that appear in it will give hints.
@@ -81,7 +82,7 @@ class DirectoryWatch(ABC):
 
 
 def watch_directories(store: Store) -> DirectoryWatch:
-    """Return a watch for a store's directories; one without hints where the system gives none."""
+    """Return a watch for a store's directories; without hints if the system gives none."""
     if (
         sys.platform == "linux"
         and isinstance(store, LocalStore)
@@ -136,7 +137,7 @@ class InotifyWatch(DirectoryWatch):
         """Open an inotify instance.
 
         Args:
-            root: absolute path; directories are relative to it.
+            root: the root's absolute path; directories are relative to it.
 
         Raises:
             OSError: the system has no instance left for this user.

@@ -33,8 +33,8 @@ def open_store(
         storage_options: options of an object store, with the names of s3fs, gcsfs and adlfs; never
             printed or logged. For a quorum the value of a key that is a member's root is a mapping
             with options of this member.
-        request_timeout_ms: how long a request to an object store waits for its answer; a put waits
-            twice as long. None for the default of ``request.timeout.ms``.
+        request_timeout_ms: time limit of a request to an object store; a put may take twice as
+            long. None for the default of ``request.timeout.ms``.
 
     Raises:
         UnsupportedStoreError: no backend of this scheme can promise put-if-absent, or a package
@@ -61,13 +61,13 @@ def find_quorum(
     """Return the quorum that an object store's root is a member of, or the store; one request.
 
     Args:
-        store: of a root, from `open_store`.
-        storage_options: as of `open_store`.
-        request_timeout_ms: as of `open_store`.
+        store: the store that `open_store` returned for a root.
+        storage_options: options as `open_store` takes them.
+        request_timeout_ms: time limit of a request as `open_store` takes it.
 
     Raises:
         StorageError: the root does not answer.
-        CorruptRecordError: its list of the members is damaged.
+        CorruptRecordError: the root's list of the members is damaged.
         InvalidConfigurationError: another member needs a storage option, which the text names.
     """
     from spark_log.storage.quorum import QuorumStore, Standing, read_membership
@@ -95,9 +95,10 @@ def open_one_root(
     """Return the store for one root, also if it is a member of a quorum.
 
     Raises:
-        UnsupportedStoreError: as `open_store`.
-        InvalidRootError: as `open_store`.
-        InvalidConfigurationError: as `open_store`.
+        UnsupportedStoreError: no backend of a root's scheme can promise put-if-absent, or a package
+            that the backend needs is not installed.
+        InvalidRootError: a URL names no bucket.
+        InvalidConfigurationError: a root is not a path, or a storage option is unknown.
     """
     protocol, path = None, url
     if "://" in url or "::" in url:
@@ -130,14 +131,16 @@ def open_quorum(
     """Return the store of a quorum.
 
     Args:
-        roots: one or more of its members; or all roots of which `Store.create_root` is to make it.
-        storage_options: as of `open_store`.
-        request_timeout_ms: as of `open_store`.
+        roots: one or more members of the quorum; or all roots from which `Store.create_root` is to
+            make a quorum.
+        storage_options: options as `open_store` takes them.
+        request_timeout_ms: time limit of a request as `open_store` takes it.
 
     Raises:
-        UnsupportedStoreError: as `open_store`.
-        InvalidRootError: as `open_store`.
-        InvalidConfigurationError: as `open_store`.
+        UnsupportedStoreError: no backend of a root's scheme can promise put-if-absent, or a package
+            that the backend needs is not installed.
+        InvalidRootError: a URL names no bucket.
+        InvalidConfigurationError: a root is not a path, or a storage option is unknown.
     """
     from spark_log.storage.quorum import MappedQuorumStore, QuorumStore
 

@@ -90,8 +90,8 @@ def make_directories_below(
         root: absolute path of the root.
         directory: absolute path of the directory, below the root.
         synced_names: directories whose names are durable; new ones are added.
-        check: called with the descriptor of the root before anything is created; it raises if that
-            is not the right root.
+        check: function called with the descriptor of the root before anything is created; it raises
+            if that is not the right root.
     """
     made, descriptor = root, os.open(root, _DIRECTORY)
     try:

@@ -97,7 +97,7 @@ class LocalStore(Store):
         return store
 
     def check_root(self) -> None:
-        """Check that the root is there, and is the one that was opened; one ``stat``."""
+        """Check that the root exists, and is the one that was opened; one ``stat``."""
         if self._guard is not None and not self._guard.check():
             self._synced_names.clear()  # of a copy of the root it is not known what is durable
 

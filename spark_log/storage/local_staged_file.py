@@ -62,7 +62,7 @@ class LocalStagedFile(StagedFile):
 
         Args:
             directory: absolute path of its directory.
-            make_directory: called with the directory if it is missing; None creates it.
+            make_directory: function called with the directory if it is missing; None creates it.
             is_shared: whether all users who may read the directory may read the file, whatever the
                 umask of this process is.
 
@@ -88,7 +88,7 @@ class LocalStagedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
         if not self.sink.closed:
             return int(self.sink.tell())
         with _own_errors(self.path):

@@ -65,17 +65,17 @@ def call_through_outages(
     call with a time limit, it is called once: the outer call waits.
 
     Args:
-        timeout_ms: how long to wait.
-        call: the function. For an object store it runs on another thread, and everything that it
-            touches must be thread-safe.
+        timeout_ms: the time limit.
+        call: the function to call. For an object store it runs on another thread, and everything
+            that it touches must be thread-safe.
         what: the call, as messages name it.
         setting: the config key that ``timeout_ms`` comes from.
         is_local: the storage is a local path. An attempt then takes as long as the operating system
             takes; the time limit is for the attempts.
-        clock: for a local path; the time limit of a request to an object store is in real time.
-        notes_silence: say in the log after `NOTICE_S` that there is no answer, also if there is no
-            error yet. For a short call only: the others may take longer than that.
-        before_pause: called before each pause; it may raise, to end the waiting.
+        clock: the clock for a local path; the time limit of an object store is in real time.
+        notes_silence: whether to log after `NOTICE_S` that no answer has arrived, also if no error
+            has occurred yet. For short calls only: other calls may take longer than that.
+        before_pause: function called before each pause; it may raise, to end the waiting.
 
     Raises:
         KafkaTimeoutError: the time is over; nothing was changed.
@@ -106,7 +106,8 @@ def retry_append(append: Callable[[], _Answer]) -> _Answer:
     once.
 
     Args:
-        append: does nothing else, and has done nothing if it raises `StorageUnavailableError`.
+        append: function that does nothing but append, and that has appended nothing if it raises
+            `StorageUnavailableError`.
 
     Raises:
         KafkaTimeoutError: the time is over; nothing was appended.
@@ -137,10 +138,10 @@ def retry_while_unavailable(
     """Return the result of ``call``; repeat it while the storage does not answer.
 
     Args:
-        call: the function; it is not repeated after it has sent a write.
-        deadline: until when to repeat it.
-        clock: for the pauses.
-        before_pause: called before each pause; it may raise, to end the waiting.
+        call: the function to call; it is not repeated after it has sent a write.
+        deadline: the deadline until which the call is repeated.
+        clock: the clock of the pauses.
+        before_pause: function called before each pause; it may raise, to end the waiting.
 
     Raises:
         KafkaTimeoutError: the time is over; the message contains the last error.
@@ -173,8 +174,9 @@ class OutageWait:
         """Prepare; nothing has failed yet.
 
         Args:
-            begin: returns until when to wait; called at the first of several failures in a row.
-            clock: for the pauses.
+            begin: function that returns the deadline of the wait; called at the first of several
+                failures in a row.
+            clock: the clock of the pauses.
         """
         self._begin = begin
         self._clock = clock
@@ -218,7 +220,7 @@ class OutageWait:
         self._clock.sleep_ms(min(pause_ms, deadline.left_s() * 1000))
 
     def end(self) -> None:
-        """Note a success."""
+        """Record a success."""
         deadline, self._deadline = self._deadline, None
         if deadline is None:
             return

@@ -29,7 +29,7 @@ from spark_log.suppressed import IN_PROCESS
 RESERVE_NAME: Final = ".reserve"
 
 RESERVE_BYTES: Final = 2 << 20
-"""More than a few hundred deletions write in snapshots and records."""
+"""Size of the reserve: more than a few hundred deletions write in snapshots and records."""
 
 _LEAST_BYTES: Final = 4096
 _SHARE: Final = 100
@@ -48,7 +48,7 @@ def keep_reserve(directory: str) -> bool:
     """Allocate the reserve of a local root, if it is missing and there is room.
 
     Args:
-        directory: the root.
+        directory: the root's path.
 
     Returns:
         Whether the reserve exists now, at its full size.
@@ -101,7 +101,8 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
 
     Args:
         store: the root's store.
-        act: may be called twice: it raises `StorageFullError` only if it has done nothing.
+        act: function that may be called twice: it raises `StorageFullError` only if it has done
+            nothing.
 
     Returns:
         The result of ``act``.

@@ -1,4 +1,4 @@
-"""The names of the directories in a storage root: one table for all that writes or looks there.
+"""The names of the directories in a storage root: one table for all code that uses them.
 
 Besides a topic's directory, ``<topic>.<topic id>``, a root has the directories in
 `ROOT_DIRECTORIES`, each while a feature needs it. Doctor and verify call every other

@@ -1,4 +1,4 @@
-"""Recognises a local root by a file in it, so that nothing is done where it does not lie any more.
+"""Recognises a local root by a file in it, so that nothing is done if another root took its place.
 
 A directory loses its file system when that is unmounted, is moved or removed, or gets another
 root's files. Without a guard a writer would then make directories of its own in the place.
@@ -36,8 +36,9 @@ class RootGuard:
         Args:
             store: the store of the root, without a guard.
             marker: path of a file that the root has from its creation on, relative to the root.
-            check: reads the marker. It is called when the marker is missing, or is not the file
-                that was checked last: the file system was mounted again, or a copy was restored.
+            check: function that reads the marker. It is called when the marker is missing, or is
+                not the file that was checked last: the file system was mounted again, or a copy was
+                restored.
         """
         self._store = store
         self._marker = marker
@@ -61,11 +62,12 @@ class RootGuard:
         """Check that an open directory is the root that was checked last.
 
         Args:
-            descriptor: of the directory. What is made relative to it is made in this root, whatever
-                happens to the root's path.
+            descriptor: the directory's file descriptor. A file made relative to it is made in this
+                root, whatever happens to the root's path.
 
         Raises:
-            StorageUnavailableError: it is another directory: the root was exchanged meanwhile.
+            StorageUnavailableError: it is another directory, since the root was exchanged
+                meanwhile.
         """
         if self._identity(self._marker, descriptor) != self._checked:
             raise StorageUnavailableError(

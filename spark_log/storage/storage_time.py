@@ -41,8 +41,8 @@ def storage_time_us(store: Store, directory: str) -> int:
 
     Args:
         store: the storage to ask.
-        directory: where the file is written, relative to the store's root. It gets its time from
-            the same clock as the other files of this directory.
+        directory: the directory in which the file is written, relative to the store's root. It gets
+            its time from the same clock as the other files of this directory.
 
     Raises:
         StorageError: the storage does not answer.
@@ -61,15 +61,15 @@ class StorageTime:
 
     Attributes:
         shown_us: microseconds since the epoch: the storage's time then, which is not later than its
-            present time. So a file that is old by it is really old.
-        asked_ms: monotonic time before it was asked for.
+            present time. A file that is old by it is really old.
+        asked_ms: monotonic time before the storage was asked.
     """
 
     shown_us: int
     asked_ms: float
 
     def present_us(self, clock: Clock) -> int:
-        """Return the storage's present time, to be compared with a clock; nothing goes by it."""
+        """Return the storage's present time, to compare clocks only; it decides no deletion."""
         return self.shown_us + int((clock.monotonic_ms() - self.asked_ms) * 1000)
 
 
@@ -84,7 +84,7 @@ class StorageClock:
         """Ask nothing yet.
 
         Args:
-            clock: its monotonic time tells how old an answer is.
+            clock: the clock whose monotonic time gives the age of an answer.
         """
         self._clock = clock
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ from spark_log.errors import StorageError
 from spark_log.storage.root_guard import CheckRoot
 
 _COPIED_BYTES: Final = 1_048_576
-"""`StagedFile.copy` holds this many bytes in memory."""
+"""Maximum number of bytes that `StagedFile.copy` holds in memory."""
 
 StorageOptions = Mapping[str, object]
 
@@ -28,9 +28,10 @@ class FileInfo:
     """A file as a listing shows it.
 
     Attributes:
-        path: relative to the store's root.
-        size_bytes: its length.
-        modified_us: when the file appeared, microseconds since the epoch, by the storage's clock.
+        path: the file's path, relative to the store's root.
+        size_bytes: the file's size.
+        modified_us: time at which the file appeared, by the storage's clock, microseconds since
+            the epoch.
     """
 
     path: str
@@ -59,7 +60,7 @@ class StagedFile(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
 
     @abstractmethod
     def seal(self) -> None:
@@ -94,7 +95,7 @@ class StagedFile(ABC):
         """Append bytes of another staged file, in place of writing to `sink`.
 
         Args:
-            source: from `open_written` of the other file. Several threads may copy from it.
+            source: the other file, from its `open_written`. Several threads may copy from it.
             start: position in both files: this one has the bytes before it.
             end: position after the last byte.
 
@@ -130,7 +131,7 @@ class Store(ABC):
         url: the root as users name it, without credentials.
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
-        shows_gone: whether `is_gone` tells of deleted files.
+        shows_gone: whether `is_gone` detects deleted files.
         stages_ahead: whether a staged file that was synced makes the put after it a short call.
         time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
             the file appeared. Some storages give file times in whole seconds.
@@ -157,26 +158,26 @@ class Store(ABC):
         """
 
     def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
-        """Return a store of the same root that does nothing where this root does not lie.
+        """Return a store of the same root that does nothing if another root is in its place.
 
         A local directory can lose its file system, be moved away or be exchanged, and then looks
-        like an empty root, or is another one. The store that is returned reads, writes and deletes
-        nothing there. On an object store this would take a request for each call: it returns
-        itself.
+        like an empty root, or is another one. The returned store reads, writes and deletes
+        nothing then. On an object store the check would take a request for each call: the store
+        returns itself.
 
         Args:
-            marker: path of a file that the root has from its creation on, and that tells what it
-                is.
-            check: reads the marker in the store that it is given, and raises a `StorageError` if
-                the root is missing or is another one. The store that is returned raises this error.
-                It can be pickled.
-            remakes_removed: whether a put makes a directory again that the store that is returned
-                has seen, and someone else has removed.
+            marker: path of a file that identifies the root, and that the root has from its creation
+                on.
+            check: function that reads the marker in a given store, and raises a `StorageError` if
+                the root is missing or is another one. The returned store raises this error. The
+                function can be pickled.
+            remakes_removed: whether a put makes a directory again that the returned store has seen
+                and someone else has removed.
         """
         return self
 
     def check_root(self) -> None:  # noqa: B027 - most stores are not guarded
-        """Check that the root is there, and is the one that was opened; no request.
+        """Check that the root exists, and is the one that was opened; no request.
 
         Raises:
             StorageError: the root is missing or is another one; only of a `guarded` store.
@@ -204,13 +205,13 @@ class Store(ABC):
     def make_directory(self, directory: str) -> None:  # noqa: B027 - object stores have none
         """Create a directory that was removed, also in a `guarded` store, which then refuses puts.
 
-        Only for what repairs a root: other code must not go on where someone has removed files.
+        Only for code that repairs a root: nothing else may write where files were removed.
 
         Args:
-            directory: relative to the root.
+            directory: the directory's path, relative to the store's root.
 
         Raises:
-            StorageError: it cannot be created.
+            StorageError: the directory cannot be created.
         """
 
     @abstractmethod
@@ -311,7 +312,7 @@ class Store(ABC):
         deleted during the call may or may not be. A directory that does not exist has no files.
 
         Args:
-            directory: relative to the root; ``""`` is the root itself.
+            directory: the directory's path, relative to the root; ``""`` is the root itself.
             start_after: yield only names that sort after this one.
         """
 
@@ -373,7 +374,7 @@ def has_files(store: Store, directory: str) -> bool:
 
     Args:
         store: the store that has the directory.
-        directory: its path, relative to the root; ``""`` is the root itself.
+        directory: the directory's path, relative to the root; ``""`` is the root itself.
 
     Raises:
         StorageError: the storage does not answer.

@@ -17,15 +17,15 @@ from spark_log.suppressed import IN_PROCESS
 class UnlinkedFile(StagedFile):
     """A local temporary file for bytes that are to be uploaded; no other process can read them.
 
-    The file is created with mode 0600, and its name is deleted before the first byte is written. So
-    the system deletes it when the process ends in any way. A crash leaves at most an empty file.
+    The file is created with mode 0600, and its name is deleted before the first byte is written.
+    The system deletes it when the process ends in any way. A crash leaves at most an empty file.
     """
 
     def __init__(self, prefix: str = "spark-log-upload-") -> None:
         """Create the file in ``tempfile.gettempdir()`` (``TMPDIR``).
 
         Args:
-            prefix: how the name begins that the file has for a moment.
+            prefix: the beginning of the name that the file has for a moment.
 
         Raises:
             StorageFullError: no space is left in that directory.
@@ -44,7 +44,7 @@ class UnlinkedFile(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
         if self.sink.closed:
             return os.fstat(self._descriptor).st_size
         return int(self.sink.tell())

@@ -85,9 +85,9 @@ class ReadOptions:
         topics: subscribed topics, or topics with an assigned partition; empty with a pattern.
         pattern: regular expression for the names of the topics to read; None without one.
         assigned: the only partitions to read; None for all partitions of the topics.
-        starting: where to start; None for the default, which is earliest for a batch and latest for
-            a stream.
-        ending: where to end.
+        starting: the start of the read; None for the default, which is earliest for a batch and
+            latest for a stream.
+        ending: the end of the read.
         latest_if_no_match: start at the end of a partition that has no record at or after the
             starting time.
         fail_on_data_loss: fail if offsets to read do not exist.

@@ -62,8 +62,8 @@ class WriteOptions:
         broker_options: broker id → options of the file system of its root.
         topic: topic of all records; None if the column ``topic`` contains it.
         compression: codec for topics whose ``compression.type`` is ``producer``.
-        acks: which replicas a task waits for.
-        acks_by_topic: the same for single topics, which takes precedence.
+        acks: the replicas that a task waits for: all in-sync ones (``all``), or the leader alone.
+        acks_by_topic: topic → its own ``acks``, which takes precedence.
         new_topic: the topic to create if ``topic`` does not exist; None to refuse the write then.
         idempotent: detect records that an earlier attempt has appended (`WriteIdentity`), in
             topics with ``acks=all``.
@@ -173,8 +173,8 @@ def _guarantees(
     """Return whether the write is idempotent, and whether it is transactional.
 
     Args:
-        parser: the options.
-        options: the same, with the names that the user wrote.
+        parser: the parser of the options.
+        options: the same options, with the names that the user wrote.
         acks: all values of ``acks`` that the topics of the write may have.
     """
     idempotent = parser.boolean("idempotent", default="all" in acks)

@@ -34,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Listing(LogCache):
-    """What was listed of one partition. It is listed again if the budget has no room for it.
+    """The listing of one partition. It is repeated if the budget has no room to keep it.
 
     Attributes:
         view: the newest listing; None without one.
@@ -47,11 +47,11 @@ class _Listing(LogCache):
         self._share = LOG_CACHES.share(self)
 
     def drop(self) -> None:
-        """Forget both."""
+        """Forget the listing and the tail."""
         self.view = self.tail = None
 
     def keep(self, view: LogView, tail: TailView | None = None) -> None:
-        """Keep a listing, and what follows the log's end from it; None keeps the present one."""
+        """Keep a listing, and the tail that follows it; None keeps the present one."""
         self.view, self.tail = view, tail or self.tail
         self._share.hold(view.memory_bytes + (0 if tail is None else tail.size_bytes))
 
@@ -73,7 +73,7 @@ class OffsetReader:
             options: parsed options of a read.
 
         Raises:
-            RootNotFoundError: there is no root at ``path``.
+            RootNotFoundError: no root exists at ``path``.
         """
         self.options = options
         self._cluster = open_cluster(
@@ -269,7 +269,7 @@ class OffsetReader:
         return self._waiting("reading the metadata", self._cluster.image)
 
     def _waiting(self, what: str, read: Callable[[], _Answer]) -> _Answer:
-        """Return what a read returns; repeat it while the storage does not answer."""
+        """Return the result of a read; repeat the read while the storage does not answer."""
         deadline = Deadline(what, "default.api.timeout.ms", DEFAULT_API_TIMEOUT_MS)
         return retry_while_unavailable(read, deadline)
 

@@ -81,7 +81,7 @@ def parse_times(text: str, option: str) -> dict[TopicPartition, int]:
     """Parse an option that contains milliseconds since the epoch for each partition.
 
     Raises:
-        InvalidOptionError: it is not such JSON.
+        InvalidOptionError: the text has another format.
     """
     try:
         return _parse_by_partition(text, _time)

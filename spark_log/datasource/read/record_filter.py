@@ -59,7 +59,7 @@ ANY: Final = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """The records that a query needs, as far as pushed-down filters tell.
+    """The records that a query needs, by its pushed-down filters.
 
     Attributes:
         partition_filters: filters on ``topic`` and ``partition``.

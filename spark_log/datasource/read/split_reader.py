@@ -102,7 +102,7 @@ def _read_through_outages(
 
     Raises:
         KafkaTimeoutError: no replica answered for a minute.
-        SparkLogError: as of `_read_replicas`.
+        SparkLogError: `_read_replicas` failed.
     """
     position = _Position(split.start_offset)
     wait = OutageWait(
@@ -125,7 +125,7 @@ def _read_through_outages(
 
 @dataclass(slots=True)
 class _Position:
-    """How far a split is read.
+    """The position of a read in its split.
 
     Attributes:
         offset: the next offset to read.

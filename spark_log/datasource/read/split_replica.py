@@ -28,9 +28,9 @@ class SplitReplica:
         """Return the replica's log, without reading the metadata.
 
         Args:
-            topic_id: of the topic.
+            topic_id: the topic's id.
             partition: number of the partition.
-            options: of the query, with the storage options of the brokers.
+            options: the query's options, with the storage options of the brokers.
         """
         storage_options: StorageOptions | None = options.storage_options
         if self.broker_id != ROOT_BROKER_ID:

@@ -1,4 +1,4 @@
-"""What a Spark task does for a batch reader and for a stream reader: it reads its input split."""
+"""The Spark task of a batch reader and of a stream reader: it reads its input split."""
 
 from __future__ import annotations
 

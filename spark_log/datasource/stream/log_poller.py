@@ -69,7 +69,7 @@ class LogPoller:
         """Prepare for polls.
 
         Args:
-            reader: reads partitions and offsets.
+            reader: the reader of partitions and offsets.
             history: gets the result of each poll.
             clock: clock for the interval.
         """

@@ -333,7 +333,7 @@ class MicroBatchPlanner:
         """Return the start of a query's first batch.
 
         Args:
-            initial: where the query would start now by its options.
+            initial: the offsets at which the query would start now, by its options.
             end: end of the batch; after a restart an earlier run has planned it.
 
         Raises:

@@ -110,7 +110,7 @@ class StreamOffset:
 
         Args:
             partitions: the partitions; the result has their order.
-            topic_id: returns the current id of a topic, None if it is unknown.
+            topic_id: function that returns a topic's current id; None if the id is unknown.
         """
         return {
             tp: self.offsets[tp]

@@ -1,4 +1,4 @@
-"""What a batch leaves unread: where it begins in the log, and how old the first record is."""
+"""Lag behind a batch: the first unread offsets, and the age of the first unread record."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TimeLag:
         Args:
             end: the offsets up to which records are read.
             latest: the log end offsets.
-            log_starts: what `log_starts` returns for them.
+            log_starts: the log start offsets, from `log_starts`.
         """
         behind = []
         for tp, position in _unread(end, latest).items():

@@ -1,4 +1,4 @@
-"""What a run of a query has seen of its topics, to tell data loss from a false alarm."""
+"""The history of a query's topics within one run, to tell data loss from a false alarm."""
 
 from __future__ import annotations
 

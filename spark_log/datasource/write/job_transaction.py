@@ -50,12 +50,12 @@ def commit_transaction(
 def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Abort the transaction that any of the attempts has joined, unless it is decided.
 
-    If no attempt has told which one it is, the next run of the query aborts it, or whoever sees it
-    open for longer than ``transaction.timeout.ms``.
+    If no attempt has reported the transaction, the next run of the query aborts it. Any other
+    process that finds it open for longer than ``transaction.timeout.ms`` does so, too.
 
     Raises:
-        UnknownOutcomeError: it may be aborted.
-        StorageError: it is not aborted.
+        UnknownOutcomeError: the transaction may be aborted.
+        StorageError: the transaction is not aborted.
     """
     joined = _joined(messages)
     if not joined:

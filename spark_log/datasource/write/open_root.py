@@ -21,7 +21,7 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 _MAX_ROOTS: Final = 4
 _MAX_COORDINATORS: Final = 16
 _MAX_LOGS: Final = 128
-"""How many of each kind are kept; those that were used least recently are dropped."""
+"""Maximum number of kept objects of each kind; the least recently used ones are dropped."""
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _Kept = TypeVar("_Kept")

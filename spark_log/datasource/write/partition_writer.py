@@ -44,7 +44,7 @@ _BLOCK_BYTES: Final = 32
 """Upper limit for a record batch's entry in the footer."""
 
 _DELIVERY_TIMEOUT_MS: Final = ProducerConfig().delivery_timeout_ms
-"""How long an append waits for the storage, as the producers of Kafka's connector do."""
+"""Maximum time that an append waits for the storage, the default of Kafka's producers."""
 
 _SEQUENCES: Final = 2**31
 _MAX_RECORDS: Final = 2**30
@@ -98,7 +98,7 @@ class PartitionWriter:
             acks: -1 to wait for all in-sync replicas; 1 for the leader alone, then call `catch_up`.
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
                 not idempotent, or has a transaction.
-            transaction: of the task attempt; None without one.
+            transaction: the task attempt's transaction; None without one.
             now_us: timestamp of records without one, microseconds since the epoch.
         """
         self._log = log
@@ -150,7 +150,7 @@ class PartitionWriter:
             self._record_count += piece.num_rows
 
     def finish(self) -> None:
-        """Finish the open segment, if there is one."""
+        """Finish the open segment, if one is open."""
         if self._writer is not None:
             self._staged.append(self._writer.finish())
             self._writer = None
@@ -177,9 +177,9 @@ class PartitionWriter:
         )
 
     def catch_up(self) -> None:
-        """Bring the other replicas up to what was appended with ``acks=1``, if they can be reached.
+        """Copy appends with ``acks=1`` to the other replicas, if they can be reached.
 
-        A failure is only counted: nobody was promised that they have it.
+        A failure is only counted: ``acks=1`` promises nothing about these replicas.
         """
         if self._acks != ALL:
             with self._log.suppressed.suppress("replica", self._log.directory, SparkLogError):
@@ -233,7 +233,7 @@ class PartitionWriter:
         Raises:
             KafkaTimeoutError: for ``delivery.timeout.ms``. The record may be in the log if the
                 message says that an outcome is unknown.
-            SparkLogError: as of `PartitionLog.append_segment`.
+            SparkLogError: `PartitionLog.append_segment` failed.
         """
         wait = OutageWait(
             lambda: Deadline(
@@ -260,7 +260,7 @@ class PartitionWriter:
         return isinstance(error, LeaderNotAvailableError) or is_unavailable(error)
 
     def _count_appended(self, segment: StagedSegment, error: OutOfOrderSequenceError) -> int:
-        """Return how many of a segment's records are already in the log.
+        """Return the number of a segment's records that are already in the log.
 
         Raises:
             OutOfOrderSequenceError: the given error: records before the segment are missing.

@@ -18,8 +18,8 @@ BATCH_BYTES: Final = 1_048_576
 """Records are buffered up to about this size (Kafka's max.message.bytes)."""
 
 MEMORY_POOL: Final = pa.system_memory_pool()
-"""Of records that are sorted or joined: Arrow's default pool gives each block back to the system,
-which clears its pages for the next one (ADR 34).
+"""Memory pool of records that are sorted or joined: Arrow's default pool gives each block back to
+the system, which clears its pages for the next one (ADR 34).
 """
 
 _MAX_PENDING_BYTES: Final = 67_108_864
@@ -143,7 +143,7 @@ class _PendingRecords:
 
     @property
     def is_due(self) -> bool:
-        """Whether they are to be passed on: one batch is not copied to become a bit larger."""
+        """Whether to pass the records on: one batch is not copied to become a bit larger."""
         return self.size_bytes >= BATCH_BYTES / (2 if len(self.batches) == 1 else 1)
 
     def add(self, records: pa.RecordBatch, size_bytes: float) -> None:

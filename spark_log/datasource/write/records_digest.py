@@ -54,8 +54,8 @@ def digest_appended_records(
         max_records: maximum number of records.
 
     Returns:
-        None if the records cannot be found: the producer state has expired, some records are
-            deleted, or they are in more runs than the producer state keeps.
+        The digest; None if the records cannot be found: the producer state has expired, some
+        records are deleted, or they are in more runs than the producer state keeps.
     """
     entry = dict(log.producers().entries()).get(producer_id)
     if entry is None or entry.epoch != producer_epoch:

@@ -21,7 +21,7 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 @dataclass(frozen=True, slots=True)
 class JoinedTransaction:
-    """Which transaction a task attempt has joined, and as whom; the attempt tells the driver.
+    """A task attempt's transaction and producer, which the attempt reports to the driver.
 
     Attributes:
         transactional_id: the ``transactional.id``.
@@ -38,11 +38,12 @@ class TaskTransaction:
     """Joins the transaction of a write for one task attempt, when its first segment begins.
 
     Each attempt is a participant with a producer of its own: the driver commits the attempts that
-    Spark has counted, and what others have appended is aborted. So an attempt may join what an
-    earlier run of the query has left open: that run's records are aborted when this one commits.
+    Spark has counted, and what others have appended is aborted. Therefore an attempt may join a
+    transaction that an earlier run of the query has left open: that run's records are aborted when
+    this one commits.
 
     Attributes:
-        joined: None before the first segment.
+        joined: the joined transaction; None before the first segment.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class TaskTransaction:
 
         Raises:
             InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
-            StorageError: the state cannot be read, or the transactional id not be initialized.
+            StorageError: the state cannot be read, or the transactional id cannot be initialized.
         """
         if self._is_committed is None:
             state = self._coordinator.refresh()
@@ -90,7 +91,7 @@ class TaskTransaction:
         return self._is_committed
 
     def add(self, partition: TopicIdPartition) -> None:
-        """Note that the task will write to a partition; makes no request."""
+        """Record that the task will write to a partition; makes no request."""
         self._partitions.add(partition)
 
     def producer_append(self, base_sequence: int) -> ProducerAppend:

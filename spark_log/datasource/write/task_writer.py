@@ -32,12 +32,12 @@ from spark_log.types import TopicPartition
 
 @dataclass
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task attempt tells the driver, through Spark.
+    """The results of a task attempt, which Spark passes to the driver.
 
     Attributes:
-        results: by partition.
-        joined: its part in the transaction; None if it has appended nothing, or the write is not
-            transactional.
+        results: the results, by partition.
+        joined: the attempt's part in the transaction; None if the attempt has appended nothing, or
+            the write is not transactional.
     """
 
     results: dict[TopicPartition, WriteResult]
@@ -89,8 +89,8 @@ class TaskWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
         """Write all rows of a task; the records are in the log on return.
 
-        All rows are read, also those of a micro-batch that is committed already: what computes them
-        may have a state of its own.
+        All rows are read, also those of a micro-batch that is committed already: the operators that
+        compute them may have state.
         """
         for batch in batches:
             self.add(batch)

@@ -1,7 +1,7 @@
-"""The owner of the transactions of a write: made once, by whichever task needs it first.
+"""The owner of the transactions of a write: made once, by the first task that needs it.
 
-Spark tells the tasks which query they belong to, and no process of the driver. So tasks initialize
-the transactional id, any number of them at the same time.
+Spark tells the tasks which query they belong to, and no process of the driver. Therefore any
+number of tasks may initialize the transactional id at the same time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def present_owner(
 
     Args:
         cluster: the opened root.
-        coordinator: of the write's transactional id; has read the state.
+        coordinator: the coordinator of the write's transactional id; it has read the state.
         timeout_ms: ``transaction.timeout.ms`` of the next transaction.
 
     Raises:
         InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
-        UnknownOutcomeError, StorageError: it is not known; call again.
+        UnknownOutcomeError, StorageError: the owner is not known; call again.
     """
     state = coordinator.state
     if state.owner is None:
@@ -52,7 +52,7 @@ def present_owner(
 
 
 def _make_first(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
-    """Make the first owner, unless there is one: `initialize` would abort what has begun.
+    """Make the first owner, unless one exists: `initialize` would abort its transaction.
 
     Its timeout of 0 is that of no write, so that it is initialized before its first transaction.
     """

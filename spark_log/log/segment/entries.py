@@ -2,8 +2,8 @@
 
 The checksum is a CRC-32C, the last four bytes of the file, little-endian. Its seed names the source
 of the index: the segment's append id for an offset index, the checksum of the offset index for the
-time index that was written with it. So a damaged or short index is detected, and so is a complete
-one of another segment of the same name, or a time index whose offset index was replaced
+time index that was written with it. This detects a damaged or short index, a complete
+index of another segment of the same name, and a time index whose offset index was replaced
 (docs/adr/0005).
 """
 
@@ -24,9 +24,9 @@ def make_entries(layout: np.dtype[np.void], rows: Sequence[tuple[int, int]], see
     """Return the content of an index file; empty if there are no entries.
 
     Args:
-        layout: of one entry.
-        rows: the entries.
-        seed: of the checksum.
+        layout: the data type of one entry.
+        rows: the values of the entries.
+        seed: the seed of the checksum, which names the index's source.
     """
     if not rows:
         return b""
@@ -39,8 +39,8 @@ def read_entries(data: pa.Buffer, layout: np.dtype[np.void], seed: bytes) -> np.
 
     Args:
         data: the whole file.
-        layout: of one entry.
-        seed: of the checksum.
+        layout: the data type of one entry.
+        seed: the seed of the checksum, which names the index's source.
 
     Raises:
         ValueError: the file is damaged, or was made for another segment or offset index.
@@ -61,10 +61,10 @@ def read_entries(data: pa.Buffer, layout: np.dtype[np.void], seed: bytes) -> np.
 
 
 def unchecked_entries(data: pa.Buffer, layout: np.dtype[np.void]) -> np.ndarray:
-    """Return the entries of an index file without a check of the checksum, whose seed is not known.
+    """Return the entries of an index file, without a check of its checksum.
 
     Raises:
-        ValueError: the file's size does not fit.
+        ValueError: the file's size is not that of entries and a checksum.
     """
     count, rest = divmod(data.size - _CHECKSUM.size, layout.itemsize)
     if count < 1 or rest:

@@ -33,7 +33,7 @@ _FIRST_RANGE_BYTES: Final = 1_048_576
 """Bytes of the first such read, since many readers need a few batches alone."""
 
 _PROBE_BYTES: Final = 16_384
-"""Bytes that are read for one message. They include the next messages if batches are small."""
+"""Number of bytes read for one message. They include the next messages if batches are small."""
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -46,8 +46,8 @@ class SegmentFile(ABC):
 
     Attributes:
         blocks: positions of its record batches.
-        schema: with the file's metadata.
-        size_bytes: of the file.
+        schema: the file's schema, with its metadata.
+        size_bytes: the file's size.
     """
 
     blocks: arrow_ipc.Blocks
@@ -62,7 +62,7 @@ class SegmentFile(ABC):
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """Memory of the process that holds bytes of the file; at most, if it is mapped."""
+        """Memory of the process that holds bytes of the file; for a mapped file, an upper bound."""
 
     @abstractmethod
     def message(self, ordinal: int) -> memoryview:
@@ -78,8 +78,8 @@ class SegmentFile(ABC):
         Message and batch of the ordinal that was yielded last are in memory.
 
         Args:
-            first: first ordinal.
-            behind: ordinal after the last; None for all.
+            first: the first ordinal.
+            behind: the ordinal after the last one; None for all.
         """
         return iter(range(first, len(self.blocks) if behind is None else behind))
 
@@ -95,14 +95,16 @@ def open_segment_file(store: Store, path: str, size_bytes: int | None = None) ->
     """Open a segment file.
 
     Args:
-        store: that holds the file.
-        path: relative to the store's root.
-        size_bytes: from a listing; None if not known. The size shows whether a damaged footer lacks
-            the last batches. A mapped file has its size; other stores may return it with a read.
+        store: the store that holds the file.
+        path: the file's path, relative to the store's root.
+        size_bytes: the file's size in a listing; None if not known. It shows whether a damaged
+            footer lacks the last batches. A mapped file has its size; other stores may return it
+            with a read.
 
     Raises:
         NotFoundError: the file does not exist.
-        ValueError, OSError, pa.ArrowException: it is not an Arrow file, or its footer is damaged.
+        ValueError, OSError, pa.ArrowException: the file is not an Arrow file, or its footer is
+            damaged.
     """
     if store.is_mapped:
         return mapped_segment_file(store, store.open_buffer(path))
@@ -113,7 +115,8 @@ def mapped_segment_file(store: Store, buffer: pa.Buffer) -> SegmentFile:
     """Return the segment file that a store has mapped into memory.
 
     Raises:
-        ValueError, OSError, pa.ArrowException: it is not an Arrow file, or its footer is damaged.
+        ValueError, OSError, pa.ArrowException: the file is not an Arrow file, or its footer is
+            damaged.
     """
     return _MappedFile(store, buffer)
 
@@ -178,12 +181,12 @@ _NOTHING: Final = _Range(0, pa.py_buffer(b""))
 
 
 def _read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffer, int | None]:
-    """Return the last bytes of a file, and its size if the storage tells it, by one request.
+    """Return the last bytes of a file, and its size if the storage returns it, by one request.
 
     Args:
-        store: that holds the file.
-        path: of the file.
-        size_bytes: from a listing; None if not known.
+        store: the store that holds the file.
+        path: the file's path, relative to the store's root.
+        size_bytes: the file's size in a listing; None if not known.
     """
     if size_bytes is None:
         return store.read_tail_and_size(path, WHOLE_BYTES)
@@ -194,7 +197,7 @@ def _read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffe
 
 
 class _RangedFile(SegmentFile):
-    """A file that is read by requests: all of a small file by one, else the needed ranges alone.
+    """A file that is read by requests: a small one whole by one request, else the needed ranges.
 
     It holds at most two ranges in memory, or two batches if they are larger.
     """

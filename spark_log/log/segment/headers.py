@@ -26,10 +26,10 @@ class BatchHeaders(NamedTuple):
     """The batch headers of an Arrow batch, and the content of the check beside them.
 
     Attributes:
-        ordinal: of the Arrow batch.
-        headers: in the order of its rows.
-        are_checked: whether the batch has a check of its headers (docs/adr/0017); files of earlier
-            versions do not.
+        ordinal: the Arrow batch's number in the file.
+        headers: the batch headers, in the order of the rows.
+        are_checked: whether the batch has a check of its headers (docs/adr/0017), which files of
+            earlier versions lack.
         column_sums: checksum of each column of the file; empty if the batch has none.
     """
 
@@ -43,20 +43,20 @@ _NO_HEADERS: Final = BatchHeaders(-1, (), False, ())
 
 
 class SegmentHeaders:
-    """Reads the batch headers of a segment file. The last ones are kept.
+    """Reads the batch headers of a segment file. It keeps those of the last Arrow batch.
 
     Attributes:
-        has_deltas: whether the file has the column ``offset_delta``, since offsets are missing.
+        has_deltas: whether the file has the column ``offset_delta``, as one that lacks offsets.
     """
 
     def __init__(self, file: SegmentFile, path: str, name: SegmentName, append_id: bytes) -> None:
         """Read nothing yet.
 
         Args:
-            file: of the segment.
-            path: of the file, for error messages.
+            file: the segment's file.
+            path: the file's path, for error messages.
             name: parsed name of the file.
-            append_id: of the segment.
+            append_id: the segment's append id.
         """
         self.has_deltas = len(file.schema) > len(RECORD_SCHEMA)
         self._file = file
@@ -70,7 +70,7 @@ class SegmentHeaders:
         """Return the headers of an Arrow batch, without decoding it.
 
         Raises:
-            CorruptRecordError: they are damaged; has file and position.
+            CorruptRecordError: the headers are damaged; has file and position.
         """
         if self._last.ordinal != ordinal:
             self._last = self._read(ordinal)
@@ -79,10 +79,10 @@ class SegmentHeaders:
     def array(self, ordinal: int) -> np.ndarray:
         """Return the headers of an Arrow batch as an array of `HEADER_DTYPE`.
 
-        They are checked by their header check alone, not against each other.
+        The headers are checked by their header check alone, not against each other.
 
         Raises:
-            CorruptRecordError: they are damaged; has file and position.
+            CorruptRecordError: the headers are damaged; has file and position.
         """
         try:
             return header_array(self._value(ordinal)[0])
@@ -92,15 +92,15 @@ class SegmentHeaders:
     def check_follows(
         self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
     ) -> None:
-        """Check that a batch begins where the one before it ends, or behind it if gaps may be.
+        """Check that a batch begins where the one before it ends, or later if gaps are allowed.
 
         Args:
-            previous: the header before it; None if it is not known, then nothing is checked.
-            header: of the batch.
-            ordinal: of the Arrow batch that contains it.
+            previous: the header before it; None checks nothing.
+            header: the batch's header.
+            ordinal: number of the Arrow batch that contains the batch.
 
         Raises:
-            CorruptRecordError: it begins elsewhere.
+            CorruptRecordError: the batch begins at another offset.
         """
         if previous is None:
             return
@@ -162,9 +162,9 @@ def corrupt_segment(path: str, reason: str, position: int = -1) -> CorruptRecord
     """Return the error for a damaged segment file.
 
     Args:
-        path: of the file.
-        reason: what is wrong.
-        position: of the damaged Arrow batch; -1 for the file as a whole.
+        path: the file's path, relative to the store's root.
+        reason: a description of the damage.
+        position: the damaged Arrow batch's position; -1 for the file as a whole.
     """
     where = f"{path}, position {position}" if position >= 0 else path
     return CorruptRecordError(

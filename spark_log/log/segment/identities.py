@@ -1,9 +1,9 @@
 """Detection of a segment file that has the name of another segment.
 
-A plain segment does not contain its base offset (docs/format.md). So if its file is replaced by
-another segment of the partition with as many records, the log looks complete. But each segment has
-an append id of its own (docs/adr/0003), which snapshots keep, and no two segments of the live log
-have the same one.
+A plain segment does not contain its base offset (docs/format.md). If its file is replaced by
+another segment of the partition with the same number of records, the log looks complete. But each
+segment has an append id of its own (docs/adr/0003), which snapshots keep, and no two segments of
+the live log have the same id.
 
 This concerns plain segments alone: a rewritten segment contains its name. Two mergers may create
 the same rewritten segment; then one of the two files gets the name, and both have the same content.
@@ -27,11 +27,12 @@ _ID_BYTES: Final = 250
 class SegmentIdentities(LogCache):
     """The known append ids of a partition's live plain segments. Thread-safe.
 
-    Those are the ids of the newest snapshot, and of the segments that were opened. What the budget
-    of the process has no room for is forgotten (`log.cache_budget`): then fewer copies are noticed.
+    These are the ids of the newest snapshot, and of the segments that were opened. If the budget of
+    the process has no room for them (`log.cache_budget`), they are forgotten, and fewer copies are
+    noticed.
 
     Attributes:
-        snapshot_offset: of the snapshot that was loaded; 0 without one.
+        snapshot_offset: offset of the snapshot that was loaded; 0 without one.
     """
 
     def __init__(self) -> None:
@@ -54,8 +55,8 @@ class SegmentIdentities(LogCache):
         """Load the append ids of a snapshot, which replace those of an older snapshot.
 
         Args:
-            offset: of the snapshot. If it is loaded already, nothing is done.
-            summaries: of its segments.
+            offset: the snapshot's offset. If this snapshot is loaded already, nothing is done.
+            summaries: the summaries of the snapshot's segments.
         """
         if offset and offset == self.snapshot_offset:
             return
@@ -77,12 +78,12 @@ class SegmentIdentities(LogCache):
         """Check that a segment of the live log is the one that was appended under its name.
 
         Args:
-            path: of the file.
+            path: the file's path, relative to the store's root.
             name: parsed name of the file.
-            append_id: from the file.
+            append_id: the append id in the file.
 
         Raises:
-            CorruptRecordError: it is another segment.
+            CorruptRecordError: the file is another segment.
         """
         if not append_id or name.last_offset is not None:
             return

@@ -10,14 +10,14 @@ from spark_log.log.segment.time_index import time_index_bytes
 from spark_log.record import BatchHeader
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
-"""Default of ``index.interval.bytes``, used where the topic's setting is not known."""
+"""Default of ``index.interval.bytes``, used if the topic's setting is not known."""
 
 
 class IndexBuilder:
     """Builds an offset index and a time index, one Arrow batch after the other.
 
-    Batch headers are enough for it. So a missing index is rebuilt without decoding records, and
-    with the same interval it is the same, byte for byte.
+    It needs batch headers alone. A missing index is therefore rebuilt without decoding records, and
+    with the same interval the result is the same, byte for byte.
     """
 
     def __init__(self, interval_bytes: int = DEFAULT_INTERVAL_BYTES) -> None:
@@ -37,8 +37,8 @@ class IndexBuilder:
         """Add the next Arrow batch.
 
         Args:
-            position: of its block in the file.
-            headers: all of its batch headers.
+            position: position of the batch's block in the file.
+            headers: all batch headers of the Arrow batch.
         """
         if self._has_batches and position - self._indexed_up_to > self._interval_bytes:
             self._offsets.append((headers[0].base_offset_delta, position))
@@ -58,7 +58,7 @@ class IndexBuilder:
         Each is empty if it has no entries.
 
         Args:
-            append_id: of the segment.
+            append_id: the segment's append id.
         """
         offset_index = offset_index_bytes(self._offsets, append_id)
         return offset_index, time_index_bytes(self._times, offset_index)

@@ -36,15 +36,15 @@ class SegmentIndexes:
         *,
         suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
-        """Accesses no storage yet.
+        """Prepare the indexes. Accesses no storage yet.
 
         Args:
-            store: that holds the segment.
-            directory: of the partition.
-            name: of the segment.
-            append_id: of the segment.
+            store: the store that holds the segment.
+            directory: the partition's directory, relative to the store's root.
+            name: parsed name of the segment's file.
+            append_id: the segment's append id.
             blocks: positions of the segment's Arrow batches.
-            suppressed: counts errors of indexes, which readers can do without.
+            suppressed: counter of errors of indexes, which fail no read.
         """
         self._suppressed = suppressed
         self._store = store

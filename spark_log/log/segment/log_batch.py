@@ -1,4 +1,4 @@
-"""Batches as reads return them: consecutive records, cut out of an Arrow batch by offset."""
+"""Batches that reads return: consecutive records, cut out of an Arrow batch by offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of
 
 IsAborted = Callable[[BatchHeader, int], bool]
-"""Tells of a batch header and the batch's base offset whether its transaction was aborted."""
+"""Function of a batch header and the batch's base offset: whether its transaction was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class LogBatch:
         records: the requested columns, and ``offset_delta`` (int32) if the segment has gaps;
             zero-copy if the file is local and not compressed.
         timestamp_type: 0 for create time, 1 for log append time.
-        leader_epoch: of all rows.
+        leader_epoch: leader epoch of all rows.
         is_control: whether the rows are control records, which users never get.
-        segment_base_offset: base of the column ``offset_delta``.
+        segment_base_offset: the segment's base offset, which ``offset_delta`` is relative to.
         stored_bytes: stored size of the Arrow batch that contains the records.
-        is_aborted: whether the rows belong to aborted transactions, if the read asked for this.
+        is_aborted: whether the rows belong to aborted transactions; False if the read did not ask.
     """
 
     base_offset: int
@@ -74,12 +74,12 @@ def cut_batches(
 
     Args:
         headers: all headers of the Arrow batch.
-        records: all of its rows.
-        segment_base_offset: of the segment that contains it.
+        records: all rows of the Arrow batch.
+        segment_base_offset: base offset of the segment that contains the Arrow batch.
         start_offset: records before it are left out.
         end_offset: records at and after it are left out; None leaves out none.
         stored_bytes: stored size of the Arrow batch.
-        is_aborted: tells whether a batch was aborted; None does not ask.
+        is_aborted: function that returns whether a batch was aborted; None treats none as aborted.
     """
     row = 0
     for run, aborted in _runs(headers, segment_base_offset, is_aborted):

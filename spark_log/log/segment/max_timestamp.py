@@ -20,8 +20,8 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
     at most two segments.
 
     Args:
-        log: of the partition.
-        view: of the log, from `PartitionLog.observe`.
+        log: the partition's log.
+        view: the log's view from `PartitionLog.observe`.
 
     Returns:
         The offset, and the timestamp in microseconds since the epoch; None for a log without

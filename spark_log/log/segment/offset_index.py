@@ -16,7 +16,7 @@ _ENTRY: Final = np.dtype([("relative_offset", "<u4"), ("position", "<u4")])
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """Where a record batch begins: its first offset and the position of its block in the file."""
+    """The start of a record batch: its first offset and the position of its block in the file."""
 
     offset: int
     position: int
@@ -39,9 +39,9 @@ class OffsetIndex:
         """Read an index file.
 
         Args:
-            base_offset: of the segment.
+            base_offset: the segment's base offset.
             data: the whole file.
-            append_id: of the segment; None if it is not known, then the checksum is not checked.
+            append_id: the segment's append id; None does not check the checksum.
 
         Raises:
             ValueError: the file is damaged, or was made for another segment.
@@ -63,11 +63,11 @@ class OffsetIndex:
         return self._entries["position"]
 
     def lookup(self, offset: int) -> OffsetPosition | None:
-        """Return the last entry at or before ``offset``; None: search from the segment's start."""
+        """Return the last entry up to ``offset``; None to search from the segment's start."""
         return self._entry(self._entries_up_to(offset) - 1)
 
     def following(self, offset: int) -> OffsetPosition | None:
-        """Return the first entry after ``offset``; None: search up to the segment's end."""
+        """Return the first entry after ``offset``; None to search to the segment's end."""
         return self._entry(self._entries_up_to(offset))
 
     def last(self) -> OffsetPosition | None:
@@ -91,7 +91,7 @@ def offset_index_bytes(entries: Sequence[tuple[int, int]], append_id: str) -> by
     """Return the content of an offset index file; empty without entries.
 
     Args:
-        entries: relative offset and position, both strictly increasing.
-        append_id: of the segment.
+        entries: pairs of relative offset and position, both strictly increasing.
+        append_id: the segment's append id.
     """
     return make_entries(_ENTRY, entries, append_id.encode())

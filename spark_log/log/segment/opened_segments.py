@@ -39,7 +39,7 @@ class OpenedSegments:
         self._kept_bytes = 0
 
     def get(self, segment: LiveSegment) -> SegmentReader | None:
-        """Return the reader of a listed segment; None if it is not held."""
+        """Return the reader of a listed segment; None if the segment is not held."""
         return self._readers.get(segment.file)
 
     def keep(self, segment: LiveSegment, reader: SegmentReader) -> None:
@@ -63,10 +63,10 @@ def open_in_order(
     On an object store up to `AHEAD` of them are opened at once, with `AHEAD_BYTES` in memory.
 
     Args:
-        directory: of the partition.
-        segments: of the listing.
+        directory: the partition's directory.
+        segments: segments of the listing.
         observed_ms: monotonic time before the listing began.
-        opened: segments that are open already; None if there are none.
+        opened: the segments that are open already; None without any.
 
     Yields:
         Each segment with its reader, in order.

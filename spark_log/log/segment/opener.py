@@ -23,8 +23,8 @@ class SegmentOpener:
     """Opens the segments of a partition in order.
 
     On an object store, opening a segment is a request of some milliseconds, which reads all of a
-    small segment. So a reader that goes from one segment to the next one has those behind it opened
-    in the background. A reader that needs one segment alone opens no other.
+    small segment. For a reader that moves from one segment to the next one, the following segments
+    are opened in the background. A reader that needs one segment alone opens no other.
     """
 
     def __init__(
@@ -33,9 +33,9 @@ class SegmentOpener:
         """Open nothing yet.
 
         Args:
-            directory: of the partition.
+            directory: the partition's directory.
             end_offset: segments that begin at or after it are not opened ahead.
-            last: the last segment of the first view, if it is open.
+            last: reader of the first view's last segment if it is open; else None.
         """
         self._directory = directory
         self._end_offset = end_offset
@@ -51,21 +51,21 @@ class SegmentOpener:
         self.close()
 
     def close(self) -> None:
-        """Drop what was opened ahead."""
+        """Drop the segments that were opened ahead."""
         self._ahead = {}
         self._last = None
 
     def take_last(self) -> SegmentReader | None:
-        """Return the last segment of the first view, if it is open and was not read; forget it."""
+        """Hand over the last segment of the first view if it is open and was not read."""
         last, self._last = self._last, None
         return last
 
     def open(self, view: LogView, index: int) -> SegmentReader:
-        """Open a segment of a view, or return it if it was opened ahead.
+        """Return the reader of a view's segment, which may have been opened ahead.
 
         Args:
-            view: of the log. Segments opened ahead for another view are dropped.
-            index: of the segment in the view.
+            view: the log's view. Segments opened ahead for another view are dropped.
+            index: the segment's index in the view.
 
         Raises:
             NotFoundError: the file does not exist; or the view is so old that the file may have

@@ -40,7 +40,7 @@ from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 __all__ = ["LogBatch", "SegmentReader"]
 
 _READER_BYTES = 4_096
-"""Approximate memory of an open segment beside its content."""
+"""Approximate memory of an open segment, without its content."""
 
 _GAPPED_SCHEMA = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
 
@@ -53,7 +53,7 @@ class SegmentReader:
     them.
 
     Attributes:
-        path: of the file, relative to the store's root.
+        path: the segment file's path, relative to the store's root.
     """
 
     def __init__(
@@ -70,17 +70,18 @@ class SegmentReader:
         """Open a segment.
 
         Args:
-            store: that holds it.
-            directory: of the partition, relative to the store's root.
+            store: the store that holds the segment.
+            directory: the partition's directory, relative to the store's root.
             name: parsed name of its file.
-            topic_id: of the topic; the file must have the same.
+            topic_id: the topic's id; the file must have the same.
             partition: number of the partition; the file must have the same.
-            size_bytes: from a listing, to be checked against the footer; None if not known.
-            suppressed: counts errors of the indexes, which the reader can do without.
+            size_bytes: the file's size in a listing, checked against the footer; None if not known.
+            suppressed: counter of errors of the indexes, which fail no read.
 
         Raises:
             NotFoundError: the file does not exist.
-            CorruptRecordError: it is not a segment of this partition, or its footer is damaged.
+            CorruptRecordError: the file is not a segment of this partition, or its footer is
+                damaged.
         """
         self._name = name
         self.path = f"{directory}/{name.log}"
@@ -120,9 +121,9 @@ class SegmentReader:
 
     @property
     def compaction_id(self) -> str:
-        """Random id of the compaction that read all keys, and of whose output this is a part.
+        """Random id of the compaction that read all keys and wrote this segment.
 
-        Empty if no compaction wrote the segment, or one of an earlier version.
+        Empty if no compaction wrote the segment, or a compaction of an earlier version wrote it.
         """
         return self._metadata("compaction_id")
 
@@ -148,7 +149,7 @@ class SegmentReader:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether reading it makes no request: it is mapped, or small and was read when opened."""
+        """Whether reading makes no request: the file is mapped, or was read whole on opening."""
         return self._file.is_in_memory
 
     @lazy
@@ -163,7 +164,7 @@ class SegmentReader:
 
     @property
     def leader_epoch(self) -> int:
-        """Leader epoch of the last batch. On an object store it costs what `end_offset` does."""
+        """Leader epoch of the last batch. On an object store this may take one request."""
         return self.headers(self.batch_count - 1)[-1].leader_epoch
 
     @lazy
@@ -208,7 +209,7 @@ class SegmentReader:
 
     @property
     def has_header_checks(self) -> bool:
-        """Whether the first batch has a check of its headers; those of earlier versions have none.
+        """Whether the first batch has a check of its headers; files of earlier versions have none.
 
         On an object store this may take one request.
         """
@@ -222,8 +223,8 @@ class SegmentReader:
     def header_array(self) -> np.ndarray:
         """Return all batch headers as an array of `HEADER_DTYPE`, 53 bytes each.
 
-        On an object store by few requests. It is for searches among many headers: it takes a tenth
-        of the time of `all_headers`, and does not check headers against each other.
+        On an object store this makes few requests. It is for searches among many headers: it takes
+        a tenth of the time of `all_headers`, and does not check headers against each other.
 
         Raises:
             CorruptRecordError: a header is damaged; has file and position.
@@ -256,15 +257,15 @@ class SegmentReader:
     def check_follows(
         self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
     ) -> None:
-        """Check that a batch begins where the one before it ends, or behind it if gaps may be.
+        """Check that a batch begins where the one before it ends, or later if gaps are allowed.
 
         Args:
-            previous: the header before it; None if it is not known, then nothing is checked.
-            header: of the batch.
-            ordinal: of the Arrow batch that contains it.
+            previous: the header before it; None checks nothing.
+            header: the batch's header.
+            ordinal: number of the Arrow batch that contains the batch.
 
         Raises:
-            CorruptRecordError: it begins elsewhere.
+            CorruptRecordError: the batch begins at another offset.
         """
         self._headers.check_follows(previous, header, ordinal)
 
@@ -279,21 +280,22 @@ class SegmentReader:
     ) -> Iterator[LogBatch]:
         """Yield the records from ``start_offset`` to before ``end_offset``, batch by batch.
 
-        A file that is not mapped is read in ranges: while one is decoded, the next one is read.
+        A file that is not mapped is read in ranges: while one range is decoded, the next one is
+        read.
 
         Without checksums, the structure of Arrow batches is validated all the same, down to every
         offset in every buffer (1.5 ns per record), and so are batch headers and the records'
-        offsets. Then damage raises an error or changes bytes in a value; it never crashes the
+        offsets. Damage then raises an error or changes bytes in a value; it never crashes the
         process and never loses a record.
 
         Args:
             start_offset: records before it are left out.
             end_offset: records at and after it are left out; None reads to the end of the file.
-            columns: of `RECORD_SCHEMA`, in this order; None for all. If the file has no checksums
-                of single columns, all columns are decoded to check that of the batch.
+            columns: columns of `RECORD_SCHEMA`, in this order; None for all. If the file has no
+                checksums of single columns, all columns are decoded to check that of the batch.
             check_crcs: whether to check checksums.
-            is_aborted: tells of a batch header and its base offset whether the batch was aborted;
-                None sets `LogBatch.is_aborted` nowhere.
+            is_aborted: function of a batch header and the batch's base offset, which returns
+                whether the batch was aborted; None leaves `LogBatch.is_aborted` False.
 
         Raises:
             CorruptRecordError: a batch is damaged; has file and position. Records yielded before

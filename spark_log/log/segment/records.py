@@ -23,16 +23,16 @@ class SegmentRecords:
     """Decodes the record batches of a segment file, and checks them.
 
     Each decoded batch is validated in full by Arrow, and its number of rows and their offsets are
-    checked against its headers. So damage raises `CorruptRecordError`, or without checksums
-    changes bytes in a value; it never crashes the process and never loses a record.
+    checked against its headers. Damage raises `CorruptRecordError`, or, without checksums,
+    changes bytes in a value. It never crashes the process and never loses a record.
     """
 
     def __init__(self, file: SegmentFile, headers: SegmentHeaders) -> None:
         """Read nothing yet.
 
         Args:
-            file: of the segment.
-            headers: of the same file.
+            file: the segment's file.
+            headers: the headers of the same file.
         """
         self._file = file
         self._headers = headers
@@ -43,7 +43,7 @@ class SegmentRecords:
         """Return a function that decodes batches to these columns, and ``offset_delta`` if stored.
 
         Args:
-            columns: of `RECORD_SCHEMA`.
+            columns: names of columns of `RECORD_SCHEMA`.
             check: whether to check checksums. Columns without a checksum of their own are checked
                 by that of the batch, for which all columns are decoded.
 

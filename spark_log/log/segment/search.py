@@ -33,10 +33,10 @@ class BatchSearch:
     """
 
     def __init__(self, indexes: SegmentIndexes, *, is_mapped: bool) -> None:
-        """Accesses no storage yet.
+        """Prepare searches. Accesses no storage yet.
 
         Args:
-            indexes: of the segment.
+            indexes: the segment's indexes.
             is_mapped: whether the file is mapped, so that reading a header costs no request.
         """
         self._indexes = indexes

@@ -70,10 +70,10 @@ class StagedCopies:
             self._extend(self._source, size_bytes, is_complete=False)
 
     def on_complete(self, staged: StagedFile) -> None:
-        """Begin to copy the rest of the segment.
+        """Begin to copy the rest of the complete segment.
 
         Args:
-            staged: the segment's file, which is sealed.
+            staged: the segment's sealed file.
 
         Raises:
             StorageError: the file cannot be read.
@@ -83,10 +83,13 @@ class StagedCopies:
             self._extend(source, staged.size_bytes, is_complete=True)
 
     def take(self, url: str) -> StagedFile | None:
-        """Wait for a copy of the complete segment; None if there is none. The caller discards it.
+        """Wait for a copy of the complete segment, and hand it over to the caller, who discards it.
 
         Args:
-            url: of the follower's directory.
+            url: URL of the follower's directory.
+
+        Returns:
+            The copy; None if no copy for this directory exists.
         """
         copy = self._copies.pop(url, None)
         return None if copy is None else copy.result()

@@ -19,18 +19,18 @@ class StagedSegment:
     """A complete segment that has no name yet: a staged file, and the content of its indexes.
 
     Attributes:
-        staged: the file.
+        staged: the staged file.
         staged_for: URL of the directory that it can be put into.
         compression: ``none``, ``lz4`` or ``zstd``.
-        size_bytes: of the file.
+        size_bytes: the file's size.
         append_id: random id of this file, which it contains (docs/adr/0003).
-        record_count: number of records, and so of offsets that the segment will take.
-        last_header: header of its last batch.
-        producer: of an idempotent append; None for another.
-        markers: the transaction markers, if these are what the segment has; else empty.
-        min_timestamp_us: smallest timestamp of its records, microseconds since the epoch.
-        max_timestamp_us: largest timestamp of its records, microseconds since the epoch.
-        copies: staged on the roots of followers.
+        record_count: number of records, which is the number of offsets that the segment will take.
+        last_header: header of the segment's last batch.
+        producer: the producer of an idempotent append; None for another append.
+        markers: the transaction markers of a segment of markers; empty for another segment.
+        min_timestamp_us: smallest timestamp of the records, microseconds since the epoch.
+        max_timestamp_us: largest timestamp of the records, microseconds since the epoch.
+        copies: the copies that are staged on the roots of followers.
     """
 
     def __init__(

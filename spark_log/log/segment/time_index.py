@@ -35,8 +35,8 @@ class TimeIndex:
 
     For each entry of the offset index, the time index has the largest timestamp of all batches
     before it, and the first offset of the batch that has it. Entries with the same timestamp as the
-    one before are left out, and control batches are ignored. So the first record at or after a
-    time is found from the last entry of the *offset* index at or before `ceiling` on, also if
+    one before are left out, and control batches are ignored. A search for the first record at or
+    after a time begins at the last entry of the *offset* index at or before `ceiling`, also if
     timestamps are not in order. Derived data: a missing or damaged index costs reads of batch
     headers, and never changes an answer.
     """
@@ -52,10 +52,10 @@ class TimeIndex:
         """Read an index file.
 
         Args:
-            base_offset: of the segment.
+            base_offset: the segment's base offset.
             data: the whole file.
-            offset_index: the file that was written with it; None if it is not known, then the
-                checksum is not checked.
+            offset_index: the offset index file that was written with it; None does not check the
+                checksum.
 
         Raises:
             ValueError: the file is damaged, or was not written with this offset index.
@@ -76,7 +76,7 @@ class TimeIndex:
         """Return the first entry whose timestamp is ≥ ``timestamp_us``.
 
         The first such record is in the batch of this entry or before it, and not before the last
-        entry of the offset index at or before that batch. None: all indexed batches are earlier.
+        entry of the offset index at or before that batch. None if all indexed batches are earlier.
         """
         at = int(np.searchsorted(self._entries["timestamp"], timestamp_us, side="left"))
         if at == len(self._entries):
@@ -91,7 +91,7 @@ def time_index_bytes(entries: Sequence[tuple[int, int]], offset_index: bytes) ->
     """Return the content of a time index file; empty without entries.
 
     Args:
-        entries: timestamp in microseconds and relative offset, both strictly increasing.
+        entries: pairs of timestamp in microseconds and relative offset, both strictly increasing.
         offset_index: content of the offset index file that is written with it.
     """
     return make_entries(_ENTRY, entries, checksum_of(offset_index))

@@ -15,11 +15,11 @@ from spark_log.log.snapshot import SegmentSummary, Snapshots
 class SegmentTimes:
     """The largest timestamp of each segment of a view, and of all segments up to it.
 
-    The newest snapshot has those of most segments. The segments behind it are opened one after the
-    other, when a time is searched for that no earlier segment reaches.
+    The newest snapshot has the timestamps of most segments. The segments behind it are opened one
+    after the other, when a time is searched for that no earlier segment reaches.
 
     Attributes:
-        view: of the log.
+        view: the log's view.
     """
 
     def __init__(self, snapshots: Snapshots, view: LogView) -> None:
@@ -44,7 +44,7 @@ class SegmentTimes:
 
         Args:
             timestamp_us: microseconds since the epoch.
-            last: the last segment of the view if it is open: it is not opened again.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
 
         Raises:
             NotFoundError: the view lacks a segment, or is outdated.

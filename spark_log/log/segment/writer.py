@@ -44,10 +44,10 @@ from spark_log.record import (
 from spark_log.storage import Store, storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
-"""Positions in the offset index are 32 bits."""
+"""Maximum size of a segment: positions in the offset index are 32 bits."""
 
 MAX_SEGMENT_RECORDS = 2**31 - 1
-"""Offset deltas in a batch header are 32 bits, signed."""
+"""Maximum number of records: offset deltas in a batch header are 32 bits, signed."""
 
 
 class SegmentWriter:
@@ -74,21 +74,23 @@ class SegmentWriter:
         """Begin a segment.
 
         Args:
-            store: that will hold the segment.
-            directory: of the partition.
-            topic_id: of the topic.
+            store: the store that will hold the segment.
+            directory: the partition's directory, relative to the store's root.
+            topic_id: the topic's id.
             partition: number of the partition.
             compression: ``none``, ``lz4`` or ``zstd``.
             index_interval_bytes: bytes of log between two index entries.
-            leader_epoch: for the batch headers.
-            producer: of an idempotent append. Sequence numbers continue from batch to batch.
-            validator: checks the records by the topic's settings; None checks nothing.
+            leader_epoch: the leader epoch in the batch headers.
+            producer: the producer of an idempotent append. Sequence numbers continue from batch to
+                batch.
+            validator: validator of the records by the topic's settings; None checks nothing.
             with_offsets: whether to add the column ``offset_delta``, for a rewritten segment that
                 lacks some offsets.
-            name: of a rewritten segment, which its file contains; None for a plain segment.
-            compaction_id: of the compaction that writes the segment.
-            copies: to be made of the segment on other roots, while it is written.
-            on_failure: called with the error if the segment cannot be staged, before it is raised.
+            name: name of a rewritten segment, which its file contains; None for a plain segment.
+            compaction_id: id of the compaction that writes the segment; None for another writer.
+            copies: the segment's copies on other roots, made while it is written; None makes none.
+            on_failure: function that is called with the error, before it is raised, if the segment
+                cannot be staged.
 
         Raises:
             UnsupportedCompressionTypeError: Arrow's file format does not have this compression.
@@ -198,11 +200,11 @@ class SegmentWriter:
     def write_markers(self, markers: Sequence[EndTransactionMarker], timestamp_us: int) -> None:
         """Write transaction markers, each as a control batch, in one Arrow batch.
 
-        They are all that the segment may have.
+        The segment may have nothing else.
 
         Args:
-            markers: at least one.
-            timestamp_us: of the control records, microseconds since the epoch.
+            markers: the markers, at least one.
+            timestamp_us: timestamp of the control records, microseconds since the epoch.
 
         Raises:
             StorageFullError: no part of the segment will be visible.
@@ -228,11 +230,11 @@ class SegmentWriter:
         self._control_headers = tuple(headers)
 
     def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
-        """Write the barrier of the segment's leader epoch. It is all that the segment may have.
+        """Write the barrier of the segment's leader epoch. The segment may have nothing else.
 
         Args:
-            records: its control record, from `leader_change_records`.
-            timestamp_us: of the record, microseconds since the epoch.
+            records: the barrier's control record, from `leader_change_records`.
+            timestamp_us: timestamp of the record, microseconds since the epoch.
 
         Raises:
             StorageFullError: no part of the segment will be visible.
@@ -260,11 +262,11 @@ class SegmentWriter:
         Args:
             records: the rows of all batches, with the columns of `RECORD_SCHEMA`, and
                 ``offset_delta`` if the writer was created ``with_offsets`` (`record.rebase`).
-            headers: of the batches, with offset deltas relative to the base offset of this segment
-                and unchanged checksums.
+            headers: the batches' headers, with offset deltas relative to the base offset of this
+                segment and unchanged checksums.
 
         Raises:
-            InvalidRecordError: headers and rows do not fit, or offsets are not ascending.
+            InvalidRecordError: the headers do not fit the rows, or offsets are not ascending.
             StorageFullError: no part of the segment will be visible.
         """
         counted = sum(header.record_count for header in headers)

@@ -92,8 +92,8 @@ _HORIZONS_KEY = b"spark_log.delete_horizons"
 snapshot with compacted segments has it."""
 
 _TRANSACTIONS_KEY = b"spark_log.transactions"
-"""Key of the transactions, beside the append ids for the same reason. A snapshot without it says
-nothing of transactions."""
+"""Key of the transactions, beside the append ids for the same reason. A snapshot without this
+key does not contain transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,15 @@ class SegmentSummary:
     """Summary of a segment, known without opening it.
 
     Attributes:
-        name: parsed name of its file.
-        end_offset: the offset after the last one that it contains or covers.
-        record_count: number of records in it.
-        size_bytes: of the file.
+        name: parsed name of the segment's file.
+        end_offset: the offset after the last one that the segment contains or covers.
+        record_count: number of records in the segment.
+        size_bytes: the file's size.
         min_timestamp_us: smallest timestamp, microseconds since the epoch; None if not known.
         max_timestamp_us: largest timestamp, microseconds since the epoch; -1 if a compaction left
             no record.
         append_id: random id of the file; empty if an earlier version wrote the snapshot.
-        delete_horizon_us: of a compacted segment, the time after which the last of its tombstones
+        delete_horizon_us: in a compacted segment, the time after which the last of its tombstones
             and transaction markers may be removed, microseconds since the epoch; -1 if it has none
             of them. None if an earlier version wrote the snapshot.
     """
@@ -220,7 +220,7 @@ class Snapshot:
 
         Args:
             data: content of the file.
-            topic_id: of the topic; the file must have the same.
+            topic_id: the topic's id; the file must have the same.
             partition: number of the partition; the file must have the same.
 
         Raises:

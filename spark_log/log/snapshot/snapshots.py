@@ -23,7 +23,8 @@ from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 
 _MAX_KEPT = 2
-"""Snapshots that are kept: the newest, and the one before for a reader that listed before it."""
+"""Number of snapshots kept: the newest, and the one before it for a reader with an older
+listing."""
 
 _SUMMARY_BYTES = 350
 """Approximate memory of a segment's summary, as an object."""
@@ -32,15 +33,15 @@ _PRODUCER_BYTES = 1_200
 """Approximate memory of the state of one producer with five runs."""
 
 _GROWTH = 4
-"""A snapshot is due when the log has grown by a quarter at least. So the cost of snapshots per
-append is constant, no matter how many segments the log has."""
+"""A snapshot is due when the log has grown by at least a quarter. Therefore the cost of snapshots
+per append is constant, no matter how many segments the log has."""
 
 
 class Snapshots(LogCache):
     """Segment summaries and producer state of one partition, without opening every segment.
 
     Attributes:
-        summaries: the segment summaries that are known.
+        summaries: the known segment summaries.
     """
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
@@ -54,7 +55,7 @@ class Snapshots(LogCache):
         self._segment_count = 0
 
     def drop(self) -> None:
-        """Forget the newest snapshot: it is read again."""
+        """Forget the newest snapshot. The next use reads it again."""
         self._newest = None
 
     @property
@@ -99,9 +100,9 @@ class Snapshots(LogCache):
         return None
 
     def load_segment_ids(self, view: LogView) -> None:
-        """Load the segments' append ids from the newest snapshot, where this costs no request.
+        """Load the segments' append ids from the newest snapshot if this costs no request.
 
-        With them, a segment that was copied to the name of another one is detected.
+        With these ids, a segment that was copied to the name of another one is detected.
         """
         directory = self._directory
         if not directory.store.is_mapped:
@@ -122,12 +123,12 @@ class Snapshots(LogCache):
     ) -> tuple[list[SegmentSummary], LogView]:
         """Return the summaries of a view's live segments, and the view that they belong to.
 
-        This is a newer view than the given one if the log was rewritten meanwhile.
+        The returned view is newer than the given one if the log was rewritten meanwhile.
 
         Args:
-            view: of the log.
-            last: the last segment of the view if it is open: it is not opened again.
-            opened: segments that are open; small ones that had to be opened are kept in it.
+            view: the log's view.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
+            opened: the open segments; small ones that this call opens are added to it.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -180,8 +181,8 @@ class Snapshots(LogCache):
     def _known(self, view: LogView, segments: Sequence[LiveSegment]) -> list[SegmentSummary | None]:
         """Return the known summaries of segments of a view; None for each that is not known.
 
-        If one is not known, the newest snapshot is loaded. Its summaries are not looked up in the
-        cache, which may have no room for those of a long log.
+        If any summary is not known, the newest snapshot is loaded. Its summaries are used directly,
+        since the cache may have no room for those of a long log.
         """
         known = [self.summaries.known(each) for each in segments]
         if None not in known:
@@ -213,11 +214,12 @@ class Snapshots(LogCache):
     def initial_state(
         self, view: LogView, state: ProducerState | None
     ) -> tuple[ProducerState, LogView]:
-        """Return a state to replay a view on: the given one, or that of the newest snapshot.
+        """Return the state to replay a view on: the given one, or that of the newest snapshot.
 
         If no valid snapshot covers the log start offset, the producers of deleted records are
-        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be told from
-        new producers, so their appends are accepted, and a warning is counted and logged.
+        unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be
+        distinguished from new producers, so their appends are accepted, and a warning is counted
+        and logged.
         """
         if state is not None and state.is_overgrown:
             newest = self.newest(view)
@@ -252,12 +254,12 @@ class Snapshots(LogCache):
     ) -> tuple[ProducerState, LogView]:
         """Return the producer state at the end of a view, and the view that it belongs to.
 
-        This is a newer view than the given one if that was outdated or incomplete.
+        The returned view is newer than the given one if that was outdated or incomplete.
 
         Args:
-            view: of the log.
+            view: the log's view.
             state: an earlier state, which is updated; None begins with the newest snapshot.
-            opened: segments that are open.
+            opened: the open segments, which are not opened again.
 
         Raises:
             CorruptRecordError: a segment is damaged or missing.
@@ -291,11 +293,11 @@ class Snapshots(LogCache):
     ) -> tuple[ProducerState, LogView]:
         """Return the state of `producers` with all transactions at the end of a view.
 
-        The newest snapshot may be of a version that knew no transactions. Then the headers of all
+        If the newest snapshot was written by a version without transactions, the headers of all
         segments are read.
 
         Args:
-            view: of the log.
+            view: the log's view.
             state: an earlier state, which is updated; None begins with the newest snapshot.
 
         Raises:
@@ -313,7 +315,7 @@ class Snapshots(LogCache):
     # --- writing ---------------------------------------------------------------------------------
 
     def segments_until_due(self, view: LogView) -> int:
-        """Return after how many more segments the next snapshot is due; 0 or less for now."""
+        """Return the number of segments until the next snapshot is due; 0 or less if it is due."""
         self._segment_count, newest = len(view.live.segments), view.live.snapshots[-1:]
         seen = 0
         if newest:
@@ -336,10 +338,10 @@ class Snapshots(LogCache):
     def write(self, view: LogView | None = None) -> Snapshot:
         """Write a snapshot of the log as it is now, and delete older ones.
 
-        Several processes may do so at once. An error leaves the older snapshots.
+        Several processes may write one at once. After an error the older snapshots still exist.
 
         Args:
-            view: of the log; None lists it.
+            view: the log's view; None lists the log.
 
         Raises:
             StorageError: the snapshot was not written.

@@ -20,13 +20,13 @@ _PLAIN: Final = struct.Struct("<qqqqqi")
 them are the headers and the append id."""
 
 _NO_TIME: Final = -(2**63)
-"""The smallest timestamp of a segment of which it is not known."""
+"""The smallest timestamp of a segment whose smallest timestamp is not known."""
 
 _PLAIN_BYTES: Final = 160
-"""Approximate memory of a plain segment beside its packed fields: key, object, dictionary."""
+"""Approximate memory of a plain segment without its packed fields: key, object, dictionary."""
 
 _REWRITTEN_BYTES: Final = 600
-"""Approximate memory of a rewritten segment, beside its headers. There are few of them."""
+"""Approximate memory of a rewritten segment, without its headers. A log has few of them."""
 
 _Key = int | SegmentName
 """The base offset of a plain segment, the name of a rewritten one."""
@@ -48,7 +48,7 @@ class SegmentSummaries(LogCache):
         self._entries = _Entries()
 
     def drop(self) -> None:
-        """Forget all of them."""
+        """Forget all summaries and headers."""
         self._entries = _Entries()
 
     def known(self, segment: LiveSegment) -> SegmentSummary | None:
@@ -62,12 +62,12 @@ class SegmentSummaries(LogCache):
     def get(
         self, segment: LiveSegment, observed_ms: float, reader: SegmentReader | None = None
     ) -> SegmentSummary:
-        """Return the summary of a listed segment. Opens the segment if it is not known.
+        """Return the summary of a listed segment. Opens the segment if the summary is not known.
 
         Args:
-            segment: of the listing.
+            segment: a segment of the listing.
             observed_ms: monotonic time before the listing began.
-            reader: of the segment if it is open.
+            reader: the segment's reader if it is open; else None.
 
         Raises:
             NotFoundError: the segment was deleted, or may have been.
@@ -80,7 +80,7 @@ class SegmentSummaries(LogCache):
         """Return end offset and batch headers of a listed segment that was appended recently.
 
         Returns:
-            None if they are not known.
+            The end offset and the headers; None if they are not known.
         """
         entry = self._entries.get(_key(segment.name))
         if entry is None:
@@ -98,9 +98,9 @@ class SegmentSummaries(LogCache):
         Opens the segment unless it was appended recently.
 
         Args:
-            segment: of the listing.
+            segment: a segment of the listing.
             observed_ms: monotonic time before the listing began.
-            reader: of the segment if it is open.
+            reader: the segment's reader if it is open; else None.
 
         Raises:
             NotFoundError: the segment was deleted, or may have been.
@@ -129,7 +129,7 @@ class SegmentSummaries(LogCache):
         """Read a segment's delete horizon from its headers, and add it to its summary.
 
         Args:
-            segment: of a listing.
+            segment: a segment of a listing.
             observed_ms: monotonic time before the listing began.
 
         Raises:
@@ -157,19 +157,19 @@ class SegmentSummaries(LogCache):
         """Add a segment that a merge wrote.
 
         Args:
-            summary: of the segment.
-            covered: the segments that it is made of. They are no longer part of the log.
+            summary: the merged segment's summary.
+            covered: the segments that it replaces. They are no longer part of the log.
         """
         for name in covered:
             self._entries.remove(_key(name))
         self._keep(summary)
 
     def load(self, summaries: Iterable[SegmentSummary]) -> None:
-        """Add the summaries of a snapshot. Those that are known already stay."""
+        """Add the summaries of a snapshot. Summaries that are known already stay unchanged."""
         self._replace({_key(each.name): _pack(each) for each in summaries} | self._entries)
 
     def replace(self, live: Mapping[SegmentName, SegmentSummary]) -> None:
-        """Keep the summaries of these live segments alone, and their headers."""
+        """Keep only the summaries and the headers of these live segments."""
         entries = self._entries
         keys = ((_key(name), summary) for name, summary in live.items())
         self._replace({key: entries.get(key) or _pack(summary) for key, summary in keys})
@@ -178,9 +178,9 @@ class SegmentSummaries(LogCache):
         """Drop headers and summaries that only a snapshot up to ``offset`` needed.
 
         Args:
-            offset: of a snapshot that exists.
-            segment_count: number of live segments. Summaries before ``offset`` are dropped if there
-                are more than twice as many in all.
+            offset: offset of a snapshot that exists.
+            segment_count: number of live segments. Summaries before ``offset`` are dropped if
+                more than twice this number are kept in all.
         """
         entries = self._entries
         is_full = len(entries) > 2 * segment_count
@@ -202,7 +202,7 @@ class SegmentSummaries(LogCache):
 
 
 class _Entries(dict[_Key, _Entry]):
-    """What is known of each segment, and its approximate memory."""
+    """The summaries and kept headers of segments, and their approximate memory."""
 
     def __init__(self, entries: Mapping[_Key, _Entry] | None = None) -> None:
         super().__init__(entries or {})

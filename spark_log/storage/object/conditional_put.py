@@ -49,7 +49,7 @@ class ConditionalPut:
             send: sends the request once: creates the object, or raises obstore's error.
             is_ours: compares the object under the name: True if this put made it, False if another
                 did, None if no object exists.
-            server: where the request goes, for errors.
+            server: the server that gets the request, for error messages.
         """
         self._path = path
         self._server = server

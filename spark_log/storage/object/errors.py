@@ -1,4 +1,4 @@
-"""What the answer of an object store, or a missing answer, says about a request."""
+"""Errors of requests, by the answer of an object store or the lack of an answer."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Failure:
 
         Args:
             path: the object's path.
-            server: where requests go, without credentials.
+            server: the server that gets the requests, without credentials.
         """
         if self.is_missing:
             return errors.NotFoundError(f"{path}: no such file", path=path)
@@ -240,7 +240,7 @@ def request_errors(
     Args:
         path: path of the object or directory.
         request: the request, as messages name it; empty if an outer block has named it.
-        server: where the request goes, without credentials.
+        server: the server that gets the request, without credentials.
         writes: whether the request changes something.
 
     Raises:

@@ -65,7 +65,7 @@ class ObjectStore(Store):
         Args:
             location: the root; is pickled with the store, including its credentials.
             multipart_bytes: staged files from this size on are uploaded in parts (on S3).
-            request_timeout_ms: how long a request waits for its answer; a put waits twice as long.
+            request_timeout_ms: time limit of a request; a put may take twice as long.
         """
         self.url = location.url
         self._location = location

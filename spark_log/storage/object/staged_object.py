@@ -38,7 +38,7 @@ class StagedObject(StagedFile):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes were written."""
+        """Number of bytes that were written."""
         return self._file.size_bytes
 
     def seal(self) -> None:

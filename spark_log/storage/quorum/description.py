@@ -1,4 +1,4 @@
-"""What each member of a quorum shows of itself."""
+"""Description of a quorum: the id, list version and answer of each of its members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class VoterDescription:
 
 
 def describe_voters(store: QuorumStore) -> tuple[VoterDescription, ...]:
-    """Return what each member shows.
+    """Return a description of each member.
 
     Raises:
         StorageUnavailableError: no member answers.

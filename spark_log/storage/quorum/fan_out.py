@@ -1,4 +1,4 @@
-"""Sends calls to several roots at once, and goes on without a root that does not answer."""
+"""Sends calls to several roots at once, and continues without a root that does not answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 PATIENCE_S: Final = 1.0
-"""How long a call is waited for once a majority of the roots has answered."""
+"""Maximum time to wait for the other answers once a majority of the roots has answered."""
 
 _MOST_UNANSWERED: Final = 8
-"""To a root with so many unanswered calls no more are sent: each of them is a thread."""
+"""Number of unanswered calls to a root from which on no more are sent to it: each is a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Call:
 
     Attributes:
         root: the root, as the members of the quorum name it.
-        send: makes the call.
+        send: function that makes the call.
     """
 
     root: str
@@ -33,11 +33,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a call returned or raised.
+    """The result of a call: its value or its error.
 
     Attributes:
-        value: what it returned; None if it raised.
-        error: what it raised.
+        value: the returned value; None if the call raised an error.
+        error: the raised error; None if the call returned.
     """
 
     value: Any = None
@@ -52,8 +52,8 @@ class FanOut:
     """Calls several roots at once, each on a thread of its own. Thread-safe.
 
     A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not
-    waited for until it has answered all that it was asked. So a root that hangs delays one call,
-    not each.
+    waited for until it has answered all earlier calls. A root that hangs thus delays one call, not
+    each.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class FanOut:
 
         Args:
             calls: the calls.
-            is_done: whether no more replies are needed. The calls go on in the background.
+            is_done: whether no more replies are needed. The other calls continue in the background.
             suffices: whether the replies are enough if the others do not arrive soon.
 
         Returns:
@@ -108,7 +108,7 @@ class FanOut:
         return replies
 
     def send(self, calls: Sequence[Call]) -> None:
-        """Make the calls in the background. Nobody is told how they end."""
+        """Make the calls in the background. Their results are dropped."""
         for number, call in enumerate(calls):
             self._start(number, call, queue.SimpleQueue())
 

@@ -59,7 +59,7 @@ class Members:
     Attributes:
         membership: the list of the members.
         stores: their stores, in the order of the list.
-        fan_out: sends calls to them.
+        fan_out: sends calls to the members.
     """
 
     def __init__(self, membership: Membership, stores: Sequence[Store], fan_out: FanOut) -> None:
@@ -69,7 +69,7 @@ class Members:
 
     @property
     def majority(self) -> int:
-        """How many members are more than half."""
+        """Number of members that are a majority."""
         return self.membership.majority
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Which roots form a quorum: a list on each of them, and on each root its id.
+"""Membership of a quorum: the list of its roots, on each of them, and on each root its id.
 
 On storage, in ``.quorum/voters`` of each root: ``id.<id>``, which the root gets when it becomes a
 member (Kafka's ``directory.id``, KIP-853) and never again; and ``<version>.json``, a file for each
@@ -98,7 +98,7 @@ class Membership:
 
     @property
     def majority(self) -> int:
-        """How many members are more than half."""
+        """Number of members that are a majority."""
         return len(self.voters) // 2 + 1
 
     @property
@@ -141,10 +141,10 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a root knows of its quorum.
+    """The newest list version of its quorum that a root has, and the ids of the root.
 
     Attributes:
-        version: the newest version of the list on it; 0: it has none.
+        version: the newest version of the list on the root; 0 without a list.
         directory_ids: the ids of the root. It has several if the answer to one was lost.
     """
 
@@ -153,7 +153,7 @@ class Standing:
 
     @classmethod
     def of(cls, store: Store) -> Standing:
-        """Return what a root knows; one listing.
+        """Return the list version and the ids of a root; one listing.
 
         Raises:
             StorageError: the root does not answer.

@@ -7,7 +7,7 @@ that Disk Paxos sends after it (docs/adr/0023).
 For each name and each ballot 0, 1, 2, … a member has two objects in the directory ``.quorum``
 beside the file. Each of them is written once, by whoever is first:
 
-- ``<name>.<ballot>.claim``: the id of a proposer. Who holds the claims of a majority *owns* the
+- ``<name>.<ballot>.claim``: a proposer's id. The one with the claims of a majority *owns* the
   ballot. In ballot 0 the claim has the proposer's bytes, too.
 - ``<name>.<ballot>.vote``: the id of the ballot's owner, which has put it, and a proposal (an id
   and bytes); or ``closed``, put by a proposer of a later ballot.
@@ -134,7 +134,7 @@ def write_once(store: Store, path: str, content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a proposer found on a member when it entered a ballot.
+    """Claims and votes that a proposer found on a member when it entered a ballot.
 
     Attributes:
         first_claim: the claim of ballot 0.
@@ -165,7 +165,7 @@ class Proposal:
             path: the file's path.
             value: its bytes; None to finish what others have proposed.
             clock: waits between ballots.
-            random: how long to wait.
+            random: source of random pauses.
         """
         self.path = path
         self.ballot = 0
