@@ -69,14 +69,14 @@ simulate-offsets: venv ## Run the table of committed offsets in the deterministi
 simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
 	@$(BIN)/python -m spark_log.testing.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
 
-check: lint types layers ## Everything that is checked without running the code
+check: lint english types layers ## Everything that is checked without running the code
 
 lint: venv ## Check style and formatting
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/codespell
 
-english: venv ## List docstrings whose English has to be changed (CONTRIBUTING.md); will be part of check at zero
+english: venv ## Check docstrings for English that only their authors can complete (CONTRIBUTING.md)
 	@$(BIN)/python -m tests.english_contract
 
 types: venv ## Check types

@@ -118,7 +118,7 @@ class PartitionMirror:
 
         Raises:
             LeaderFailedError: the source's replica cannot be read.
-            SparkLogError: as of `copy`.
+            SparkLogError: the target cannot be written; copied segments stay.
         """
         copied: list[int] = []
 
