@@ -44,6 +44,7 @@ from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.storage import (
+    StagedFileLostError,
     StorageOptions,
     Store,
     call_beside,
@@ -406,8 +407,9 @@ class Cluster:
         try:
             yield
         except (CorruptRecordError, OffsetOutOfRangeError, StorageError) as error:
-            if isinstance(error, StorageError) and error.retriable and not self.store.is_mapped:
-                raise  # the metadata cannot be read either
+            is_lost = isinstance(error, StagedFileLostError)
+            if isinstance(error, StorageError) and error.retriable and not is_lost:
+                raise
             if not self._is_known_to_be_deleted(topic):
                 raise
             raise UnknownTopicOrPartitionError(

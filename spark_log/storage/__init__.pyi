@@ -49,6 +49,7 @@ from .storage_time import newest_modified_us as newest_modified_us
 from .storage_time import storage_time_us as storage_time_us
 from .store import FileInfo as FileInfo
 from .store import StagedFile as StagedFile
+from .store import StagedFileLostError as StagedFileLostError
 from .store import StorageOptions as StorageOptions
 from .store import Store as Store
 from .store import has_files as has_files

@@ -30,7 +30,6 @@ from spark_log.errors import (
     NotFoundError,
     StorageError,
     StorageFullError,
-    StorageUnavailableError,
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
@@ -49,7 +48,7 @@ from spark_log.storage.local_staged_file import LocalStagedFile
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
 from spark_log.storage.root_guard import CheckRoot, RootGuard
-from spark_log.storage.store import FileInfo, StagedFile, Store
+from spark_log.storage.store import FileInfo, StagedFile, StagedFileLostError, Store
 from spark_log.suppressed import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
@@ -351,21 +350,23 @@ class LocalStore(Store):
 
     @contextmanager
     def _exchange_errors(self, path: str) -> Iterator[None]:
-        """Tell that a staged file is lost because its directory is, in place of `NotFoundError`.
+        """Distinguish the reasons for which a staged file is missing.
 
         Raises:
-            StorageUnavailableError: the root, or the directory, was moved, removed or exchanged
-                since the file was staged; nothing was written.
+            StorageUnavailableError: the root is missing. Nothing was written.
+            StagedFileLostError: the directory is another one than that in which the file was
+                staged. Nothing was written.
+            NotFoundError: the directory was removed. Nothing was written.
         """
         try:
             yield
         except NotFoundError as error:
-            if self._guard is None:
-                raise
             self.check_root()
-            raise StorageUnavailableError(
-                f"{path}: its directory was moved, removed or exchanged while the file was "
-                f"written; nothing was written",
+            if self._guard is None or not os.path.isdir(os.path.dirname(self._absolute(path))):
+                raise
+            raise StagedFileLostError(
+                f"{path}: its directory was moved or exchanged while the file was written; nothing "
+                f"was written",
                 path=path,
             ) from error
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.errors import NotFoundError, StorageUnavailableError
+from spark_log.errors import NotFoundError
 from spark_log.storage.file_system import make_directories, map_file, share_file, sync_path
 from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
-from spark_log.storage.store import StagedFile
+from spark_log.storage.store import StagedFile, StagedFileLostError
 from spark_log.suppressed import IN_PROCESS
 
 _BUFFER_BYTES: Final = 65_536
@@ -26,7 +26,8 @@ class _own_errors(storage_errors):  # noqa: N801 - as its base class
     """Turn the system's errors about a staged file into this package's.
 
     Raises:
-        StorageUnavailableError: the file is missing: its directory was moved or removed.
+        NotFoundError: the directory of the file was removed.
+        StagedFileLostError: the file is missing in its directory, which was away meanwhile.
         StorageError: any other error.
     """
 
@@ -35,10 +36,11 @@ class _own_errors(storage_errors):  # noqa: N801 - as its base class
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             return
-        if isinstance(error, FileNotFoundError | NotFoundError):
-            raise StorageUnavailableError(
-                f"{self.path}: the directory of this file was moved, removed or exchanged while "
-                f"the file was written; nothing was written",
+        is_missing = isinstance(error, FileNotFoundError | NotFoundError)
+        if is_missing and os.path.isdir(os.path.dirname(self.path)):
+            raise StagedFileLostError(
+                f"{self.path}: this file's directory was moved or exchanged meanwhile; nothing "
+                f"was written",
                 path=self.path,
             ) from error
         super().__exit__(kind, error, traceback)

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Self
 
 import pyarrow as pa
 
-from spark_log.errors import StorageError
+from spark_log.errors import StorageError, StorageUnavailableError
 from spark_log.storage.root_guard import CheckRoot
 
 _COPIED_BYTES: Final = 1_048_576
@@ -42,6 +42,13 @@ class FileInfo:
     def name(self) -> str:
         """The last component of the path."""
         return self.path.rpartition("/")[2]
+
+
+class StagedFileLostError(StorageUnavailableError):
+    """A staged file is missing: its directory was moved, exchanged or deleted; nothing was written.
+
+    Staging the file again succeeds, unless the directory was deleted with its topic.
+    """
 
 
 class StagedFile(ABC):

@@ -22,6 +22,7 @@ from spark_log.errors import (
 from spark_log.metadata import Cluster, open_cluster
 from spark_log.metadata.meta_properties import META_PROPERTIES
 from spark_log.metadata.records import ConfigRecord
+from spark_log.storage import StagedFileLostError
 from spark_log.storage.local import LocalStore
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import RESERVE_NAME
@@ -264,6 +265,14 @@ class TestDeletionOrDamage:
         Admin(root).delete_topics(["t"])
         with pytest.raises(StorageUnavailableError):
             self.read(cluster, topic, StorageUnavailableError("away"))
+
+    def test_a_staged_file_that_was_deleted_with_the_topic_is_told_as_deletion(self, root, cluster):
+        topic = cluster.topic("t")
+        with pytest.raises(StagedFileLostError):
+            self.read(cluster, topic, StagedFileLostError("gone"))
+        Admin(root).delete_topics(["t"])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            self.read(cluster, topic, StagedFileLostError("gone"))
 
     def test_damage_stays_damage_where_the_metadata_cannot_be_read(self, cluster, monkeypatch):
         topic = cluster.topic("t")

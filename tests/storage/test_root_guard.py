@@ -13,7 +13,7 @@ from spark_log.errors import (
     NotFoundError,
     StorageUnavailableError,
 )
-from spark_log.storage import Store
+from spark_log.storage import StagedFileLostError, Store
 from spark_log.storage.local import LocalStore
 
 MARKER = "whose"
@@ -184,9 +184,18 @@ class TestDirectory:
         with store.stage("a") as staged:
             staged.sink.write(b"content")
             shutil.rmtree(root / "a")
-            with pytest.raises(StorageUnavailableError, match="moved, removed or exchanged"):
+            with pytest.raises(NotFoundError):
                 store.put_if_absent("a/new", staged)
         assert not (root / "a").exists()
+
+    def test_that_is_exchanged_behind_a_staged_file_is_told(self, root, store):
+        with store.stage("a") as staged:
+            staged.sink.write(b"content")
+            shutil.rmtree(root / "a")
+            (root / "a").mkdir()
+            with pytest.raises(StagedFileLostError, match="moved or exchanged"):
+                store.put_if_absent("a/new", staged)
+        assert not os.listdir(root / "a")
 
     def test_that_comes_back_is_used_again(self, root, store):
         (root / "a").rename(root / "away")
