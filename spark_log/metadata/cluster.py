@@ -445,8 +445,9 @@ class Cluster:
                 now.
             StorageError: it cannot be created.
         """
-        gc.collect()  # a client that nobody refers to has not been released
-        if any(each.root == self.root for each in tuple(_open_clusters)):
+        if self._is_open_elsewhere():
+            gc.collect()  # a client that nobody refers to any more was not released
+        if self._is_open_elsewhere():
             raise StorageUnavailableError(
                 f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
                 f"move it back. No new root is created there as long as this process has the old "
@@ -458,6 +459,10 @@ class Cluster:
         cluster_id = self._read()
         _log.info("%s: created a new root, of the cluster %s", self.root, cluster_id)
         return cluster_id
+
+    def _is_open_elsewhere(self) -> bool:
+        """Return whether another client of this process has the root open."""
+        return any(each.root == self.root for each in tuple(_open_clusters))
 
     def _own_directory(self) -> str:
         """Return the name of a directory with files that only a root has; empty without one.

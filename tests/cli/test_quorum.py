@@ -108,12 +108,15 @@ def test_a_root_with_files_is_not_added(shell, root, disks):
     assert "has files already" in shell("quorum", "add", disks[0]).error
 
 
-def test_members_are_described_when_too_few_are_left(shell, quorum):
+def test_members_are_described_when_too_few_are_left(shell, quorum, tmp_path):
     for lost in quorum[:2]:
         shutil.rmtree(lost)
     voters = shell("quorum", "describe", "--json", "--root", quorum[2]).document["voters"]
     assert [voter["state"] for voter in voters] == ["lost", "lost", "current"]
-    refused = shell("quorum", "remove", quorum[0], "--root", quorum[2])
+    settings = tmp_path / "impatient.properties"
+    settings.write_text("default.api.timeout.ms=300\n")
+    root = ("--root", quorum[2], "--config", str(settings))
+    refused = shell("quorum", "remove", quorum[0], *root)
     assert (refused.status, refused.err.count("\n")) == (1, 1)
     assert "fewer than 2 of the 3 roots of the quorum answer" in refused.error
 

@@ -39,7 +39,12 @@ def test_a_consumer_reads_the_others_while_one_partition_cannot_be_read(parts, h
         parts.take_away(1)
     else:
         parts.admin.fence_broker(1)
-    with Consumer(root=parts.root, auto_offset_reset="earliest", retry_backoff_ms=10) as consumer:
+    with Consumer(
+        root=parts.root,
+        auto_offset_reset="earliest",
+        retry_backoff_ms=10,
+        default_api_timeout_ms=1_000,
+    ) as consumer:
         consumer.assign([BAD, GOOD])
         poll_until(consumer, {GOOD: [b"a", b"b"]})
         assert consumer.position(GOOD) == 2
