@@ -104,7 +104,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
             return
         with pytest.raises(LogEndOffsetMismatchError) as caught:
             self.logs[handle].append(records, expected_leo=expected)
-        assert caught.value.actual == len(self.rows)
+        # An end that the log has passed is told without a listing: another handle may be further.
+        known = caught.value.actual
+        assert known == len(self.rows) or expected < known < len(self.rows)
 
     @rule(handle=handles, append=appends, took_effect=st.booleans())
     def append_and_lose_the_answer(self, handle, append, took_effect):
