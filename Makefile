@@ -58,16 +58,16 @@ bench-console: venv ## Measure the console's pages and its search (1,000 topics,
 	@$(BIN)/python -m benchmarks.console_search
 
 simulate: venv ## Run the log on simulated storage; SEEDS=100000 takes longer, ARGS='--seed 7' replays one
-	@$(BIN)/python -m spark_log.testing.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(ARGS)
 
 simulate-groups: venv ## Run consumer groups in the deterministic simulator; SEEDS=100000 at length
-	@$(BIN)/python -m spark_log.testing.simulation --of groups --seeds $(or $(SEEDS),2000) $(ARGS)
+	@$(BIN)/python -m tests.simulation --of groups --seeds $(or $(SEEDS),2000) $(ARGS)
 
 simulate-offsets: venv ## Run the table of committed offsets in the deterministic simulator; SEEDS=100000 at length
-	@$(BIN)/python -m spark_log.testing.simulation --of offsets --seeds $(or $(SEEDS),2000) $(ARGS)
+	@$(BIN)/python -m tests.simulation --of offsets --seeds $(or $(SEEDS),2000) $(ARGS)
 
 simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
-	@$(BIN)/python -m spark_log.testing.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
+	@$(BIN)/python -m tests.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
 
 check: lint english types layers ## Everything that is checked without running the code
 

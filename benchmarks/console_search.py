@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.made_flights import PARTITIONS, write_flights
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.console.budget import Budget
 from spark_log.console.search import Expression, Progress, Search
 from spark_log.log import FetchedRecords
 from spark_log.metadata import Cluster
+from spark_log.util.clock import SYSTEM_CLOCK
 
 EXPRESSIONS = {
     "JSON, text": "json->>'$.tailnum' = 'N00017' AND json->>'$.carrier' = 'AA'",

@@ -34,11 +34,11 @@ from benchmarks.kafka_broker import KAFKA_VERSION, confluent_kafka_required, exi
 from benchmarks.log_cleaning import Cleaning
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.log_workload import binary_array, local_stores, open_log
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.local import LocalStore
+from spark_log.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from benchmarks.kafka_cleaner import KafkaCleaner

@@ -26,12 +26,12 @@ from benchmarks.counting_store import CountingStore
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records
 from benchmarks.timing import timed
-from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
 from spark_log.storage.local import LocalStore
+from spark_log.util.clock import ManualClock
 
 PARTS = ("merges", "latency", "small", "life")
 DAY_MS = 86_400_000

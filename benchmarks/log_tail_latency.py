@@ -22,11 +22,11 @@ from benchmarks.log_workload import (
     stamped_batch,
 )
 from benchmarks.timing import ages_in_another_process, report_ages
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.storage.local import LocalStore
 from spark_log.types import TopicPartition
+from spark_log.util.clock import SYSTEM_CLOCK
 
 _TOPIC = "flights"
 _FETCH_WAIT_MS = 500

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 
 from benchmarks.command_line import positive
 from benchmarks.log_report import Figure, Report, parser, run
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import ClusterConfig
 from spark_log.coordinator.group import changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
@@ -23,6 +22,7 @@ from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.storage.local import LocalStore
 from spark_log.types import random_id
+from spark_log.util.clock import SYSTEM_CLOCK
 
 _GROUP = "group"
 _TOPIC = "topic"

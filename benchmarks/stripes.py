@@ -3,7 +3,7 @@
     python -m benchmarks.stripes
 
 Contention is counted in the deterministic simulator, with the prototype of
-``spark_log.testing.simulation.stripes``: a put takes 40 ms on average and a read 20 ms, and each
+``tests.simulation.stripes``: a put takes 40 ms on average and a read 20 ms, and each
 writer has an object ready each second. Dollars a day follow from the counts, by list prices that
 are inputs (``--prices``, a JSON file as that of ``benchmarks.requests``). Bytes come on top.
 """
@@ -24,14 +24,14 @@ from rich.table import Table
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.request_prices import PRICES
 from benchmarks.whole_table import print_whole
-from spark_log.testing.simulation.log.profile import Profile, draw_profile
-from spark_log.testing.simulation.patches import patched
-from spark_log.testing.simulation.scheduler import Scheduler, SimulatedClock
-from spark_log.testing.simulation.store import SimulatedDisk, SimulatedStore
-from spark_log.testing.simulation.stripes import stripe
-from spark_log.testing.simulation.stripes.stripe import StripeWriter, stripe_directory
-from spark_log.testing.simulation.stripes.stripe_state import Entry
-from spark_log.testing.simulation.stripes.true_stripes import TrueStripes
+from tests.simulation.log.profile import Profile, draw_profile
+from tests.simulation.patches import patched
+from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.store import SimulatedDisk, SimulatedStore
+from tests.simulation.stripes import stripe
+from tests.simulation.stripes.stripe import StripeWriter, stripe_directory
+from tests.simulation.stripes.stripe_state import Entry
+from tests.simulation.stripes.true_stripes import TrueStripes
 
 _READ_MS = 20.0
 _LINGER_MS = 1000.0

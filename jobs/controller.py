@@ -18,15 +18,15 @@ from collections.abc import Collection, Iterator
 
 from spark_log.cli import ControllerOptions, Output, Root, run, with_option_groups
 from spark_log.jobs import ReplicationTask, job_session, run_per_partition
-from spark_log.printable import printable
 from spark_log.replication import (
     Controller,
     Decision,
     ReplicatedPartition,
     TopicPartitionReplica,
 )
-from spark_log.stop_signals import StopSignals
 from spark_log.types import TopicPartition
+from spark_log.util.printable import printable
+from spark_log.util.stop_signals import StopSignals
 
 
 @with_option_groups

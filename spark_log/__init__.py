@@ -5,7 +5,7 @@ produces loads no consumer. ``__init__.pyi`` lists the names. The import starts 
 no pyspark.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __version__ = "0.2.0"
 

@@ -13,12 +13,12 @@ from tests.storage.emptying import delete_everything
 # What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
-from spark_log import suppressed
-from spark_log.clock import ManualClock
 from spark_log.storage import reserve
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.servers.s3_server import s3_server, server_name
+from spark_log.util import suppressed
+from spark_log.util.clock import ManualClock
 
 __all__ = ["s3_server"]
 

@@ -1,6 +1,6 @@
 """A clock on which a sleep takes no time."""
 
-from spark_log.clock import ManualClock
+from spark_log.util.clock import ManualClock
 
 
 class SleepingClock(ManualClock):

@@ -17,8 +17,8 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.foreign_methods import ADVICE
 from spark_log.metadata import Cluster
+from spark_log.util.foreign_methods import ADVICE
 from tests.docs.blocks import PROJECT, block
 
 METHODS = {

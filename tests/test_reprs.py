@@ -16,7 +16,6 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.consumer.dead_letter import DeadLetters
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
@@ -24,6 +23,7 @@ from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.producer.support import by_hand, run
 
 SECRET = "pa55word"

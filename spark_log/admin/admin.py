@@ -17,9 +17,9 @@ from spark_log.admin.records import RecordOperations
 from spark_log.admin.replication import ReplicationOperations
 from spark_log.admin.topics import TopicOperations
 from spark_log.admin.transactions import TransactionOperations
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import AdminConfig, BrokerOptions, checked_broker_options
 from spark_log.storage import StorageOptions, checked_root
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from spark_log.config import AdminSettings

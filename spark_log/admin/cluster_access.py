@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from spark_log.clock import Clock
 from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
-from spark_log.foreign_methods import ForeignMethods
 from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage, open_cluster
 from spark_log.storage import (
@@ -22,6 +20,7 @@ from spark_log.storage import (
     with_reserve,
 )
 from spark_log.types import TopicPartition
+from spark_log.util import Clock, ForeignMethods
 
 _Result = TypeVar("_Result")
 _P = ParamSpec("_P")

@@ -32,7 +32,7 @@ from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import Lag
 from spark_log.metadata import Cluster, MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import SuppressedErrors
 
 MAX_TIME_LOOKUPS: Final = 250
 """Maximum number of positions whose timestamps one sample reads; the largest lags come first."""

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidTopicError,
@@ -42,6 +41,7 @@ from spark_log.types import (
     TopicPartition,
     random_id,
 )
+from spark_log.util import SYSTEM_CLOCK
 
 _POLL_INTERVAL_MS = 100.0
 _MIN_LOOK_MS = 1_000.0

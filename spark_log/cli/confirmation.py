@@ -6,7 +6,7 @@ import sys
 
 from spark_log.cli.format import print_note
 from spark_log.errors import InvalidConfigurationError
-from spark_log.printable import printable
+from spark_log.util import printable
 
 
 def is_confirmed(question: str) -> bool:

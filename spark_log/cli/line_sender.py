@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.producer import Producer
+from spark_log.util import Clock
 
 if TYPE_CHECKING:
     from spark_log.producer import RecordRange, TableFuture

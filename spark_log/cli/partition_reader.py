@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.consumer import Resolve
 from spark_log.errors import SparkLogError
 from spark_log.log import FetchedRecords, IsolationLevel, LogBatch, PartitionLog, ProbeInterval
 from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.util import Clock
 
 ROUND_BYTES: Final = 1_048_576
 """Bytes that are read of one partition before the next partition's turn."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from spark_log.cli.sigterm import exit_on_sigterm
-from spark_log.clock import Clock
+from spark_log.util import Clock
 
 
 @contextmanager

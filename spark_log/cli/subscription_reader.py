@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.cli.subscription_ends import SubscriptionEnds
-from spark_log.clock import Clock
 from spark_log.consumer import Consumer
 from spark_log.log import FetchedRecords
 from spark_log.record import RECORD_SCHEMA, ints_of
+from spark_log.util import Clock
 
 _POLL_MS: Final = 500
 

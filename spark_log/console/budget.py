@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_log.clock import Clock
 from spark_log.errors import KafkaTimeoutError
+from spark_log.util import Clock
 
 
 class RequestCancelledError(Exception):

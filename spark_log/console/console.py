@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from spark_log.admin import Admin
-from spark_log.clock import Clock
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
 from spark_log.console.checkup import Checkup
@@ -21,6 +20,7 @@ from spark_log.log import LogView
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.storage import map_requests
 from spark_log.types import TransactionDescription
+from spark_log.util import Clock
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

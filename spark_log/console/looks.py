@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from spark_log.clock import Clock
+from spark_log.util import Clock
 
 Key = TypeVar("Key")
 Seen = TypeVar("Seen")

@@ -26,7 +26,7 @@ from spark_log.errors import (
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.printable import printable
+from spark_log.util import printable
 
 _STATUSES: dict[type[SparkLogError], int] = {
     UnknownTopicOrPartitionError: 404,

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from spark_log.console.responses import json_text
-from spark_log.printable import printable, printable_lines
+from spark_log.util import printable, printable_lines
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "\N{EN DASH}"

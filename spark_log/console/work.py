@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from spark_log.clock import Clock
 from spark_log.console.budget import Budget, RequestCancelledError
 from spark_log.storage import Deadline, within
+from spark_log.util import Clock
 
 _Result = TypeVar("_Result")
 Emit = Callable[[bytes], None]

@@ -10,8 +10,8 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from spark_log.client_thread import ClientThread, with_arguments_of
 from spark_log.consumer.consumer import Consumer
+from spark_log.threads import ClientThread, with_arguments_of
 from spark_log.types import ConsumerRecord, TopicPartition
 
 P = ParamSpec("P")

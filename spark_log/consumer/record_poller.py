@@ -10,7 +10,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import RecordFactory, TableFactory
@@ -22,6 +21,7 @@ from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import IllegalStateError, RecordDeserializationError
 from spark_log.types import ConsumerRecord, TopicPartition
+from spark_log.util import Clock
 
 
 class RecordPoller:

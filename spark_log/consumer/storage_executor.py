@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer.storage_calls import StorageCall, StorageCalls
 from spark_log.errors import SparkLogError, WakeupError
 from spark_log.storage import (
@@ -17,6 +16,7 @@ from spark_log.storage import (
     call_through_outages,
     retry_while_unavailable,
 )
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 _log = logging.getLogger(__name__)
 

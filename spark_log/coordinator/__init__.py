@@ -3,6 +3,6 @@
 `OffsetsTable` and `CommittedOffset` are imported on first use: they import pyarrow.parquet.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

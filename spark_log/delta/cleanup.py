@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from spark_log.clock import Clock
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import LogListing
 from spark_log.storage import FileInfo, Store
+from spark_log.util import Clock
 
 _LOG_FILE = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..*parquet)")
 _UNITS_US = {

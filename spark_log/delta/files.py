@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import Store
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 ROW_GROUP_ROWS = 16_384
 _MAX_STATISTIC_CHARACTERS = 1000

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from spark_log.delta.files import DataFile, damaged_table_error
 from spark_log.delta.state import TableMetadata, TableState, Transaction, Version
 from spark_log.errors import StorageError
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 _READER_VERSION, _WRITER_VERSION = 1, 2
 _CHECKPOINT_COLUMNS = {

@@ -15,14 +15,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.delta.files import damaged_table_error
 from spark_log.delta.parse import parse_checkpoint, parse_version
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import NotFoundError
 from spark_log.storage import Store, is_listing_valid, listing_validity_ms
-from spark_log.suppressed import IN_PROCESS
-from spark_log.untrusted_json import parse_json
+from spark_log.util import IN_PROCESS, Clock, parse_json
 
 _MAX_CONCURRENT_REQUESTS = 16
 

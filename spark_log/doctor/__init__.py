@@ -9,6 +9,6 @@ The doctor only reads. Only with ``--probe-storage`` it writes into a scratch fo
 it.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

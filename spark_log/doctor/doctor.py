@@ -13,10 +13,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.doctor.check import Check, NotCheckedError, PartitionCheck
 from spark_log.doctor.checks import CHECKS, find_checks
-from spark_log.doctor.daemon_pool import DaemonPool
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, Subject, shell_command
 from spark_log.doctor.limits import Limits
@@ -32,6 +30,8 @@ from spark_log.errors import (
 )
 from spark_log.metadata import Cluster, TopicImage
 from spark_log.storage import LimitedCall
+from spark_log.threads import DaemonPool
+from spark_log.util import SYSTEM_CLOCK
 
 ROOT_UNREADABLE: Final = Problem(
     "root-unreadable",

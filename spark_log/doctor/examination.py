@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
-from spark_log.clock import SYSTEM_CLOCK
-from spark_log.doctor.daemon_pool import DaemonPool, Outcome
 from spark_log.doctor.limits import Limits
 from spark_log.errors import SparkLogError
 from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
 from spark_log.storage import SCRATCH_PREFIX, Store
+from spark_log.threads import DaemonPool, Outcome
+from spark_log.util import SYSTEM_CLOCK
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

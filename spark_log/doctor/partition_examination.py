@@ -15,11 +15,11 @@ from typing import Final
 from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
 from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
-from spark_log.lazy_property import lazy
 from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
 from spark_log.metadata import TopicImage
 from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
+from spark_log.util import lazy
 
 _MAX_BATCHES: Final = 256
 """Maximum number of a segment's batches whose headers are read for `oldest_us`."""

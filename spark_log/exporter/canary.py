@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_log.admin import Admin
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer import Consumer
 from spark_log.errors import KafkaTimeoutError, SparkLogError, TopicAlreadyExistsError
 from spark_log.metadata import Cluster, ClusterCleaner
 from spark_log.metrics import Family, Histogram, MetricDefinition, definitions
 from spark_log.producer import Producer
-from spark_log.suppressed import IN_PROCESS
 from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition, random_id
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
 
 CANARY_TOPIC: Final = "spark-log-canary"
 GROUP: Final = "spark-log-canary"

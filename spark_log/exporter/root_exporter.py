@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.admin import OffsetsSampler
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import SparkLogError
 from spark_log.exporter.root_metrics import root_metrics
 from spark_log.metadata import Cluster
@@ -23,7 +22,7 @@ from spark_log.metrics import (
     new_registry,
     scrape_text,
 )
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import SYSTEM_CLOCK, SuppressedErrors
 
 _CLIENT_ID: Final = "exporter"
 

@@ -31,8 +31,8 @@ from spark_log.jobs.delta_sink import DeltaSink
 from spark_log.jobs.destination import Destination
 from spark_log.jobs.group_job import BatchResult
 from spark_log.jobs.job_member import Batch
-from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
+from spark_log.util import IN_PROCESS
 
 _RESULT_SCHEMA: Final = "topic string, partition int, reached long, skipped long, records long"
 

@@ -14,12 +14,12 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from spark_log.clock import Clock
 from spark_log.datasource import format_offsets
 from spark_log.errors import KafkaTimeoutError
 from spark_log.jobs.job_member import Batch, BatchAbortedError, JobMember
 from spark_log.jobs.report import Counts, Report
 from spark_log.types import TopicPartition
+from spark_log.util import Clock
 
 _POLL_S: Final = 0.2
 """Interval at which the job checks for a stop signal."""

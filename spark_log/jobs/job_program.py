@@ -6,11 +6,10 @@ import time
 
 import typer
 
-from spark_log.clock import Clock
 from spark_log.jobs.group_job import BatchProcessor, GroupJob
 from spark_log.jobs.job_member import JobMember
 from spark_log.jobs.report import Report
-from spark_log.stop_signals import StopSignals
+from spark_log.util import Clock, StopSignals
 
 
 def run_group_job(

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from spark_log.printable import printable
+from spark_log.util import printable
 
 _POLL_S = 0.2
 

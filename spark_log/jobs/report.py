@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_log.printable import printable
+from spark_log.util import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from spark_log.jobs.delta_rows import open_table
 from spark_log.metadata import METADATA_DIRECTORY, Cluster
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 _KEY: Final = "spark_log.reprocess"
 _RECENT_COMMITS: Final = 20

@@ -11,6 +11,6 @@
 - `clean`, `verify`: retention, merges and compaction; checks of all of the above.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from spark_log.clock import Clock
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
@@ -23,7 +22,7 @@ from spark_log.log.segment_table import SegmentTable
 from spark_log.log.witness import Witness
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 _MAX_MISSES = 5
 """Number of failed reads of a listed file after which its storage counts as failed."""

@@ -7,7 +7,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import TopicConfig
 from spark_log.log.append import (
     Beside,
@@ -33,7 +32,7 @@ from spark_log.log.segment import (
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
 ALL: Final = -1
 """``acks=all``: an append is acknowledged when all in-sync replicas have it."""

@@ -5,6 +5,6 @@ clean and verify all partitions of a root. `StateLog` is the base of the logs of
 transactional ids.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.config import BrokerOptions, checked_broker_options
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -17,6 +16,7 @@ from spark_log.metadata.meta_properties import MetaProperties, check_is_root, gu
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.records import RegisterBrokerRecord
 from spark_log.storage import StorageOptions, Store, open_store
+from spark_log.util import Clock
 
 _LONG_MS: Final = 1_000
 """Minimum duration of a failed attempt after which a root is not tried again for a while."""

@@ -27,7 +27,7 @@ from spark_log.errors import NotFoundError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import from_json
 from spark_log.storage import Store
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 _MIN_CHANGES_BYTES: Final = 65_536
 _CHANGES_SHARE: Final = 4

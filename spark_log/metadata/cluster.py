@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
@@ -55,8 +54,8 @@ from spark_log.storage import (
     listing_validity_ms,
     open_store,
 )
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
 from spark_log.types import random_id
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
 _log = logging.getLogger(__name__)
 

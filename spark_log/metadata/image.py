@@ -28,7 +28,7 @@ from spark_log.metadata.records import (
     UnregisterBrokerRecord,
 )
 from spark_log.metadata.topic_image import TopicImage, parse_overrides
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 TOPIC_RESOURCE = "topic"
 """``resource_type`` of a `ConfigRecord` of a topic."""

@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
 from spark_log.log import LogView, PartitionLog, Witness
@@ -30,7 +29,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import METADATA_LOG, Store, is_topic_directory
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 METADATA_DIRECTORY = METADATA_LOG
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

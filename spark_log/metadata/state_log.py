@@ -19,7 +19,6 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, INTERNAL_LOG_CONFIG, TopicConfig
 from spark_log.errors import (
     ClockSkewError,
@@ -46,6 +45,7 @@ from spark_log.storage import (
     newest_modified_us,
     storage_time_us,
 )
+from spark_log.util import Clock
 
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""

@@ -10,6 +10,6 @@
 - `server`: the answer to a scrape over HTTP.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

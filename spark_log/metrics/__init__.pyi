@@ -11,5 +11,7 @@ from .registry import collector_of as collector_of
 from .registry import new_registry as new_registry
 from .registry import samples_of as samples_of
 from .registry import scrape_text as scrape_text
+from .reporters import MetricsReporters as MetricsReporters
+from .reporters import ReporterOrFactory as ReporterOrFactory
 from .request_times import RequestTimes as RequestTimes
 from .server import MetricsServer as MetricsServer

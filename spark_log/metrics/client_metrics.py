@@ -22,7 +22,7 @@ from spark_log.metrics.registry import (
 )
 from spark_log.metrics.request_times import RequestTimes
 from spark_log.storage import Store
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import SuppressedErrors
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

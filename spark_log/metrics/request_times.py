@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Final
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.metrics.definitions import REQUEST_DURATION, REQUEST_ERRORS
 from spark_log.metrics.family import Family
 from spark_log.metrics.histogram import Histogram
 from spark_log.storage import Store
+from spark_log.util import SYSTEM_CLOCK
 
 OPERATIONS: Final = (
     "put_if_absent", "put", "read", "read_tail", "read_tail_and_size", "open_buffer", "list",

@@ -6,6 +6,6 @@ partition in the same transaction. `GroupTranslation` translates committed offse
 (KIP-382).
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

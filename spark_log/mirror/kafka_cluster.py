@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import KafkaTimeoutError
 from spark_log.mirror.confluent import (
     OFFSET_BEGINNING,
@@ -33,6 +32,7 @@ from spark_log.mirror.kafka_errors import (
     retry_while_not_ready,
 )
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 TIMEOUT_S: Final = 30.0
 """Time limit of one call to the brokers."""

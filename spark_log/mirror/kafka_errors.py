@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final, TypeVar
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import Clock
 from spark_log.errors import (
     CorruptRecordError,
     GroupNotEmptyError,
@@ -20,6 +18,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.mirror.confluent import KafkaError, KafkaException, Message
+from spark_log.util import Clock, retry_pause_ms
 
 _log = logging.getLogger(__name__)
 

@@ -40,8 +40,8 @@ from spark_log.mirror.row_producer import (
 )
 from spark_log.mirror.task_generation import write_to_kafka
 from spark_log.mirror.transaction_pace import TransactionPace
-from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
+from spark_log.util import IN_PROCESS
 
 _ROWS: Final = 50_000
 """Maximum number of rows that are produced before the client's callbacks run."""

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_log.errors import CorruptRecordError
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
 _FIELDS: Final = 3

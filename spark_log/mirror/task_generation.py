@@ -21,7 +21,7 @@ from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.offset_map import MirroredPartition, Side
 from spark_log.producer import Producer as LogProducer
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 KEY: Final = b'{"generation": true}'
 """Key of the record; compaction keeps the last one."""

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.log import PartitionLog
 from spark_log.producer.buffer_pool import BufferPool
@@ -15,6 +14,7 @@ from spark_log.producer.due_partitions import DuePartitions
 from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute
 from spark_log.transaction import TopicIdPartition
+from spark_log.util import Clock
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Bytes added to the size of each record's key, value and headers: an empty record has a size."""

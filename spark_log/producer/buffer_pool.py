@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from spark_log.clock import Clock
 from spark_log.errors import BufferExhaustedError
+from spark_log.util import Clock
 
 
 class BufferPool:

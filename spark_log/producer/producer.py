@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SerializationError, SparkLogError
-from spark_log.foreign_methods import ForeignMethods
 from spark_log.metadata import Cluster, open_cluster
-from spark_log.metrics import ClientMetrics, definitions
-from spark_log.metrics_reporters import MetricsReporters, ReporterOrFactory
+from spark_log.metrics import ClientMetrics, MetricsReporters, ReporterOrFactory, definitions
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.partitioner import (
@@ -36,6 +33,7 @@ from spark_log.producer.validation import (
 )
 from spark_log.storage import StorageOptions
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,14 +7,18 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster, MetadataImage
-from spark_log.metrics import ClientReading, Histogram, MetricDefinition, definitions
-from spark_log.metrics_reporters import MetricsReporters
+from spark_log.metrics import (
+    ClientReading,
+    Histogram,
+    MetricDefinition,
+    MetricsReporters,
+    definitions,
+)
 from spark_log.producer import process_exit
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.interceptors import Interceptors
@@ -29,6 +33,7 @@ from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.producer.transactions import Transactions
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
+from spark_log.util import Clock
 
 _logger = logging.getLogger(__name__)
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -38,7 +36,7 @@ from spark_log.producer.producer_metrics import ProducerMetrics
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.producer.transaction_manager import APPENDING, State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 _logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import logging
 import threading
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
+from spark_log.util import Clock
 
 _logger = logging.getLogger(__name__)
 

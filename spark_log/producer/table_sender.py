@@ -9,7 +9,6 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError
 from spark_log.log import largest_above
@@ -20,6 +19,7 @@ from spark_log.producer.record_future import RecordFuture
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.producer.validation import too_large
 from spark_log.record import int_array
+from spark_log.util import Clock
 
 _BATCH_BYTES: Final = 4_194_304
 """Approximate size of the Arrow batches into which the rows of a partition are cut."""

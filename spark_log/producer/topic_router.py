@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
 from spark_log.metadata import Cluster, MetadataImage, TopicImage
@@ -14,6 +12,7 @@ from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.storage import call_within
+from spark_log.util import Clock, retry_pause_ms
 
 
 class TopicRouter:

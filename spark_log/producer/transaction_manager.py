@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import (
     IllegalStateError,
     SparkLogError,
@@ -18,6 +17,7 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.transaction import GroupOffset, TopicIdPartition
+from spark_log.util import Clock
 
 
 class State(StrEnum):

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import Clock
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import (
@@ -28,14 +26,15 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import Cluster
-from spark_log.new_thread import in_new_thread
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
 from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.threads import in_new_thread
 from spark_log.transaction import GroupOffset, TransactionCoordinator
 from spark_log.types import ConsumerGroupMetadata
+from spark_log.util import Clock, retry_pause_ms
 
 _logger = logging.getLogger(__name__)
 

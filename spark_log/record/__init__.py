@@ -1,5 +1,5 @@
 """Records in a segment file: schema, batch header and checksums; and Kafka's hash of keys."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -5,6 +5,6 @@ the in-sync replicas; a `ClusterReplicator` does so for many. A `Controller` wat
 partitions, and decides on changes; each `Decision` has its reason.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

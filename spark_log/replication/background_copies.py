@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from random import Random
 from typing import Final
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import Clock
 from spark_log.errors import SparkLogError
 from spark_log.replication.cluster_replicator import ReplicatedPartition, TopicPartitionReplica
 from spark_log.types import TopicPartition
+from spark_log.util import Clock, retry_pause_ms
 
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 300_000

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Final, TypeVar
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import (
     KafkaTimeoutError,
     SparkLogError,
     StorageTimeoutError,
     UnknownOutcomeError,
 )
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 _Answer = TypeVar("_Answer")
 

@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 from spark_log.storage.file_system import file_system_type
 from spark_log.storage.local import LocalStore
 from spark_log.storage.store import Store
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}

@@ -18,7 +18,7 @@ Time is measured by the monotonic clock of the process, from before the listing 
 
 from __future__ import annotations
 
-from spark_log.clock import Clock
+from spark_log.util import Clock
 
 
 def listing_validity_ms(free_delay_ms: float) -> float:

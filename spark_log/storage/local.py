@@ -49,7 +49,7 @@ from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
 from spark_log.storage.root_guard import CheckRoot, RootGuard
 from spark_log.storage.store import FileInfo, StagedFile, StagedFileLostError, Store
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 

@@ -16,7 +16,7 @@ from spark_log.storage.file_system import make_directories, map_file, share_file
 from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile, StagedFileLostError
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 _BUFFER_BYTES: Final = 65_536
 """Arrow writes a small segment in some thirty pieces. A larger piece is not copied."""

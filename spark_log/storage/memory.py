@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -19,6 +18,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.store import FileInfo, StagedFile, Store
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 
 @dataclass(slots=True)

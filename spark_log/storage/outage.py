@@ -15,11 +15,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
 
-from spark_log.backoff import retry_pause_ms
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import SparkLogError, StorageError, StorageUnavailableError
 from spark_log.storage.deadline import Deadline, LimitedCall, current_deadline
 from spark_log.storage.os_errors import TRANSIENT_ERRNOS
+from spark_log.util import SYSTEM_CLOCK, Clock, retry_pause_ms
 
 OUTAGE_LOG: Final = "spark_log.outage"
 """Logger that says when a call waits for a storage; a record with ``is_over`` says that it ends."""

@@ -24,7 +24,7 @@ from spark_log.errors import StorageError, StorageFullError
 from spark_log.storage.file_system import share_file
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import Store
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 RESERVE_NAME: Final = ".reserve"
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import ClockSkewError
 from spark_log.storage.store import FileInfo, Store
+from spark_log.util import Clock
 
 _MAX_AGE_MS: Final = 60_000.0
 """Time for which a storage that is asked by requests is not asked again (`StorageClock`)."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 
 class UnlinkedFile(StagedFile):

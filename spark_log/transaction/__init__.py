@@ -5,6 +5,6 @@
 markers of a decided transaction into its partitions.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

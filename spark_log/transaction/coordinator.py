@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
@@ -31,6 +30,7 @@ from spark_log.transaction.state import (
     TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
+from spark_log.util import Clock
 
 _QUICK_MS: Final = 10.0
 """Maximum duration of a decision on a fast storage, where the caller's thread puts the markers:

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from spark_log.clock import Clock
 from spark_log.errors import SparkLogError
 from spark_log.log import EndTransactionMarker, OpenTransaction, PartitionLog, ProducerIdAndEpoch
 from spark_log.metadata import Cluster
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
 from spark_log.transaction.state import TopicIdPartition, TransactionState
+from spark_log.util import Clock
 
 LOOK_AFTER_MS: Final = 500
 """Time that a transaction blocks a reader before its state log is read: most producers have ended

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.metadata import StateLog
 from spark_log.storage import TRANSACTIONS_DIRECTORY, Store, file_name
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state import TransactionMetadata
+from spark_log.util import Clock
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAw"
 """The topic id of the logs of all transactional ids; no topic has it."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.storage import Store, text_of
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import TransactionMetadata
 from spark_log.transaction.state_log import IDS_DIRECTORY, TOPIC_ID, transaction_directory
+from spark_log.util import Clock
 
 _MAX_TRIES: Final = 10
 

@@ -20,7 +20,6 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import (
@@ -32,6 +31,7 @@ from spark_log.errors import (
 )
 from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster
+from spark_log.util.clock import ManualClock
 from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter
 

@@ -11,11 +11,11 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.admin import OffsetsSampler
-from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import CorruptRecordError
 from spark_log.metadata import Cluster
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util.clock import ManualClock
+from spark_log.util.suppressed import SuppressedErrors
 from tests.record.samples import record_batch, row
 from tests.store_calls import counted_calls
 

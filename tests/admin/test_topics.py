@@ -15,7 +15,6 @@ from spark_log import (
 )
 from spark_log.admin import cluster_access
 from spark_log.admin import topics as admin_module
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidPartitionsError,
@@ -32,6 +31,7 @@ from spark_log.metadata import Cluster
 from spark_log.metadata import cluster as cluster_module
 from spark_log.metadata.topics.deletion import mark_deleted
 from spark_log.storage import open_store
+from spark_log.util.clock import ManualClock
 from tests.log.support import values
 from tests.metadata.support import append, metadata_files, topic_names
 from tests.record.samples import numbered

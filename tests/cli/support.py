@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import spark_log
-from spark_log.clock import ManualClock
 from spark_log.log import ProducerAppend
 from spark_log.metadata import METADATA_DIRECTORY, Cluster
 from spark_log.storage import storage_time_us
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, view_transaction
+from spark_log.util.clock import ManualClock
 from tests.record.samples import record_batch, row
 from tests.waiting import wait_until
 

@@ -5,13 +5,13 @@ import time
 import pytest
 
 from spark_log import Admin
-from spark_log.clock import SYSTEM_CLOCK, SystemClock
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import ReplicatedLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.file_names import SegmentName
 from spark_log.storage import DELETION_MARKERS
 from spark_log.types import ConfigResource, TopicPartition
+from spark_log.util.clock import SYSTEM_CLOCK, SystemClock
 from tests.cli.support import (
     append,
     begin_dead_transaction,

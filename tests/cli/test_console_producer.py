@@ -6,8 +6,8 @@ import pty
 import pytest
 
 from spark_log import Admin
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.types import ConfigResource
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.cli.support import partition_log, segment_files, spark_log_process
 from tests.log.support import records_of, values
 

@@ -7,11 +7,11 @@ import pytest
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cli import line_sender
 from spark_log.cli.line_sender import AppendedRecords, LineSender
-from spark_log.clock import ManualClock
 from spark_log.errors import InvalidRecordError
 from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.types import ConfigResource
+from spark_log.util.clock import ManualClock
 from tests.log.support import values
 from tests.record.samples import record_batch, row
 from tests.storage.emptying import delete_everything

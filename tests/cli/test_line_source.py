@@ -6,8 +6,8 @@ import pytest
 
 from spark_log.cli.format import line_source
 from spark_log.cli.format.line_source import line_blocks
-from spark_log.clock import ManualClock
 from spark_log.errors import InvalidRecordError
+from spark_log.util.clock import ManualClock
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.admin.cluster_access import ClusterAccess
-from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.checkup import Checkup
@@ -17,6 +16,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.doctor import Doctor
 from spark_log.metadata import Cluster, ClusterCleaner
 from spark_log.metrics import RequestTimes
+from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
 from tests.cli.support import append, begin_transaction, segment_files
 from tests.console.conftest import get
 from tests.coordinator.storage_dates import dated_by

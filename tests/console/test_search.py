@@ -6,10 +6,10 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.console.budget import Budget, RequestCancelledError
 from spark_log.console.search import Expression, Progress, Search, check_expression
 from spark_log.errors import InvalidConfigurationError
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.cli.support import partition_log
 from tests.console.conftest import DAY_MS, EVIL, TOPIC, flight, get
 from tests.console.test_pages import numbers

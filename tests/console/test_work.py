@@ -6,10 +6,10 @@ import threading
 import pytest
 from starlette.exceptions import HTTPException
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.console.budget import Budget, RequestCancelledError
 from spark_log.console.work import Workers
 from spark_log.errors import KafkaTimeoutError
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.waiting import wait_until
 
 

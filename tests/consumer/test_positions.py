@@ -12,8 +12,8 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.clock import ManualClock
 from spark_log.log.file_names import StartMarker
+from spark_log.util.clock import ManualClock
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,

@@ -25,10 +25,10 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.clock import ManualClock
 from spark_log.consumer.fetch import fetcher
 from spark_log.consumer.fetch.fetcher import Fetcher
 from spark_log.storage.directory_watch import SilentWatch
+from spark_log.util.clock import ManualClock
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,

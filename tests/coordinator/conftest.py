@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import ManualClock
 from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
+from spark_log.util.clock import ManualClock
 from tests.coordinator.storage_dates import dated_by
 from tests.sleeping_clock import SleepingClock
 

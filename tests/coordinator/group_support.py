@@ -5,8 +5,8 @@ from itertools import count
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
-from spark_log.suppressed import SuppressedErrors
 from spark_log.types import TopicPartition
+from spark_log.util.suppressed import SuppressedErrors
 
 SESSION_MS = 6000
 HEARTBEAT_MS = 1000

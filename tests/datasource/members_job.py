@@ -22,7 +22,7 @@ from spark_log.jobs.batch_processors import DeltaProcessor
 from spark_log.jobs.group_job import GroupJob
 from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
-from spark_log.stop_signals import StopSignals
+from spark_log.util.stop_signals import StopSignals
 
 
 class DyingSink:

@@ -19,7 +19,7 @@ from spark_log.jobs.destination import Destination, Sink
 from spark_log.jobs.group_job import BatchResult, GroupJob
 from spark_log.jobs.job_member import JobMember
 from spark_log.metadata import Cluster
-from spark_log.stop_signals import StopSignals
+from spark_log.util.stop_signals import StopSignals
 from tests.datasource.streams import append
 from tests.waiting import wait_until
 

@@ -5,9 +5,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import Admin, ConfigResource, NewTopic
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.sink_support import numbers
 from tests.log.support import ShiftedClock
 

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
 from spark_log.log import ReplicatedLog
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.sink_support import (
     RecordBuffers,
     attempt,

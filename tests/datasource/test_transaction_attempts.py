@@ -11,7 +11,6 @@ from spark_log import (
     StorageError,
     TransactionAbortableError,
 )
-from spark_log.clock import ManualClock
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
 from spark_log.datasource.write.open_root import OpenRoot
@@ -25,6 +24,7 @@ from spark_log.transaction import (
     TransactionObserver,
     TransactionState,
 )
+from spark_log.util.clock import ManualClock
 from tests.datasource.sink_support import (
     QUERY,
     attempt,

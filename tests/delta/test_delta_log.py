@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_log import OffsetAndMetadata, TopicPartition
-from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
@@ -23,6 +22,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
+from spark_log.util.clock import ManualClock
 from tests.waiting import wait_until
 
 P0 = TopicPartition("t", 0)

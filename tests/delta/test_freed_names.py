@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
@@ -10,6 +9,7 @@ from spark_log.log import PartitionLog
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import TopicRecord
+from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore
 
 DELAY_MS = 60_000

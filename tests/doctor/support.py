@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from spark_log.clock import ManualClock
 from spark_log.doctor import Doctor, Limits
 from spark_log.metadata import Cluster
+from spark_log.util.clock import ManualClock
 from tests.record.samples import record_batch, row
 
 DAY_MS = 24 * 3_600_000

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import ManualClock
 from spark_log.metadata import Cluster
+from spark_log.util.clock import ManualClock
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A clock that runs `SPEED` times as fast: ten minutes pass in a test of 86 seconds."""
 
-from spark_log.clock import SYSTEM_CLOCK
+from spark_log.util.clock import SYSTEM_CLOCK
 
 SPEED = 7
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.errors import StorageTimeoutError
 from spark_log.storage import Store
 from spark_log.testing.history import Polled
 from spark_log.types import TopicPartition
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.faults.operation_notes import OperationNotes
 from tests.log.support import open_log
 

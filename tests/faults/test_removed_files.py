@@ -18,7 +18,6 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
-from spark_log.clock import ManualClock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
@@ -26,6 +25,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
 from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.types import ConsumerRecord
+from spark_log.util.clock import ManualClock
 
 T0 = TopicPartition("t", 0)
 SEGMENTS = 12

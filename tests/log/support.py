@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.config import TopicConfig
 from spark_log.log import Beside, PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -16,7 +15,8 @@ from spark_log.record.batch_header import METADATA_KEY, encode_headers
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema
 from spark_log.storage import Store
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
+from spark_log.util.suppressed import IN_PROCESS
 from tests.record.samples import header_of, record_batch, rows_of
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"

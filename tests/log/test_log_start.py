@@ -2,11 +2,10 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
 from spark_log.log import ProducerAppend
 from spark_log.log.log_start import move_log_start, move_replica_start
-from spark_log.testing.simulation import SimulationFailedError, simulate
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,
     done_but,
@@ -17,6 +16,7 @@ from tests.log.support import (
     values,
 )
 from tests.record.samples import numbered
+from tests.simulation import SimulationFailedError, simulate
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from spark_log.log import LogAppendInfo, PartitionLog
 from spark_log.log.file_names import SegmentName
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util.suppressed import SuppressedErrors
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -189,7 +189,7 @@ class TestAppend:
             merge_tail_segments=4,
             snapshot_interval_segments=2,
         )
-        with caplog.at_level("WARNING", "spark_log.suppressed"):
+        with caplog.at_level("WARNING", "spark_log.util.suppressed"):
             log.append([numbered(0, 1), numbered(1, 1)])
             assert (log.suppressed.counts(), caplog.messages) == ({}, [])
             store.on("put", failing(StorageError("no room")))
@@ -224,7 +224,7 @@ class TestAppend:
             if name.endswith(("index", ".snapshot")):
                 memory_store.put(f"{DIRECTORY}/{name}", b"nothing")
         again = open_log(HookedStore(memory_store, is_mapped=False), index_interval_bytes=0)
-        with caplog.at_level("WARNING", "spark_log.suppressed"):
+        with caplog.at_level("WARNING", "spark_log.util.suppressed"):
             assert again.segments(again.observe())[0][0].record_count == 200
             assert again.offset_for_time(START_US + 350_000) == (350, START_US + 350_000)
         assert again.suppressed.counts().keys() == {"index", "snapshot"}

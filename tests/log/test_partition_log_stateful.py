@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     LogEndOffsetMismatchError,
     OffsetOutOfRangeError,
@@ -23,6 +22,7 @@ from spark_log.log.clean.merger import merge as merge_segments
 from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,
     RetentionAt,

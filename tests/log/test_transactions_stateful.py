@@ -8,7 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -22,6 +21,7 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore, done_but, failing, file_names, open_log, values_of
 from tests.record.samples import record_batch, row
 from tests.storage.emptying import delete_everything

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigurationError,
@@ -23,6 +22,7 @@ from spark_log.metadata import (
 )
 from spark_log.metadata.brokers import unregister_broker_records
 from spark_log.storage import open_store
+from spark_log.util.clock import ManualClock
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import CorruptRecordError, LogTruncatedError
 from spark_log.log import PartitionLog
 from spark_log.metadata import Cluster, MetadataImage
@@ -30,6 +29,7 @@ from spark_log.metadata.records import (
     UnregisterBrokerRecord,
     from_json,
 )
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.record.samples import record_batch, row
 from tests.slow_store import SlowStore, rounds
 

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.records import ProducerIdsRecord
 from spark_log.storage import open_store
 from spark_log.storage.quorum import QuorumStore
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.slow_store import SlowStore, rounds
 
 TRIES = 6

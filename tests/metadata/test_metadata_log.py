@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, UnknownOutcomeError
 from spark_log.log import PartitionLog
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.log.support import HookedStore, JumpingBackClock, done_but, failing
 from tests.record.samples import record_batch, row
 

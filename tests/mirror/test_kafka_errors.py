@@ -8,7 +8,6 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     GroupNotEmptyError,
     InvalidConfigurationError,
@@ -24,6 +23,7 @@ from spark_log.mirror.kafka_errors import (
     retry_while_not_ready,
 )
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util.clock import ManualClock
 
 NOT_READY = [
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_log import Admin, NewTopic, StorageFullError, StorageTimeoutError, UnknownOutcomeError
-from spark_log.clock import ManualClock
 from spark_log.storage import open_store
+from spark_log.util.clock import ManualClock
 from tests.producer.support import ANY_TIME, by_hand, hooked, run, values
 from tests.storage.emptying import delete_everything
 

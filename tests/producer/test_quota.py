@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from spark_log import Admin, BufferExhaustedError, KafkaTimeoutError, Producer
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import StorageUnavailableError
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.producer.support import InspectedProducer, by_hand, new_root, run, values
 
 

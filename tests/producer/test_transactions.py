@@ -31,7 +31,6 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.clock import SystemClock
 from spark_log.log import ProducerAppend
 from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
@@ -39,6 +38,7 @@ from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_router import TopicRouter
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
+from spark_log.util.clock import SystemClock
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
 from tests.record.samples import numbered
 from tests.waiting import wait_until

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_log import ConfigResource
-from spark_log.clock import ManualClock
 from spark_log.errors import StorageUnavailableError
 from spark_log.metadata import (
     Cluster,
@@ -16,6 +15,7 @@ from spark_log.metadata import (
     reassign_partition,
 )
 from spark_log.replication import Controller, Decision, ReplicatedPartition, controller
+from spark_log.util.clock import ManualClock
 from tests.record.samples import numbered
 from tests.replication.support import values_of
 from tests.waiting import wait_until

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
@@ -26,14 +25,15 @@ from spark_log.log.live_log import live_log
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr, register_broker
 from spark_log.metadata import Cluster as RealCluster
 from spark_log.replication import Replicator
-from spark_log.testing.simulation.patches import patched
-from spark_log.testing.simulation.replication.rules import REPLICATION_RULES
+from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
 from tests.log.support import DIRECTORY, failing, move_start, values, values_of
 from tests.metadata.replicas import append, leave, log_of, replicated_cluster, state
 from tests.record.samples import numbered
+from tests.simulation.patches import patched
+from tests.simulation.replication.rules import REPLICATION_RULES
+from tests.simulation.test_replication import RARE
 from tests.sleeping_clock import SleepingClock
-from tests.testing.test_replication_simulation import RARE
 
 
 def are_read(cluster, count):

@@ -19,7 +19,7 @@ from spark_log.log.append.leader_change import LEADER_CHANGE_KEY, parse_leader_c
 from spark_log.metadata import records as metadata_records
 from spark_log.storage.quorum.membership import Membership
 from spark_log.transaction import records as transaction_records
-from spark_log.untrusted_json import MAX_DIGITS, parse_json
+from spark_log.util.untrusted_json import MAX_DIGITS, parse_json
 
 PACKAGE = Path(spark_log.__file__).parent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import spark_log
-from spark_log.foreign_methods import ADVICE
+from spark_log.util.foreign_methods import ADVICE
 from tests.docs.blocks import PROJECT
 from tests.site.links import broken, leaves_the_site, loaded_by_css, parse
 

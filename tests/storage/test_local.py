@@ -23,9 +23,9 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage.local import LocalStore
-from spark_log.suppressed import IN_PROCESS
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
+from spark_log.util.suppressed import IN_PROCESS
 from tests.storage.full_disk import DISKS
 
 PROJECT = Path(__file__).parents[2]

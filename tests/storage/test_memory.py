@@ -5,11 +5,11 @@ import uuid
 import pytest
 from hypothesis import settings
 
-from spark_log.clock import ManualClock
 from spark_log.errors import AlreadyExistsError, UnsupportedStoreError
 from spark_log.storage.memory import MemoryStore
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
+from spark_log.util.clock import ManualClock
 from tests.storage.emptying import delete_everything
 
 

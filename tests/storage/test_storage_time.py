@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import ClockSkewError
 from spark_log.storage import (
     FileInfo,
@@ -12,6 +11,7 @@ from spark_log.storage import (
     storage_time_us,
 )
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore
 
 MINUTE_US = 60_000_000

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import ManualClock
 from spark_log.errors import StorageError
 from spark_log.log import OpenTransaction, ProducerAppend, ReplicatedLog
 from spark_log.metadata import Cluster
@@ -17,6 +16,7 @@ from spark_log.transaction import (
     changes,
 )
 from spark_log.transaction.producers import forget_producer
+from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore
 from tests.record.samples import numbered
 from tests.transaction.support import markers_in

@@ -13,8 +13,8 @@ from spark_log.cli.metrics_port import MetricsPort, metrics_served
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.exporter import CANARY_TOPIC, Canary, CanaryRecord
+from spark_log.util import SYSTEM_CLOCK
 
 _FAILED = 1
 """Exit status: a record failed."""

@@ -25,8 +25,8 @@ from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
 from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
-from spark_log.printable import printable
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
+from spark_log.util import printable
 
 _FAILED = 1
 """Exit status: a partition could not be cleaned."""

@@ -15,9 +15,9 @@ from spark_log.cli.properties import parse_pairs
 from spark_log.cli.root import Root
 from spark_log.cli.sigterm import exit_on_sigterm
 from spark_log.cli.topic_options import Topic
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.consumer import Consumer, ConsumerRebalanceListener
 from spark_log.types import TopicPartition
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 _MIB: Final = 1_048_576
 _POLL_MS: Final = 100

@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log import suppressed
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
@@ -38,8 +37,7 @@ from spark_log.doctor import (
     Severity,
 )
 from spark_log.errors import InvalidConfigurationError
-from spark_log.printable import printable
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS, printable, suppressed
 
 _DEFAULTS = Limits()
 _WARNINGS, _ERRORS = 1, 2

@@ -35,8 +35,8 @@ from spark_log.log import (
     SegmentName,
     parse_leader_change,
 )
-from spark_log.printable import printable
 from spark_log.record import NO_SEQUENCE, BatchHeader
+from spark_log.util import printable
 
 _ROWS_AT_ONCE = 4096
 """Number of records that are converted to Python objects at a time."""

@@ -28,7 +28,7 @@ from spark_log.cli.isolation_option import IsolationLevelOption
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.errors import InvalidConfigurationError
-from spark_log.printable import printable
+from spark_log.util import printable
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -11,7 +11,7 @@ from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
-from spark_log.printable import printable
+from spark_log.util import printable
 
 if TYPE_CHECKING:
     from spark_log.coordinator import LostFile, RepairReport

@@ -30,8 +30,8 @@ from spark_log.cli.root import Root
 from spark_log.config import parse_duration, parse_time_ms, parse_time_us
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
 from spark_log.metadata import Cluster
-from spark_log.printable import printable
 from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
+from spark_log.util import printable
 
 
 @with_examples(

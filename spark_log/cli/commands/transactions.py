@@ -12,7 +12,6 @@ from spark_log.cli.format import Output, print_json, print_note, print_table
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topic, Topics
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
 from spark_log.types import (
     AbortTransactionSpec,
@@ -21,6 +20,7 @@ from spark_log.types import (
     TopicPartition,
     TransactionDescription,
 )
+from spark_log.util import SYSTEM_CLOCK
 
 app = typer.Typer(rich_markup_mode=None)
 

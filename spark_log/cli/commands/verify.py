@@ -22,8 +22,8 @@ from spark_log.cli.topic_options import Topics
 from spark_log.errors import InvalidPartitionsError
 from spark_log.log import Finding, Severity
 from spark_log.metadata import ClusterVerifier
-from spark_log.printable import printable
 from spark_log.transaction import TransactionVerifier
+from spark_log.util import printable
 
 _PROBLEMS = 1
 """Exit status: errors were found (with ``--strict`` also warnings) that were not repaired."""

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from spark_log.cli.format.java_date import JavaDateFormat
 from spark_log.cli.format.output import Output, print_json, print_text
-from spark_log.clock import Clock
 from spark_log.types import ConsumerRecord
+from spark_log.util import Clock
 
 _MIB: Final = 1_048_576
 _HEADER: Final = (

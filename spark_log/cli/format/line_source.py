@@ -7,8 +7,8 @@ import select
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import InvalidRecordError
+from spark_log.util import Clock
 
 BLOCK_BYTES: Final = 1_048_576
 """Size of a block: about ten thousand lines."""

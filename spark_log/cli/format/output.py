@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_log.printable import escape_as_json, printable, printable_lines
+from spark_log.util import escape_as_json, printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from spark_log.cli.format import output
-from spark_log.printable import printable
+from spark_log.util import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress

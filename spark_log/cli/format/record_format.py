@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_log.cli.format.deserializers import STRING, Deserializer, bytes_document
 from spark_log.log import FetchedRecords
-from spark_log.printable import printable_lines
+from spark_log.util import printable_lines
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.clock import Clock
 from spark_log.console.budget import Budget
 from spark_log.console.search.expression import Expression
 from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 from spark_log.record import HEADERS_TYPE
+from spark_log.util import Clock
 
 _FIRST_ROWS: Final = 8_192
 _MAX_ROWS: Final = 262_144

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from spark_log.backoff import retry_pause_ms
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
@@ -33,6 +32,7 @@ from spark_log.errors import AuthorizationError, SparkLogError, StorageError
 from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
+from spark_log.util import retry_pause_ms
 
 _log = logging.getLogger(__name__)
 

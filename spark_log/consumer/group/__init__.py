@@ -1,5 +1,5 @@
 """A consumer's part in its group: membership, rebalances, and committed offsets."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

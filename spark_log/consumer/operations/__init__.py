@@ -4,6 +4,6 @@ Each subject is a file with the methods that `Consumer` has for it. `consumer_ac
 to which they delegate.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

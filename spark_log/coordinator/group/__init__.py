@@ -1,5 +1,5 @@
 """Consumer groups: membership, generations, heartbeats and fenced commits, without a server."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

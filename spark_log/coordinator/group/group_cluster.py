@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spark_log.clock import Clock
 from spark_log.metadata import MetadataImage
 from spark_log.storage import Store
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import Clock, SuppressedErrors
 
 
 class GroupCluster(Protocol):

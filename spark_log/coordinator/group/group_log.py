@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.metadata import StateLog
 from spark_log.storage import GROUPS_DIRECTORY, Store, file_name
+from spark_log.util import Clock
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 """The topic id of the logs of all groups; no topic has it."""

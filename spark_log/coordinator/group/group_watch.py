@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from spark_log.clock import Clock
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.heartbeats import HeartbeatMonitor, Heartbeats
+from spark_log.util import Clock
 
 WATCHERS = 3
 """Number of members that check the heartbeats of all others, so that a group of a thousand members

@@ -14,12 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spark_log.clock import Clock
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import FileInfo, Store, file_name, map_requests, newest_modified_us
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
-from spark_log.untrusted_json import parse_json
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json
 
 _CHECKS_PER_TIMEOUT = 4
 """Minimum number of checks in a timeout: the time between two checks counts as silence only up to a

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from spark_log.clock import Clock
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts, Heartbeats
 from spark_log.errors import StorageError
+from spark_log.util import Clock
 
 _RETRIES_PER_INTERVAL = 12
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.clock import Clock
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import TOPIC_ID, group_directory
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
 from spark_log.log import PartitionLog
 from spark_log.storage import GROUPS_DIRECTORY, Store, text_of
+from spark_log.util import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """Committed offsets: the Delta table ``__consumer_offsets``, its commits, expiry and repair."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

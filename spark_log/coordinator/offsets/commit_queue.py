@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offsets.commit_pace import CommitPace
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
@@ -44,7 +43,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.storage import is_listing_valid, listing_validity_ms
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK
 
 MAINTENANCE_EVERY = 32
 """Number of versions after which the process that made the last one starts maintenance."""

@@ -25,7 +25,7 @@ from spark_log.delta import DataFile, DataFiles
 from spark_log.errors import NotFoundError
 from spark_log.record import int_array, ints_of
 from spark_log.storage import Store
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 COMMIT_PREFIX = "commit"
 """Prefix of the names of files that were written by a commit, not by compaction."""

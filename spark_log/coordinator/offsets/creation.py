@@ -12,7 +12,6 @@ import json
 import uuid
 from contextlib import suppress
 
-from spark_log.clock import Clock
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.delta import DeltaLog
 from spark_log.errors import (
@@ -22,6 +21,7 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.storage import OFFSETS_TABLE, Store
+from spark_log.util import Clock
 
 MARKER = "offsets.properties"
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.group import view_group
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
@@ -47,7 +46,7 @@ from spark_log.storage import (
     listing_validity_ms,
     storage_time_us,
 )
-from spark_log.untrusted_json import parse_json
+from spark_log.util import SYSTEM_CLOCK, parse_json
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -34,8 +34,7 @@ from spark_log.delta import DataFile, Transaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import Witness
 from spark_log.metadata import Cluster
-from spark_log.suppressed import IN_PROCESS
-from spark_log.untrusted_json import parse_json
+from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")

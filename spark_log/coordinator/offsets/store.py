@@ -14,14 +14,13 @@ from weakref import WeakSet
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.clock import Clock
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark, mark_new
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import OFFSETS_TABLE, Store, call_beside, map_requests
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS, Clock
 
 DIRECTORY = OFFSETS_TABLE
 

@@ -23,7 +23,6 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
@@ -47,6 +46,7 @@ from spark_log.metadata import Cluster, MetadataImage
 from spark_log.record import int_scalar
 from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util import SYSTEM_CLOCK
 
 __all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
 

@@ -1,5 +1,5 @@
 """Streaming reads in Spark: micro-batches, offsets, limits, lag, and progress in a group."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from spark_log.clock import Clock
 from spark_log.coordinator import OffsetsTable, StandaloneCommits
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import (
@@ -20,6 +19,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util import Clock
 
 _TIMEOUT_S = 5
 """Maximum time that a report waits for commits of others."""

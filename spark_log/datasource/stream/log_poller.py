@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_log.clock import Clock
 from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.errors import CorruptRecordError, NotFoundError, UnknownTopicOrPartitionError
 from spark_log.log import ProbeInterval
 from spark_log.types import TopicPartition
+from spark_log.util import Clock
 
 POLL_INTERVAL_MS = 125
 """Minimum time between two polls of an object store, where each poll costs requests.

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read import (
     LATEST,
@@ -30,6 +29,7 @@ from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffs
 from spark_log.datasource.stream.time_lag import TimeLag
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.types import TopicPartition
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 
 class MicroBatchPlanner:

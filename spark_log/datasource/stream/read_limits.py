@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
-from spark_log.clock import Clock
 from spark_log.datasource.options import ReadOptions
 from spark_log.types import TopicPartition
+from spark_log.util import Clock
 
 
 def default_read_limit(options: ReadOptions) -> ReadLimit:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_log.clock import Clock
 from spark_log.datasource.read import OffsetReader
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import SparkLogError
 from spark_log.log import Lag, first_unread_us
-from spark_log.suppressed import IN_PROCESS
 from spark_log.types import TopicPartition
+from spark_log.util import IN_PROCESS, Clock
 
 _MAX_PARTITIONS = 64
 """Maximum number of partitions, those with most unread records, because each one costs a read

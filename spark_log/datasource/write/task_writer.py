@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.write.columns import given_columns
 from spark_log.datasource.write.identity import WriteIdentity
@@ -28,6 +27,7 @@ from spark_log.metadata import TopicImage
 from spark_log.record import int_array
 from spark_log.transaction import TopicIdPartition, batch_timeout_ms
 from spark_log.types import TopicPartition
+from spark_log.util import SYSTEM_CLOCK
 
 
 @dataclass

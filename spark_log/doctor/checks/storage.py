@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from spark_log.doctor.check import Check, NotCheckedError
-from spark_log.doctor.daemon_pool import DaemonPool
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import Finding, Problem, Severity, Subject
 from spark_log.errors import (
@@ -20,6 +19,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.storage import Store
+from spark_log.threads import DaemonPool
 
 IGNORES_CONDITION = Problem(
     "put-if-absent-ignored",

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 LEADER_CHANGE_KEY: Final = struct.pack(">hh", 0, 2)
 """The key of the control record: version 0, type 2 (``ControlRecordType.LEADER_CHANGE``)."""

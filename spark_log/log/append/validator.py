@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.record import BatchHeader, bools_of, times_us_of, timestamp_array
+from spark_log.util import Clock
 
 _LOG_APPEND_TIME = "LogAppendTime"
 

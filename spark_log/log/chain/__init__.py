@@ -12,6 +12,6 @@
   all in-sync replicas have.
 """
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

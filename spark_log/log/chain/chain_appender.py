@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import (
@@ -27,6 +26,7 @@ from spark_log.log.chain.replica_failure import (
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.util import Clock
 
 
 class ChainAppender:

@@ -32,7 +32,7 @@ from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.partition_log import ALL
 from spark_log.log.replica import Replica
 from spark_log.storage import Store
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import SuppressedErrors
 
 MAX_CHANGES: Final = 100
 """Number of changes of the chain that one call follows before it gives up."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from spark_log.clock import Clock
 from spark_log.errors import NotFoundError, StorageUnavailableError
 from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
@@ -15,7 +14,7 @@ from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
 from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util import Clock, SuppressedErrors
 
 _LOOK_MS: Final = 500
 """Minimum interval at which a reader at the end of a replicated log checks whether the chain has

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
 from spark_log.log.append import (
@@ -40,7 +39,7 @@ from spark_log.log.segment import (
 )
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import Store
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 _Answer = TypeVar("_Answer")
 

@@ -1,5 +1,5 @@
 """One segment of a log: its file, its reader and writer, and its offset and time index."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -15,7 +15,7 @@ from spark_log.log.segment.offset_index import OffsetIndex, OffsetPosition
 from spark_log.log.segment.time_index import TimeIndex
 from spark_log.record import BatchHeader, Blocks
 from spark_log.storage import Store
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, SuppressedErrors
 
 
 class SegmentIndexes:

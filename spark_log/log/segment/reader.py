@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
-from spark_log.lazy_property import lazy
 from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.headers import SegmentHeaders, corrupt_segment
@@ -35,7 +34,7 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
 
 __all__ = ["LogBatch", "SegmentReader"]
 

@@ -44,7 +44,7 @@ from spark_log.record import (
     latest_timestamp_us,
     nullable_int_array,
 )
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 _SEGMENT_TYPE = pa.struct(
     [

@@ -1,5 +1,5 @@
 """Topics: rules for names, creation and deletion; placement of replicas."""
 
-from spark_log.exports import attach_stub
+from spark_log.util.exports import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__)

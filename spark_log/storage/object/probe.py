@@ -21,7 +21,7 @@ from spark_log.errors import (
 from spark_log.storage.object.clients import ObjectClients
 from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 from spark_log.storage.object.location import ObjectLocation
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 if TYPE_CHECKING:
     from spark_log.storage.object.object_store import ObjectStore

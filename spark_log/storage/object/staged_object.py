@@ -13,7 +13,7 @@ from spark_log.storage.object.clients import ObjectClients
 from spark_log.storage.object.errors import call_obstore, request_errors
 from spark_log.storage.store import StagedFile
 from spark_log.storage.unlinked_file import UnlinkedFile
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util import IN_PROCESS
 
 _PART_BYTES: Final = 8 << 20
 _PARTS_AT_ONCE: Final = 4

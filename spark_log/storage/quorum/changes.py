@@ -17,7 +17,6 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import (
     AlreadyExistsError,
     ConcurrentModificationError,
@@ -26,7 +25,6 @@ from spark_log.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from spark_log.storage.quorum.fan_out import Call
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
@@ -41,7 +39,8 @@ from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.storage.quorum.settled import copy_file
 from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
-from spark_log.suppressed import IN_PROCESS
+from spark_log.threads import Call
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
 
 _OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
 

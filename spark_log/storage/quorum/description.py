@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from spark_log.storage.quorum.fan_out import Call
 from spark_log.storage.quorum.membership import Standing
 from spark_log.storage.quorum.quorum_store import QuorumStore
+from spark_log.threads import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.storage.quorum.fan_out import Call, FanOut, Replies, Reply
 from spark_log.storage.quorum.membership import Membership, Standing, lost_id_error
 from spark_log.storage.store import Store
-from spark_log.suppressed import IN_PROCESS
+from spark_log.threads import Call, FanOut, Replies, Reply
+from spark_log.util import IN_PROCESS
 
 
 class MembershipChangedError(Exception):

@@ -20,7 +20,7 @@ from typing import Final
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageUnavailableError
 from spark_log.storage.root_directories import QUORUM_CHANGES
 from spark_log.storage.store import Store
-from spark_log.untrusted_json import parse_json
+from spark_log.util import parse_json
 
 DIRECTORY: Final = ".quorum"
 """Directory of what the quorum keeps beside the files of a directory."""

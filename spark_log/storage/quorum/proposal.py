@@ -69,7 +69,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.clock import Clock
 from spark_log.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -81,6 +80,7 @@ from spark_log.storage.quorum.members import Members, MembershipChangedError, Ro
 from spark_log.storage.quorum.membership import DIRECTORY
 from spark_log.storage.quorum.settled import look_up
 from spark_log.storage.store import FileInfo, Store
+from spark_log.util import Clock
 
 CLOSED: Final = b"closed"
 """A vote for nothing. A claim of nothing."""

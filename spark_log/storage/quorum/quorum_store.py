@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
 
-from spark_log.clock import SYSTEM_CLOCK, Clock
 from spark_log.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -25,7 +24,6 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnsupportedStoreError,
 )
-from spark_log.storage.quorum.fan_out import Call, FanOut, Replies
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members, MembershipChangedError
 from spark_log.storage.quorum.membership import Membership, Standing, read_membership
@@ -34,7 +32,8 @@ from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.settled import look_up
 from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 from spark_log.storage.unlinked_file import UnlinkedFile
-from spark_log.suppressed import IN_PROCESS
+from spark_log.threads import Call, FanOut, Replies
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
 
 _Answer = TypeVar("_Answer")
 

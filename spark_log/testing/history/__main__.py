@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from spark_log.printable import escape_as_json
 from spark_log.testing.history.anomaly import ALLOWED, Anomaly
 from spark_log.testing.history.checker import check_history
 from spark_log.testing.history.history_file import HistoryFormatError, read_history
+from spark_log.util.printable import escape_as_json
 
 app = typer.Typer(add_completion=False)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_log.printable import printable
 from spark_log.testing.history.anomaly import Anomaly
 from spark_log.types import TopicPartition
+from spark_log.util.printable import printable
 
 _SCHEMA = pa.schema(
     [

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
@@ -17,6 +16,7 @@ from spark_log.errors import AuthorizationError, StorageError
 from spark_log.log.probe_interval import LOCAL_PROBES
 from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import InotifyWatch, SilentWatch
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from spark_log import Admin
-from spark_log.clock import ManualClock
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetcher as fetcher_module
@@ -14,6 +13,7 @@ from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
 from spark_log.types import TopicPartition
+from spark_log.util.clock import ManualClock
 from tests.consumer.support import (
     PATIENCE_MS,
     T0,

@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.storage.local import LocalStore
+from spark_log.util.clock import ManualClock
 from tests.coordinator.group_support import FakeCluster, partitions
 
 ALL = partitions("t", 0, 1, 2, 3)

@@ -11,7 +11,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_log import OffsetAndMetadata, TopicPartition
-from spark_log.clock import ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.delta.delta_log import DeltaLog
@@ -27,6 +26,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.metadata import Cluster
+from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -3,16 +3,16 @@
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import store as offsets_store
 from spark_log.coordinator.offsets.creation import MARKER
 from spark_log.errors import StorageError
 from spark_log.metadata import Cluster, cluster
 from spark_log.storage import open_store
-from spark_log.suppressed import IN_PROCESS
-from spark_log.testing.simulation.log.small_numbers import call_at_once
+from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
+from spark_log.util.suppressed import IN_PROCESS
 from tests.log.support import HookedStore
+from tests.simulation.log.small_numbers import call_at_once
 from tests.slow_store import SlowStore, rounds
 
 P0 = TopicPartition("t", 0)

@@ -10,7 +10,6 @@ import stat
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
@@ -25,6 +24,7 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo, ProducerAppend
 from spark_log.log.append import appender
 from spark_log.log.file_names import SegmentName
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
     done_but,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     AlreadyExistsError,
     InvalidProducerEpochError,
@@ -19,6 +18,7 @@ from spark_log.log.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -414,7 +414,7 @@ class TestSnapshotLost:
             data = snapshot.to_buffer(topic_id=TOPIC_ID, partition=0)
             inner.put(f"{DIRECTORY}/{snapshot_name(1)}", data)
         fresh = open_log(inner, clock=clock)
-        with caplog.at_level("WARNING", "spark_log.suppressed"):
+        with caplog.at_level("WARNING", "spark_log.util.suppressed"):
             assert append(fresh, 0).base_offset == 4  # appended again: its producer is unknown
             assert append(open_log(inner, clock=clock), 2).base_offset == 6
         assert fresh.suppressed.counts()["reading of producers"] == 1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import StorageError
 from spark_log.log.file_names import SegmentName
-from spark_log.suppressed import SuppressedErrors
+from spark_log.util.clock import ManualClock
+from spark_log.util.suppressed import SuppressedErrors
 from tests.log.support import (
     failing,
     file_names,

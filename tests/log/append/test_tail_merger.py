@@ -3,12 +3,12 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import ManualClock
 from spark_log.errors import StorageError
 from spark_log.log.append import tail_merger
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.file_names import SegmentName
 from spark_log.metadata import Cluster
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,
     failing,

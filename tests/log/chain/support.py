@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 
-from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import (
@@ -15,7 +14,8 @@ from spark_log.log import (
 )
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
-from spark_log.suppressed import IN_PROCESS, SuppressedErrors
+from spark_log.util.clock import ManualClock
+from spark_log.util.suppressed import IN_PROCESS, SuppressedErrors
 from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, HookedStore, failing
 
 _numbers = itertools.count()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import CorruptRecordError, LogTruncatedError, StorageError
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -11,6 +10,7 @@ from spark_log.log.clean.throttle import Throttle
 from spark_log.log.file_names import SegmentName, StartMarker
 from spark_log.log.log_start import move_log_start
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
     HookedStore,

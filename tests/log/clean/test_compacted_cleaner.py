@@ -2,7 +2,6 @@
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.log.clean import compacted_segment, merger
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.log_to_clean import log_to_clean
@@ -10,6 +9,7 @@ from spark_log.log.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.segment import writer as segment_writer
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import DIRECTORY, HookedStore, open_log, records_of
 from tests.record.samples import record_batch, row
 

@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_log.clock import ManualClock
 from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -20,6 +19,7 @@ from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of
 from tests.record.samples import record_batch, row
 from tests.storage.emptying import delete_everything

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
@@ -14,6 +13,7 @@ from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.clean.test_compacted_transactions import TransactionalLog
 from tests.log.support import (
     DIRECTORY,

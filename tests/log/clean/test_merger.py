@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
@@ -18,6 +17,7 @@ from spark_log.log.clean.merger import merge
 from spark_log.log.file_names import SegmentName
 from spark_log.log.partition_directory import PartitionDirectory
 from spark_log.log.segment.writer import SegmentWriter
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,

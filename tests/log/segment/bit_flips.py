@@ -18,7 +18,6 @@ from unittest import mock
 
 import pyarrow as pa
 
-from spark_log.clock import ManualClock
 from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit
@@ -35,6 +34,7 @@ from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
 from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.datasource.reading import options_of
 from tests.log.support import DIRECTORY, TOPIC_ID, HookedStore, open_log
 from tests.record.samples import START_US, record_batch, row

@@ -6,7 +6,6 @@ what ``verify`` says. *told*: an error, and no record. *right*: the true records
 
 import pytest
 
-from spark_log.clock import ManualClock
 from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
 from spark_log.log import PartitionLog, ProducerAppend
@@ -16,6 +15,7 @@ from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import Severity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
+from spark_log.util.clock import ManualClock
 from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, file_names, values_of
 from tests.record.samples import numbered
 

@@ -3,12 +3,12 @@
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import ClockSkewError
 from spark_log.metadata import Cluster, register_broker
 from spark_log.metadata.topics import deletion as topic_deletion
 from spark_log.metadata.topics.deletion import finish_deletions, mark_deleted
 from spark_log.storage import DELETION_MARKERS
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.log.support import ShiftedClock, values
 from tests.metadata.support import append
 from tests.record.samples import record_batch, row

@@ -3,7 +3,6 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.clock import SYSTEM_CLOCK
 from spark_log.errors import ClockSkewError
 from spark_log.log import Witness
 from spark_log.metadata import Cluster, register_broker
@@ -14,6 +13,7 @@ from spark_log.metadata.topics import (
     stray_replicas,
 )
 from spark_log.storage import STRAY_REPLICAS, open_store
+from spark_log.util.clock import SYSTEM_CLOCK
 from tests.log.support import ShiftedClock
 
 DAY_US = 86_400_000_000

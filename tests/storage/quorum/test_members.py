@@ -18,7 +18,7 @@ from spark_log.errors import (
 from spark_log.storage import open_quorum
 from spark_log.storage.local import LocalStore
 from spark_log.storage.quorum import add_voter, describe_voters, remove_voter
-from spark_log.storage.quorum.fan_out import FanOut
+from spark_log.threads.fan_out import FanOut
 
 
 @pytest.fixture

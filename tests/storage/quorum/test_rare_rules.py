@@ -12,10 +12,10 @@ import pytest
 from spark_log.errors import AlreadyExistsError, StorageError, StorageUnavailableError
 from spark_log.storage.local import LocalStore
 from spark_log.storage.quorum import VOTERS, QuorumStore, add_voter
-from spark_log.testing.simulation.patches import patched
-from spark_log.testing.simulation.quorum.rules import QUORUM_RULES
 from tests.log.support import HookedStore
-from tests.testing.test_quorum_simulation import RARE
+from tests.simulation.patches import patched
+from tests.simulation.quorum.rules import QUORUM_RULES
+from tests.simulation.test_quorum import RARE
 
 A, B = (letter * 32 + b"\n" for letter in (b"a", b"b"))
 """Ids of two proposers that crashed; the bytes that they proposed are ``A`` and ``B``."""

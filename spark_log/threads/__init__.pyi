@@ -1,0 +1,9 @@
+from .client_thread import ClientThread as ClientThread
+from .client_thread import with_arguments_of as with_arguments_of
+from .daemon_pool import DaemonPool as DaemonPool
+from .daemon_pool import Outcome as Outcome
+from .fan_out import Call as Call
+from .fan_out import FanOut as FanOut
+from .fan_out import Replies as Replies
+from .fan_out import Reply as Reply
+from .new_thread import in_new_thread as in_new_thread

@@ -1,0 +1,213 @@
+"""Mergers, cleaners and snapshots without one of the safety rules of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from spark_log.errors import (
+    AlreadyExistsError,
+)
+from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.producer_state import ProducerState
+from spark_log.log.append.tail_merger import TailMerge, TailMerger
+from spark_log.log.clean import merger
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.clean.file_deletion import DeletableFiles, find_deletable
+from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.live_log import LiveSegment
+from spark_log.log.partition_directory import DirectoryListing, LogView, PartitionDirectory
+from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshot.snapshots import Snapshots
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.checksum import batch_crc32c
+from spark_log.storage import storage_time_us
+from tests.simulation.log.maintenance import Cleaner, Merger, Retention
+from tests.simulation.log.rules.variant import Variant, appending, plain_name
+from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
+
+
+class _DropsHeaders(Merger):
+    """Keeps the records, but writes new batch headers without producer ids."""
+
+    def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
+        segments = view.live.segments[first : last + 1]
+        name = SegmentName(
+            segments[0].start_offset,
+            (segments[-1].end_offset or view.log_end_offset) - 1,
+            1 + max(segment.name.generation for segment in segments),
+        )
+        directory = self._world.directory()
+        writer = SegmentWriter(directory.store, DIRECTORY, topic_id=TOPIC_ID, partition=0)
+        assert name.last_offset is not None
+        for position, _, reader in directory.walk(view, name.base_offset, name.last_offset + 1):
+            for batch in reader.read(position, name.last_offset + 1):
+                writer.write(batch.records)
+        with suppress(AlreadyExistsError):
+            path = directory.file_path(name.log)
+            directory.store.put_if_absent(path, writer.finish().staged)
+        return name
+
+
+def _joins_all_headers(
+    headers: Sequence[BatchHeader], records: pa.RecordBatch
+) -> tuple[BatchHeader, ...]:
+    """Joins the headers of adjacent batches of different producers."""
+    joined = replace(
+        headers[0],
+        last_offset_delta=headers[-1].last_offset_delta,
+        max_timestamp_us=max(header.max_timestamp_us for header in headers),
+        record_count=records.num_rows,
+    )
+    return (replace(joined, crc32c=batch_crc32c(joined, records)),)
+
+
+class _TakesAll(PartitionDirectory):
+    """Takes the records of a wider merged segment for those of the segments to be merged."""
+
+    def walk(
+        self,
+        view: LogView,
+        start_offset: int,
+        end_offset: int,
+        last: SegmentReader | None = None,
+    ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
+        for position, segment, reader in super().walk(view, start_offset, end_offset, last):
+            reader.__dict__["end_offset"] = min(reader.end_offset, end_offset)
+            yield position, segment, reader
+
+
+class _MergesPartsOfWider(Merger):
+    def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
+        directory = self._world.directory()
+        directory.__class__ = _TakesAll
+        return merger.merge(directory, view, first, last).name
+
+
+class _RemembersForEver(TailMerger):
+    """Takes the log end that it once knew for the current one, however old it is."""
+
+    def _is_remembered(self) -> bool:
+        self._observed_ms = self._clock.monotonic_ms()
+        return super()._is_remembered()
+
+
+class _FreesItsOwnAtOnce(TailMerger):
+    def _merge(self, *args: Any) -> TailMerge:
+        return replace(super()._merge(*args), deletable_ms=self._clock.monotonic_ms())
+
+
+def _tail_merging(merger_class: type[TailMerger]) -> Variant:
+    class Merging(Appender):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._derived.merger.__class__ = merger_class
+
+    return appending(Merging)
+
+
+def _cleaning(cleaner_class: type[PartitionCleaner]) -> Variant:
+    """Return the variant whose cleaners use another class."""
+    cleaner: type[Cleaner] = type("Cleaning", (Cleaner,), {"cleaner_class": cleaner_class})
+    return Variant(cleaner=cleaner)
+
+
+class _FreesAtOnce(PartitionCleaner):
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
+        at_once = find_deletable(self._log.files, 0)
+        return replace(super()._deletable(listing), segments=at_once.segments)
+
+
+class _FreesWithoutCover(PartitionCleaner):
+    """Deletes old segments that no rewritten segment covers."""
+
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
+        directory = self._log.files
+        old_us = self._now_us - self._config.file_delete_delay_ms * 1000
+        files = directory.store.list(directory.path)
+        old = [file for file in files if file.modified_us <= old_us]
+        return DeletableFiles(segments=tuple(file for file in old[:-1] if plain_name(file)))
+
+
+class _GoesByItsOwnClock(PartitionCleaner):
+    """Decides by its own wall clock; reads the storage's time only to compare them."""
+
+    def _storage_time_us(self) -> int:
+        super()._storage_time_us()
+        return self._log.clock.time_us()
+
+
+class _CleansAtAnyTime(PartitionCleaner):
+    """Does not compare its clock with the storage's."""
+
+    def _storage_time_us(self) -> int:
+        return storage_time_us(self._log.files.store, self._log.files.path)
+
+
+class _RemovesMarkersAtOnce(PartitionCleaner):
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
+        at_once = find_deletable(self._log.files, 0)
+        return replace(super()._deletable(listing), markers=at_once.markers)
+
+
+class _RemovesEveryOther(Retention):
+    """Removes all start markers but its own."""
+
+    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+        super()._delete_records(log, offset)
+        for file in list(log.files.store.list(DIRECTORY)):
+            marker = StartMarker.parse(file.name)
+            if marker is not None and marker.log_start_offset != offset:
+                log.files.store.delete(file.path)
+
+
+class _DatesByItsOwnClock(Snapshots):
+    """Leaves producers that have expired by its own wall clock out of a snapshot."""
+
+    def _write(
+        self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
+    ) -> Snapshot:
+        live = replace(view.live, newest_us=self._directory.clock.time_us())
+        return super()._write(state, summaries, replace(view, live=live))
+
+
+class _ForgetsByItsOwnClock(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._replica.snapshots.__class__ = _DatesByItsOwnClock
+
+
+class _WritesNothing(Snapshots):
+    def write(self, *_: Any, **__: Any) -> Snapshot:
+        return Snapshot(0, (), ProducerState())
+
+
+class _SavesNothing(PartitionLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._replica.snapshots.__class__ = _WritesNothing
+
+
+CLEANING_RULES: dict[str, Variant] = {
+    "a rewrite keeps batch headers": Variant(merger=_DropsHeaders),
+    "only headers that follow each other are joined": Variant(
+        patches=((merger, "joined_headers", _joins_all_headers),)
+    ),
+    "a merge of a part of what another merged is given up": Variant(merger=_MergesPartsOfWider),
+    "an appender merges what it knew lately": _tail_merging(_RemembersForEver),
+    "an appender frees names after the delay": _tail_merging(_FreesItsOwnAtOnce),
+    "a name is freed after the delay": _cleaning(_FreesAtOnce),
+    "a name is freed only when it is covered": _cleaning(_FreesWithoutCover),
+    "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
+    "a start marker is removed after the delay": _cleaning(_RemovesMarkersAtOnce),
+    "a snapshot comes before the start moves": Variant(log=_SavesNothing),
+    "what is old is old by the storage's time": _cleaning(_GoesByItsOwnClock),
+    "who has the time wrong cleans nothing": _cleaning(_CleansAtAnyTime),
+    "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
+}
+"""The name of each safety rule of merges, deletions and snapshots, and the variant without it."""

@@ -1,0 +1,66 @@
+"""The classes of the log that one simulation uses: the shipped ones, or unsafe ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spark_log.log import PartitionLog
+from spark_log.log.append.appender import Appender
+from spark_log.log.append.appender_state import AppenderState
+from spark_log.log.file_names import SegmentName
+from spark_log.storage import FileInfo
+from tests.simulation.log.maintenance import Cleaner, Merger, Retention
+from tests.simulation.patches import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The classes that one simulation uses.
+
+    Attributes:
+        log: the partition log that all actors use.
+        merger: the actor that merges segments.
+        retention: the actor that moves the log start.
+        cleaner: the actor that merges, applies retention and deletes files.
+        patches: functions that are replaced during the simulation.
+    """
+
+    log: type[PartitionLog] = PartitionLog
+    merger: type[Merger] = Merger
+    retention: type[Retention] = Retention
+    cleaner: type[Cleaner] = Cleaner
+    patches: tuple[Patch, ...] = ()
+
+
+SOUND = Variant()
+"""The shipped classes."""
+
+
+def appending(appender: type[Appender]) -> Variant:
+    """Return the variant whose logs use another appender."""
+
+    class Log(PartitionLog):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            replica = self._replica
+            replica.appender = appender(replica.files, replica.snapshots, self.config)
+
+    return Variant(log=Log)
+
+
+def knowing(state: type[AppenderState]) -> Variant:
+    """Return the variant whose appenders keep another state of the log."""
+
+    class Knowing(Appender):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._state.__class__ = state
+
+    return appending(Knowing)
+
+
+def plain_name(file: FileInfo) -> SegmentName | None:
+    """Return the name of a plain segment; None for any other file."""
+    name = SegmentName.parse(file.name)
+    return None if name is None or name.generation else name

@@ -1,0 +1,205 @@
+"""Processes of a simulated offsets table, which commit and maintain it with the shipped code."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_log.coordinator.offsets import commit_queue as offset_commits
+from spark_log.coordinator.offsets import commit_times
+from spark_log.coordinator.offsets import compaction as offsets_compaction
+from spark_log.coordinator.offsets import creation as offsets_creation
+from spark_log.coordinator.offsets import store as offsets_store
+from spark_log.coordinator.offsets.commit_pace import CommitPace
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
+from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
+from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
+from spark_log.coordinator.offsets.repair import _checkpoint_table
+from spark_log.coordinator.offsets.rows import PartitionKey, Row
+from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.delta import reader as delta_reader
+from spark_log.delta.cleanup import DeltaCleanup
+from spark_log.delta.delta_log import DeltaLog
+from spark_log.delta.state import TableState
+from spark_log.errors import SparkLogError
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import PartitionRecord, TopicRecord
+from spark_log.storage import Store, parallel_requests
+from spark_log.util.clock import Clock
+from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.log.small_numbers import SameThread, call_at_once
+from tests.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
+from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
+from tests.simulation.patches import Patch
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store import SimulatedStore
+
+KEY = PartitionKey("t", "A" * 21 + "w", 0)
+
+
+class TableStore(SimulatedStore):
+    """A simulated store on which a Delta table can be opened."""
+
+    def directory_url(self, directory: str) -> str:
+        """Return a URL, which no library opens."""
+        return f"simulated/{directory}"
+
+
+class ListedTableStore(TableStore):
+    """A simulated store on which a listing costs as much as a probe for a name."""
+
+    is_mapped: ClassVar[bool] = False
+
+
+class Maintenance(OffsetsMaintenance):
+    """Maintenance that writes checkpoints as delta-rs does, often, and retains offsets shortly."""
+
+    tidy_every_us: ClassVar[int] = DELETE_DELAY_MS * 500
+    compact_all_every_us: ClassVar[int] = 2 * DELETE_DELAY_MS * 1000
+    checkpoint_pause_ms: ClassVar[float] = 0.0
+
+    def retention_us(self) -> int:
+        """Return the retention of offsets of groups without members."""
+        return RETENTION_MS * 1000
+
+    def _write_checkpoint(self) -> None:
+        with self._table.lock:
+            self._table.refresh()
+            write_checkpoint(self._table.store, self._table.state)
+
+
+def write_checkpoint(store: Store, state: TableState) -> None:
+    """Write a table's checkpoint, and then ``_last_checkpoint``."""
+    actions = definition(0)
+    actions += [file.to_add(0) for file in state.files.values()]
+    actions += [each.to_action() for each in state.transactions().values()]
+    sink = pa.BufferOutputStream()
+    pq.write_table(_checkpoint_table(actions), sink)
+    store.put(f"{LOG}/{state.version:020}.checkpoint.parquet", sink.getvalue())
+    pointer = {"version": state.version, "size": len(actions)}
+    store.put(f"{LOG}/_last_checkpoint", json.dumps(pointer).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsVariant:
+    """The classes that one simulation uses.
+
+    Attributes:
+        log: the table's log.
+        maintenance: the maintenance of each process.
+        cleanup: the cleanup of each process.
+        commits: the commits of each process.
+        patches: what else is replaced.
+    """
+
+    log: type[DeltaLog] = DeltaLog
+    maintenance: type[Maintenance] = Maintenance
+    cleanup: type[DeltaCleanup] = DeltaCleanup
+    commits: type[CommitQueue] = CommitQueue
+    patches: tuple[Patch, ...] = ()
+
+
+OFFSETS_SOUND = OffsetsVariant()
+"""The shipped code."""
+
+
+@dataclass(slots=True)
+class OffsetsWorld:
+    """The storage, the time, the model and the conditions of one simulation."""
+
+    scheduler: Scheduler
+    clock: Clock
+    store: SimulatedStore
+    truth: TrueOffsets
+    profile: OffsetsProfile
+    variant: OffsetsVariant
+    is_ending: bool = False
+
+    def open_table(self) -> SimulatedTable:
+        """Return a new handle of the table, as a new process has it."""
+        return SimulatedTable(self)
+
+    def rest(self, mean_ms: float) -> None:
+        """Let other actors run for a random time with this mean."""
+        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+
+class SimulatedTable:
+    """One process's handle of the table."""
+
+    def __init__(self, world: OffsetsWorld) -> None:
+        variant = world.variant
+        self.table = OffsetsStore(world.store, world.clock)
+        self.table.log = variant.log(world.store, DIRECTORY, world.clock)
+        self.commits = variant.commits(self.table)
+        self.maintenance = variant.maintenance(self.table, self.commits, _image)
+        self.maintenance._cleanup = variant.cleanup(world.store, DIRECTORY, world.clock)
+        self.table.maintain = self._maintain
+
+    def _maintain(self) -> None:
+        with suppress(SparkLogError):
+            self.maintenance.run()
+
+    def commit(self, group: str, offset: int | None, generation: int) -> None:
+        """Commit an offset; None: begin a generation."""
+        rows = () if offset is None else (Row(KEY, offset),)
+        self.commits.submit(
+            CommitRequest(group, generation, "", lambda _: rows, float("inf"), rows)
+        )
+
+    def read(self, group: str) -> int:
+        """Return the committed offset of a group; -1: none."""
+        self.table.refresh()
+        found = self.table.positions(group).positions().get(KEY)
+        return -1 if found is None else found.offset
+
+    def generation(self, group: str) -> int:
+        """Return the group's generation that this process read last."""
+        return max(0, self.table.transaction(group).version)
+
+
+def _image() -> MetadataImage:
+    image = MetadataImage()
+    image.replay(TopicRecord(name=KEY.topic, topic_id=KEY.topic_id))
+    image.replay(PartitionRecord(topic_id=KEY.topic_id, partition_id=KEY.partition))
+    return image
+
+
+def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, ...]:
+    """Return patches that make the table small, quick to maintain, and dependent on the seed alone.
+
+    What `Maintenance` can set is set there. The rest are numbers of pure functions and of every
+    handle of the table's log, which no caller chooses, and sources of chance: threads and ids.
+    """
+    delay = f"interval {DELETE_DELAY_MS} milliseconds"
+    properties = TABLE_PROPERTIES | {
+        "delta.checkpointInterval": str(profile.checkpoint_interval),
+        "delta.logRetentionDuration": delay,
+        "delta.deletedFileRetentionDuration": delay,
+    }
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
+
+    return (
+        (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
+        # Vandals are as fast as other processes here: only a new listing shows their work.
+        (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
+        (offsets_creation, "TABLE_PROPERTIES", properties),
+        (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
+        (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
+        (offset_commits, "_BACKOFF_S", 0.0),
+        (CommitPace, "max_pause_ms", 0.0),
+        (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
+        (offset_commits, "ThreadPoolExecutor", SameThread),
+        (parallel_requests, "ThreadPoolExecutor", SameThread),
+        (delta_reader, "ThreadPoolExecutor", SameThread),
+        (offsets_store, "call_beside", call_at_once),
+        (uuid, "uuid4", uuid4),
+    )

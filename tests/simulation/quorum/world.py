@@ -1,0 +1,217 @@
+"""Roots of a simulated quorum, which fail, hang and lose their files, and the calls to several."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
+from spark_log.storage.memory import MemoryStore
+from spark_log.storage.quorum import QuorumStore, changes, quorum_store
+from spark_log.storage.quorum.proposal import Proposal
+from spark_log.storage.store import StorageOptions, Store
+from spark_log.threads.fan_out import Call, FanOut, Replies, Reply
+from spark_log.util.clock import Clock
+from tests.simulation.log.profile import Profile
+from tests.simulation.patches import Patch, PatchVariant
+from tests.simulation.quorum.profile import QuorumProfile
+from tests.simulation.quorum.true_names import TrueNames
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store import SimulatedDisk, SimulatedStore
+
+QUORUM_SOUND = PatchVariant()
+"""The shipped code."""
+
+
+class RootDisk(SimulatedDisk):
+    """The files of one root."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        """Return an empty disk."""
+        MemoryStore.__init__(self, name, clock)
+        self._listings = {}
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Lose all files."""
+        for path in list(self._files.data):
+            MemoryStore.delete(self, path)
+        self._listings.clear()
+
+
+class SimulatedRoot(SimulatedStore):
+    """One root: a simulated store that may be down.
+
+    Attributes:
+        is_down: whether every call fails.
+    """
+
+    def __init__(self, world: QuorumWorld, name: str) -> None:
+        """Return an empty root."""
+        self.files = RootDisk(name, world.clock)
+        super().__init__(self.files, world.scheduler, self, world.profile.faults)
+        self.is_down = False
+        self._world = world
+
+    def on_file_created(self, path: str) -> None:
+        """Check a new file."""
+        content = self.files.open_buffer(path).to_pybytes()
+        self._world.truth.on_put(self.url, path, content)
+
+    def on_file_deleted(self, path: str) -> None:
+        """Do nothing: the actors delete no files of the quorum."""
+
+    def list_hidden(self, directory: str) -> list[object]:  # type: ignore[override]
+        """Return nothing: no actor needs it."""
+        return []
+
+    def list_directories(self, directory: str):  # type: ignore[no-untyped-def]
+        """Return the names of the directories; a step."""
+        return self._read(
+            "list", directory, lambda: iter([*self.files.list_directories(directory)])
+        )
+
+    def _write(
+        self, what: str, path: str, effect: Callable[[], None], *, can_be_resent: bool = False
+    ) -> None:
+        try:
+            super()._write(what, path, effect, can_be_resent=can_be_resent)
+        except StorageUnavailableError as error:  # before the effect, or after it
+            raise UnknownOutcomeError(str(error), path=path) from error
+
+    def _pass_time(self) -> None:
+        super()._pass_time()
+        if self.is_down:
+            raise StorageUnavailableError(f"{self.url} is down", path=self.url)
+
+
+@dataclass(eq=False)
+class OpenRound:
+    """Calls to several roots that are under way.
+
+    Attributes:
+        has_failed: whether a root has not answered.
+    """
+
+    has_failed: bool = False
+
+
+class SimulatedFanOut(FanOut):
+    """Calls several roots in a random order. Some calls take effect when nobody waits any more."""
+
+    def __init__(self, world: QuorumWorld) -> None:
+        super().__init__()
+        self._world = world
+
+    def ask(
+        self,
+        calls: Sequence[Call],
+        *,
+        is_done: Callable[[Replies], bool],
+        suffices: Callable[[Replies], bool],
+    ) -> Replies:
+        """Make the calls one after the other, with the steps of other actors between them."""
+        random, world = self._world.scheduler.random, self._world
+        replies: list[Reply | None] = [None] * len(calls)
+        waiting = random.sample(range(len(calls)), len(calls))
+        opened = OpenRound()
+        world.rounds.append(opened)
+        try:
+            while waiting and not is_done(replies):
+                is_impatient = not world.is_calm and random.random() < world.impatience
+                if is_impatient and suffices(replies):
+                    opened.has_failed = True
+                    break
+                number = waiting.pop()
+                try:
+                    replies[number] = Reply(value=calls[number].send())
+                except Exception as error:
+                    replies[number] = Reply(error=error)
+                    opened.has_failed = True
+        finally:
+            world.rounds.remove(opened)
+        self.send([calls[number] for number in waiting])
+        return replies
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Let the calls take effect later, or never."""
+        random = self._world.scheduler.random
+        for call in calls:
+            if random.random() < 0.7:
+                delay_ms = random.expovariate(1 / random.choice((5, 50, 500)))
+                self._world.scheduler.after(delay_ms, partial(_send, call))
+
+
+def _send(call: Call) -> None:
+    with suppress(SparkLogError):
+        call.send()
+
+
+@dataclass
+class QuorumWorld:
+    """The roots, the time, the model and the conditions of one simulation."""
+
+    scheduler: Scheduler
+    clock: Clock
+    profile: QuorumProfile
+    truth: TrueNames = field(default_factory=TrueNames)
+    roots: dict[str, SimulatedRoot] = field(default_factory=dict)
+    rounds: list[OpenRound] = field(default_factory=list)
+    impatience: float = 0.0
+    is_calm: bool = False
+    is_ending: bool = False
+
+    def root(self, number: int) -> str:
+        """Return the URL of a root, which is created empty if it does not exist."""
+        url = f"memory://quorum-{number}"
+        if url not in self.roots:
+            self.roots[url] = SimulatedRoot(self, f"quorum-{number}")
+            if self.is_ending:
+                self.roots[url].profile = self.profile.faults.without_faults()
+        return url
+
+    def open_root(self, root: str, _: StorageOptions | None) -> Store:
+        """Return the store of a root."""
+        return self.roots[root]
+
+    def open_store(self, kind: type[QuorumStore] = QuorumStore) -> QuorumStore:
+        """Return a new handle of the quorum, as a new process has it."""
+        up = [url for url, root in self.roots.items() if not root.is_down]
+        store = kind(up, None, self.open_root, clock=self.clock)
+        store._fan_out = SimulatedFanOut(self)
+        return store
+
+    def rest(self, mean_ms: float) -> None:
+        """Let other actors run for a random time with this mean."""
+        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+    def set_faults(self, faults: Profile) -> None:
+        """Set the rates of faults of all roots."""
+        for root in self.roots.values():
+            root.profile = faults
+
+
+def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
+    """Return patches that make all chance the seed's, and proposers hasty."""
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
+
+    def random() -> Random:
+        return scheduler.random
+
+    wait = Proposal._wait
+
+    def wait_less(self: Proposal, mean_ms: float) -> None:
+        wait(self, mean_ms * haste)
+
+    return (
+        (Proposal, "_wait", wait_less),
+        (uuid, "uuid4", uuid4),
+        (quorum_store, "Random", random),
+        (changes, "Random", random),
+    )

@@ -1,0 +1,344 @@
+"""Variants of replication without one of the safety rules of docs/protocol.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
+from spark_log.log import (
+    DivergedReplicaError,
+    LogAppendInfo,
+    LogView,
+    PartitionState,
+    Replica,
+    ReplicaFetcher,
+    move_replica_start,
+)
+from spark_log.log.append.appender import Appender
+from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
+from spark_log.log.chain.chain_appender import ChainAppender
+from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.replica_selection import ReplicaSelection
+from spark_log.log.clean import cleaner
+from spark_log.log.live_log import LiveSegment
+from spark_log.log.log_reader import LogReader
+from spark_log.log.segment import SegmentReader
+from spark_log.metadata import complete_joining
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
+from spark_log.metadata.records import MetadataRecord
+from spark_log.replication import Replicator, catching_up
+from tests.simulation.patches import PatchVariant
+
+REPLICATION_SOUND = PatchVariant()
+"""The shipped code."""
+
+
+# --- barriers ------------------------------------------------------------------------------------
+
+_shipped_check_epoch = Appender._check_leader_epoch
+_shipped_newer = ReplicaChain._newer
+
+
+def _does_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _is_true(*_: object) -> bool:
+    return True
+
+
+def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
+    with suppress(UnknownLeaderEpochError):
+        _shipped_check_epoch(self, *what, **how)
+
+
+def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
+    with suppress(FencedLeaderEpochError):
+        _shipped_check_epoch(self, *what, **how)
+
+
+def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo:
+    return what[-1]  # type: ignore[no-any-return]
+
+
+def _moves_the_start(
+    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+) -> int:
+    return move_replica_start(replica, offset, view)
+
+
+def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:
+    return state
+
+
+def _waits_for_nobody(_: Replicator) -> float:
+    return 0.0
+
+
+def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
+    """Go on with the replicas that it knows."""
+    return replace(state, leader_epoch=_shipped_newer(self, state).leader_epoch)
+
+
+# --- the order of the chain ----------------------------------------------------------------------
+
+_shipped_replicate = ChainFollowers.replicate
+_shipped_elect = PartitionChangeBuilder._elect
+
+
+def _elects_the_last(self: PartitionChangeBuilder, *what: Any) -> tuple[tuple[int, ...], bool]:
+    isr, is_clean = _shipped_elect(self, *what)
+    is_elected = bool(isr) and isr[0] != self.partition.leader
+    return (isr[::-1] if is_elected else isr), is_clean
+
+
+def _keeps_all_in_sync(
+    self: PartitionChangeBuilder, target: Any, election: Any
+) -> tuple[tuple[int, ...], bool]:
+    """Put those before the new leader behind it, as if they were prefixes of its log."""
+    isr, is_clean = _shipped_elect(self, target, election)
+    present = self.partition.isr
+    before = present[: present.index(isr[0])] if isr and isr[0] in present else ()
+    return isr + before, is_clean
+
+
+def _puts_on_the_last_first(self: ChainFollowers, state: PartitionState, end_offset: int) -> bool:
+    followers = state.isr[1:][::-1]
+    return _shipped_replicate(self, replace(state, isr=state.isr[:1] + followers), end_offset)
+
+
+def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_offset: int) -> bool:
+    _shipped_replicate(self, state, end_offset)
+    return True
+
+
+# --- prefixes and directories --------------------------------------------------------------------
+
+_shipped_fetcher = ReplicaFetcher.__init__
+_shipped_prefix = ReplicaFetcher.check_is_prefix
+_shipped_copy = Replicator._copy
+
+
+def _compares_once(
+    self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any, **options: Any
+) -> None:
+    """Compare a follower with a leader only at the first listing in this process."""
+    _shipped_fetcher(self, leader, follower, *how, **options)
+    compared = follower.__dict__.setdefault("compared", set())
+
+    def check(view: LogView) -> None:
+        if leader.files.url not in compared:
+            _shipped_prefix(self, view)
+            compared.add(leader.files.url)
+
+    follower.follower.check = check
+
+
+def _truncates_in_place(self: Replicator, state: PartitionState, follower: Replica) -> int | None:
+    """Delete what a diverged replica has, and copy the leader's log into the same directory."""
+    try:
+        return _shipped_copy(self, state, follower)
+    except DivergedReplicaError:
+        files = follower.files
+        for file in sorted(files.store.list(files.path), key=lambda each: each.path):
+            files.store.delete(file.path)
+        number = state.directory_number(self._broker_id)
+        empty = self._log._chain._open_replica(self._broker_id, number)
+        empty.files.witness = None
+        return _shipped_copy(self, state, empty)
+
+
+# --- joining -------------------------------------------------------------------------------------
+
+
+def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
+    return self.isr
+
+
+def _completes_at_once(self: Replicator) -> None:
+    """Put the joining replica into the in-sync replicas before the barrier stands on it."""
+    state = self._log.states.refresh()
+    self._cluster.metadata.commit(
+        lambda image: complete_joining(
+            image,
+            self._topic.topic_id,
+            self._partition,
+            self._broker_id,
+            leader_epoch=state.leader_epoch,
+        )
+    )
+
+
+def _in_any_epoch(
+    decide: Callable[..., list[MetadataRecord]],
+) -> Callable[..., list[MetadataRecord]]:
+    """Return a decision that is made however old the state is that led to it."""
+
+    def decided(
+        image: MetadataImage, topic_id: str, partition: int, *what: Any, **how: Any
+    ) -> list[MetadataRecord]:
+        topic = image.find_by_id(topic_id)
+        assert topic is not None
+        how["leader_epoch"] = topic.partitions[partition].leader_epoch
+        return decide(image, topic_id, partition, *what, **how)
+
+    return decided
+
+
+def _copies_to_the_leaders_end(self: Replicator) -> int:
+    state = self._log.states.current()
+    leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
+    return leader.files.observe().log_end_offset
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
+    return _read_at(self, -1)
+
+
+def _reads_the_leader(self: ReplicaSelection) -> Replica:
+    return _read_at(self, 0)
+
+
+def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+    state = selection.known_state
+    replica = selection._chain.replica(state, state.isr[place])
+    replica.reader.max_leader_epoch = state.leader_epoch
+    return replica
+
+
+def _segment_as_listed(
+    self: Replica, offset: int, view: LogView
+) -> tuple[LiveSegment, SegmentReader]:
+    segment = view.live.segments[view.live.index_of(offset)]
+    return segment, self.files.open_listed(segment, view.observed_ms)
+
+
+def _hides_nothing(*_: object) -> float:
+    return math.inf
+
+
+def _has_no_limit(self: LogReader, value: int | None) -> None:
+    pass
+
+
+REPLICATION_RULES: dict[str, PatchVariant] = {
+    "an epoch begins with a barrier": PatchVariant(
+        (
+            (Appender, "_check_leader_epoch", _does_nothing),
+            (Replica, "append_barrier", _does_nothing),
+            (ReplicaSelection, "_has_barrier", _is_true),
+        )
+    ),
+    "nobody appends before the barrier": PatchVariant(
+        ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+    ),
+    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+        ((Appender, "_forget_earlier_epochs", _does_nothing),)
+    ),
+    "a replica is listed again before it is read in a new state": PatchVariant(
+        ((LogReader, "forget", _does_nothing),)
+    ),
+    "an append is looked for again in a new leader epoch": PatchVariant(
+        ((ChainAppender, "_find_again", _believes_the_first_answer),)
+    ),
+    "what followers have got from the leader's log needs its root": PatchVariant(
+        ((ChainFollowers, "replicate", _believes_the_leaders_log),)
+    ),
+    "the first put into a log needs its root": PatchVariant(
+        ((Appender, "_check_first_put", _does_nothing),)
+    ),
+    "a leader without its files leaves, and no follower": PatchVariant(
+        ((ChainFollowers, "_check_leaders_root", _does_nothing),)
+    ),
+    "a replica that ends before the log start was emptied": PatchVariant(
+        (
+            (replica_fetcher, "follow_log_start", move_replica_start),
+            (catching_up, "follow_log_start", move_replica_start),
+            (cleaner, "follow_log_start", move_replica_start),
+        )
+    ),
+    "a writer whose merge misses files lists the log": PatchVariant(
+        ((Appender, "_forget_missing_files", _does_nothing),)
+    ),
+    "records are deleted without a replica that was emptied": PatchVariant(
+        ((chain_start, "_move_start", _moves_the_start),)
+    ),
+    "an append is acknowledged by a recent state": PatchVariant(
+        ((ReplicaChain, "_recent", _believes_its_state),)
+    ),
+    "a replica joins until every writer knows it": PatchVariant(
+        ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
+    ),
+    "a newer epoch in the log fences a writer": PatchVariant(
+        ((Appender, "_check_leader_epoch", _is_not_fenced),)
+    ),
+    "a writer that finds the log newer reads the metadata": PatchVariant(
+        ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
+    ),
+    "all in-sync replicas have what is acknowledged": PatchVariant(
+        ((ChainFollowers, "replicate", _does_nothing),)
+    ),
+    "the first one that is left leads": PatchVariant(
+        ((PartitionChangeBuilder, "_elect", _elects_the_last),)
+    ),
+    "those before the new leader leave": PatchVariant(
+        ((PartitionChangeBuilder, "_elect", _keeps_all_in_sync),)
+    ),
+    "puts follow the order of the chain": PatchVariant(
+        ((ChainFollowers, "replicate", _puts_on_the_last_first),)
+    ),
+    "a replica is a prefix of the leader before a put": PatchVariant(
+        ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
+    ),
+    "a leader epoch is that of the segment that has the offset": PatchVariant(
+        ((Replica, "_segment_at", _segment_as_listed),)
+    ),
+    "a replica is compared again when it is listed again": PatchVariant(
+        ((ReplicaFetcher, "__init__", _compares_once),)
+    ),
+    "a diverged replica gets a new directory": PatchVariant(
+        ((Replicator, "_copy", _truncates_in_place),)
+    ),
+    "nothing is acknowledged without the joining replicas": PatchVariant(
+        ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
+    ),
+    "a replica is in sync when the barrier stands on it": PatchVariant(
+        ((Replicator, "_complete", _completes_at_once),)
+    ),
+    "joining is completed in the epoch of its barrier": PatchVariant(
+        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
+    ),
+    "a replica outside of the chain gets what all have": PatchVariant(
+        ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
+    ),
+    "only what all have is merged": PatchVariant(
+        ((ChainFollowers, "limit_merges", _does_nothing),)
+    ),
+    "a reader reads the last replica": PatchVariant(
+        ((ReplicaSelection, "replica", property(_reads_the_leader)),)
+    ),
+    "a reader reads the last replica, also a joining one": PatchVariant(
+        ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
+    ),
+    "a reader waits for the barrier on the last replica": PatchVariant(
+        ((ReplicaSelection, "_has_barrier", _is_true),)
+    ),
+    "a reader sees nothing that was written with too few in sync": PatchVariant(
+        ((Replica, "offset_of_epoch", _hides_nothing),)
+    ),
+    "a reader shows nothing of a newer epoch": PatchVariant(
+        (
+            (LogReader, "max_leader_epoch", property(lambda _: None, _has_no_limit)),
+            (ReplicaSelection, "is_newer", lambda *_: False),
+        )
+    ),
+}
+"""The name of each safety rule, and the variant without it."""

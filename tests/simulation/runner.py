@@ -1,0 +1,142 @@
+"""Runs many simulations on several cores."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Final
+
+from tests.simulation.compaction.rules import COMPACTION_RULES
+from tests.simulation.compaction.simulation import COMPACTION_SOUND, simulate_compaction
+from tests.simulation.deletion.simulation import DELETION_RULES, DELETION_SOUND, simulate_deletion
+from tests.simulation.groups.rules import GROUP_RULES, GROUP_SOUND
+from tests.simulation.groups.simulation import simulate_group
+from tests.simulation.log.rules import RULES, SOUND
+from tests.simulation.log.simulation import SimulationFailedError, SimulationResult, simulate
+from tests.simulation.offsets.rules import OFFSETS_RULES
+from tests.simulation.offsets.simulation import simulate_offsets
+from tests.simulation.offsets.world import OFFSETS_SOUND
+from tests.simulation.quorum.rules import QUORUM_RULES
+from tests.simulation.quorum.simulation import simulate_quorum
+from tests.simulation.quorum.world import QUORUM_SOUND
+from tests.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
+from tests.simulation.replication.simulation import simulate_replication
+from tests.simulation.stripes.rules import STRIPES_RULES
+from tests.simulation.stripes.simulation import STRIPES_SOUND, simulate_stripes
+from tests.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
+from tests.simulation.transactions.simulation import simulate_transactions
+
+_CHUNK = 50
+"""Number of seeds that a process runs before it reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A part of the package that can be simulated.
+
+    Attributes:
+        simulate: runs one seed with a variant of the code.
+        sound: the variant that is shipped.
+        rules: by name of a safety rule, the variant without that rule.
+        records: the name of what `SimulationResult.records` counts.
+    """
+
+    simulate: Callable[[int, Any], SimulationResult]
+    sound: object
+    rules: Mapping[str, object]
+    records: str
+
+    def run(self, seed: int, rule: str | None) -> SimulationResult:
+        """Run one simulation of the shipped code, or without one safety rule.
+
+        Raises:
+            SimulationFailedError: a guarantee did not hold; has the trace.
+        """
+        with _without_log_lines():
+            return self.simulate(seed, self.sound if rule is None else self.rules[rule])
+
+
+@contextmanager
+def _without_log_lines() -> Iterator[None]:
+    """Silence the package: the faults are injected, and the trace of a failure shows them."""
+    logger = logging.getLogger("spark_log")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+SUBJECTS: Final = {
+    "log": Subject(simulate, SOUND, RULES, "records"),
+    "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
+    "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
+    "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
+    "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
+    "quorum": Subject(simulate_quorum, QUORUM_SOUND, QUORUM_RULES, "names"),
+    "transactions": Subject(
+        simulate_transactions, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
+    ),
+    "replication": Subject(
+        simulate_replication, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
+    ),
+    "stripes": Subject(simulate_stripes, STRIPES_SOUND, STRIPES_RULES, "records"),
+}
+"""By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
+the deletion of topics, a quorum of roots, transactions, a replicated partition, and a prototype:
+stripes (ADR 29)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationTotals:
+    """The results of several seeds, added up.
+
+    Attributes:
+        seeds: number of seeds.
+        steps: number of steps of the seeds that passed.
+        records: number of records (or what `Subject.records` names) of the seeds that passed.
+        failures: the failures of the other seeds.
+    """
+
+    seeds: int
+    steps: int
+    records: int
+    failures: tuple[SimulationFailedError, ...]
+
+
+def simulate_many(
+    seeds: range, *, of: str = "log", rule: str | None = None, jobs: int = 1
+) -> Iterator[SimulationTotals]:
+    """Run simulations, and yield the totals of some seeds at a time.
+
+    Args:
+        seeds: the seeds.
+        of: one of `SUBJECTS`.
+        rule: one of its safety rules, which is left out.
+        jobs: number of processes.
+    """
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    if jobs == 1:
+        yield from (_run_seeds(chunk, of, rule) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(_run_seeds, chunk, of, rule) for chunk in chunks]):
+            yield future.result()
+
+
+def _run_seeds(seeds: range, of: str, rule: str | None) -> SimulationTotals:
+    steps = records = 0
+    failures = []
+    for seed in seeds:
+        try:
+            result = SUBJECTS[of].run(seed, rule)
+        except SimulationFailedError as failure:
+            failures.append(failure)
+        else:
+            steps, records = steps + result.steps, records + result.records
+    return SimulationTotals(len(seeds), steps, records, tuple(failures))

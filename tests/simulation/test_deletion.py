@@ -1,0 +1,73 @@
+"""Simulations of topic deletion find no violation, and find one without each safety rule."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.simulation import simulate_many
+from tests.simulation.deletion.simulation import DELETION_RULES, simulate_deletion
+from tests.simulation.log.simulation import SimulationFailedError
+
+SEEDS = 15
+SEEDS_PER_RULE = 30
+RARE = {"metadata are looked at after the markers"}
+"""Rules whose absence shows only in one of hundreds of seeds: `test_deletion` tests them."""
+
+
+def fails(seed, rule):
+    try:
+        simulate_deletion(seed, DELETION_RULES[rule])
+    except SimulationFailedError:
+        return True
+    return False
+
+
+def test_no_seed_breaks_a_guarantee():
+    all_totals = list(simulate_many(range(SEEDS), of="deletion"))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", [rule for rule in DELETION_RULES if rule not in RARE])
+def test_the_simulation_fails_without_the_rule_that(rule):
+    assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"
+
+
+def test_one_seed_runs_the_same_way_each_time():
+    first, second = simulate_deletion(5), simulate_deletion(5)
+    assert list(map(str, first.trace)) == list(map(str, second.trace))
+
+
+@pytest.fixture(scope="module")
+def happened():
+    """The number of trace lines of each kind in some seeds, without names."""
+    texts: Counter[str] = Counter()
+    for seed in (*range(30), 35):
+        for entry in simulate_deletion(seed).trace:
+            text = re.sub(r"\b[ab]\.[A-Za-z]{22}\b", "T", entry.text)
+            texts[entry.actor.split(" ")[0] + ": " + re.sub(r"[0-9]+", "#", text)] += 1
+    return texts
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "founder: crashes",
+        "cleaner: crashes",
+        "founder: deleted [ab]",
+        "founder: put T: done",
+        "founder: remove #.log: done",
+        "cleaner: remove #.log: done",
+        "cleaner: removed # files of T",
+        "appender: append b'a#/#/#' to T-#",
+        "cleaner: put_if_absent #-#.#.log: done",
+        ": put_if_absent #.log: a late copy takes effect",
+        "cleaner: list __deleted_topics: # files(, # wrong)?",
+        "(cleaner|founder|appender): its clock is set -?[#.e+]+ days off",
+        "cleaner: does not clean: its clock is too far off",
+    ],
+)
+def test_each_kind_of_event_happens(happened, what):
+    assert any(re.fullmatch(what, text) for text in happened), what

@@ -1,0 +1,99 @@
+"""Simulations of a quorum of roots find no violation, and find one without each safety rule."""
+
+import os
+import re
+from collections import Counter
+
+import pytest
+
+from tests.simulation import simulate_many
+from tests.simulation.log.simulation import SimulationFailedError
+from tests.simulation.quorum.rules import QUORUM_RULES
+from tests.simulation.quorum.simulation import simulate_quorum
+
+SEEDS = 30
+SEEDS_PER_RULE = 60
+RARE = {
+    "the highest vote is adopted",
+    "objects are deleted only beside the file",
+    "who does not agree is asked again",
+    "a list is on a majority of the members before",
+}
+"""Rules whose absence shows only in one of many hundreds of seeds.
+
+`tests/storage/quorum/test_rare_rules.py` has a situation for each.
+"""
+
+FIRST_SEEDS = {
+    "only all claims are a choice": 301,
+    "what may have been chosen is adopted": 35,
+    "what all may have claimed is adopted": 118,
+    "earlier ballots are closed": 674,
+    "a put is done when a majority holds the file": 86,
+    "a root without its id does not count": 33,
+    "a file is shown when a majority holds it": 44,
+    "a newer list of the members is noticed": 3,
+    "decisions are finished before the members change": 1,
+}
+"""The first seed that found a violation when this was written; it saves time."""
+
+
+def fails(seed, rule):
+    try:
+        simulate_quorum(seed, QUORUM_RULES[rule])
+    except SimulationFailedError:
+        return True
+    return False
+
+
+def test_no_seed_breaks_a_guarantee():
+    all_totals = list(simulate_many(range(SEEDS), of="quorum", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.records for totals in all_totals) > 3 * SEEDS, "names are taken"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", [rule for rule in QUORUM_RULES if rule not in RARE])
+def test_the_simulation_fails_without_the_rule_that(rule):
+    first = FIRST_SEEDS.get(rule, 0)
+    seeds = range(first, first + SEEDS_PER_RULE)
+    assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
+
+
+@pytest.fixture(scope="module")
+def traces():
+    """The results of some seeds, with all their faults; in 115 a root is down for good."""
+    seeds = (*range(40), 115)
+    return {seed: [str(entry) for entry in simulate_quorum(seed).trace] for seed in seeds}
+
+
+def test_one_seed_runs_the_same_way_each_time(traces):
+    assert [str(entry) for entry in simulate_quorum(5).trace] == traces[5]
+    assert traces[5] != traces[6]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        r"crashes",
+        r"log-#/# is put: .*",
+        r"log-#/# is taken",
+        r"has a producer id",
+        r"memory://quorum-# is (down|up|wiped)",
+        r"memory://quorum-# is down for good",
+        r"members #: .*",
+        r"put_if_absent #\.#\.claim: gets no answer",
+        r"put_if_absent #\.#\.vote: exists",
+        r"put_if_absent #: a late copy takes effect",
+        r"delete #\.#\.claim: done",
+        r"UnknownOutcomeError: .*",
+        r"StorageUnavailableError: .*has lost its id.*",
+    ],
+)
+def test_each_kind_of_event_happens(traces, what):
+    texts = Counter(
+        re.sub(r"[0-9]+", "#", line.split("  ")[-1].strip())
+        for trace in traces.values()
+        for line in trace
+    )
+    assert any(re.fullmatch(what, text) for text in texts), what
