@@ -20,11 +20,11 @@ from benchmarks.command_line import base_parser, positive
 from benchmarks.log_workload import binary_array
 from benchmarks.whole_table import print_whole
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 _BATCH = 10_000

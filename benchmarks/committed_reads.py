@@ -31,9 +31,8 @@ from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.transactions_kafka import IsolationLevel, open_consumer, read_tables
 from benchmarks.workload import noop, session
 from spark_log import Admin, NewTopic, Producer
-from spark_log.log import PartitionLog
-from spark_log.log.clean import merge
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
+from spark_log.log import PartitionLog, merge
 
 _TOPIC, _PARTITIONS = "read", 4
 _ABORT_EVERY = 101

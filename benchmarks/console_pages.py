@@ -27,8 +27,8 @@ from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.made_flights import write_flights
 from benchmarks.timing import timed
 from spark_log import Admin
+from spark_log.cluster import Cluster
 from spark_log.console import create_app
-from spark_log.metadata import Cluster
 from spark_log.metrics import RequestTimes
 
 _MAX_S = 1.0

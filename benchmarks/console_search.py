@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.made_flights import PARTITIONS, write_flights
+from spark_log.cluster import Cluster
 from spark_log.console.budget import Budget
 from spark_log.console.search import Expression, Progress, Search
 from spark_log.log import FetchedRecords
-from spark_log.metadata import Cluster
 from spark_log.util.clock import SYSTEM_CLOCK
 
 EXPRESSIONS = {

@@ -21,9 +21,9 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, records, stamped_batch
 from benchmarks.timing import ages_in_another_process, report_ages
 from spark_log import Admin, Consumer, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.consumer.fetch import fetcher
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster
 from spark_log.storage.directory_watch import SilentWatch
 
 _PROCESSES = multiprocessing.get_context("spawn")

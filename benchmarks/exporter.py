@@ -18,9 +18,9 @@ from benchmarks.command_line import positive
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.timing import timed
 from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import GroupCoordinator, OffsetsTable
 from spark_log.exporter import RootExporter, Scrape
-from spark_log.metadata import Cluster
 
 _TOPICS_OF_A_GROUP = 10
 _MAX_S = 1.0

@@ -29,8 +29,8 @@ from pyarrow import parquet as pq
 from benchmarks.kafka_broker import KAFKA_VERSION, BrokerError, KafkaBroker, exit_status
 from benchmarks.log_report import Figure, Report, parser, run
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster_cleaner import ClusterCleaner
 
 PARTITIONS = 4
 Compression = Literal["none", "lz4", "zstd"]

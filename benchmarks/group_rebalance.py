@@ -31,11 +31,11 @@ from typing import Annotated
 import typer
 
 from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import UnknownMemberIdError
-from spark_log.metadata import Cluster
 
 TOPIC, GROUP = "t", "g"
 _PATIENCE_S = 120

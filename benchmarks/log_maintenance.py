@@ -29,7 +29,7 @@ from benchmarks.timing import timed
 from spark_log.config import TopicConfig
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
+from spark_log.log.rewrite.merger import KEEP_COMPRESSION, merge
 from spark_log.storage.local import LocalStore
 from spark_log.util.clock import ManualClock
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from benchmarks.timing import timed
 from spark_log.log import SegmentReader, SegmentWriter
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.local import LocalStore
 

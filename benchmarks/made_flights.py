@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.record import RECORD_SCHEMA
 
 PARTITIONS = 4

@@ -31,7 +31,7 @@ from rich.console import Console
 from benchmarks.command_line import positive
 from benchmarks.kafka_broker import KafkaBroker, confluent_kafka_required, exit_status
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 
 if TYPE_CHECKING:
     from spark_log.mirror import KafkaCluster, LogAddress, MirrorSettings

@@ -28,10 +28,10 @@ from deltalake import DeltaTable
 
 from benchmarks.kafka_broker import KAFKA_VERSION, KafkaBroker, exit_status
 from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.commit_queue import CommitRequest
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
-from spark_log.metadata import Cluster
 
 _PARTITIONS = 4
 _KAFKA = "kafka://"

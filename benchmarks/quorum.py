@@ -23,7 +23,7 @@ from unittest import mock
 from benchmarks.command_line import positive
 from benchmarks.log_report import Figure, Report, parser, run
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.storage import factory
 from spark_log.storage.local import LocalStore
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks.log_report import Figure
 from spark_log import Admin, NewTopic, Producer, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.replication import Controller
 
 _MOVED, _LOAD = "moved", "load"

@@ -37,7 +37,7 @@ from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.reassignment import measure_reassignment
 from benchmarks.timing import timed
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.replication import ClusterReplicator, TopicPartitionReplica
 
 _VALUE = b"x" * 100

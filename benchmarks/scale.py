@@ -26,7 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.command_line import positive
 from benchmarks.log_report import Figure, Report, parser, run
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
-from spark_log.metadata import METADATA_DIRECTORY, Cluster, ClusterCleaner
+from spark_log.cluster import Cluster, ClusterCleaner
+from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage.local import LocalStore
 
 _PROCESSES = multiprocessing.get_context("spawn")

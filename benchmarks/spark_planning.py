@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.splits import plan_splits
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 _RECORDS = 10

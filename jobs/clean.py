@@ -19,11 +19,11 @@ from typing import Annotated
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
+from spark_log.cluster import check_clock, finish_deletions, remove_stray_replicas
 from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
 from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
-from spark_log.metadata import check_clock, finish_deletions, remove_stray_replicas
 from spark_log.types import TopicPartition
 
 _FAILED = 1

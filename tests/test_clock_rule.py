@@ -43,7 +43,7 @@ ALLOWED = {
     "spark_log/jobs/job_member.py": {"JobMember._start_offset": _STARTS},
     "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
     "spark_log/datasource/stream/time_lag.py": {"TimeLag.lag_ms": _SHOWS},
-    "spark_log/log/append/validator.py": {
+    "spark_log/log/segment/validator.py": {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
@@ -52,7 +52,7 @@ ALLOWED = {
         "Replica.stage_markers": _STAMPS,
     },
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
-    "spark_log/metadata/state_log.py": {"StateLog._append": _STAMPS},
+    "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},
     "spark_log/producer/table_sender.py": {"send_table": _STAMPS},
     "spark_log/storage/memory.py": {

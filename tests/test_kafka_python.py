@@ -17,7 +17,7 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.util.foreign_methods import ADVICE
 from tests.docs.blocks import PROJECT, block
 

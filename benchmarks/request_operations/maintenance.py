@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.request_operations.operation import Call, Operation, Root
-from spark_log.metadata import Cluster, ClusterCleaner
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.mirror.replication_policy import TopicFilter
 from spark_log.mirror.root_mirror import RootMirror
 from spark_log.replication import Controller

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 
 IDLE_S = 5.0
 """Time for which an idle client rests before the count, and duration of the count."""

@@ -6,13 +6,12 @@ import os
 from collections import Counter
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.cluster import Cluster, register_broker
 from spark_log.metadata import (
     ROOT_BROKER_ID,
-    Cluster,
     MetadataImage,
     alter_broker_records,
     fence_broker_records,
-    register_broker,
     unregister_broker_records,
 )
 from spark_log.types import BrokerDescription, ClusterDescription, TopicPartition

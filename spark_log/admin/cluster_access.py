@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from spark_log.cluster import Cluster, open_cluster
 from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster, Decide, MetadataImage, TopicImage, open_cluster
+from spark_log.metadata import Decide, MetadataImage, TopicImage
 from spark_log.storage import (
     StorageOptions,
     call_through_outages,

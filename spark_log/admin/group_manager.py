@@ -18,6 +18,7 @@ from spark_log.admin.group_descriptions import (
     GroupPartitionLag,
     MemberDescription,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     GROUP_STATES,
     TOMBSTONE,
@@ -44,7 +45,7 @@ from spark_log.errors import (
     nearest,
 )
 from spark_log.log import IsolationLevel, Lag, first_unread_us
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.storage import call_beside, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spark_log.admin.groups import GroupOperations
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTimestampError,
     NoOffsetForPartitionError,
 )
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetSpec, OffsetTimestamp, TopicPartition
 
 _MINUTE_US = 60_000_000

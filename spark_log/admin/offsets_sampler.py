@@ -20,6 +20,7 @@ from zlib import crc32
 from spark_log.admin.group_descriptions import GroupDescription
 from spark_log.admin.group_manager import described_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
+from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     CommittedOffset,
     GroupLog,
@@ -30,7 +31,7 @@ from spark_log.coordinator import (
 )
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import Lag
-from spark_log.metadata import Cluster, MetadataImage, RegisterBrokerRecord, TopicImage
+from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.util import SuppressedErrors
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidTopicError,
@@ -18,16 +19,13 @@ from spark_log.errors import (
 from spark_log.log import LogView
 from spark_log.metadata import (
     ROOT_BROKER_ID,
-    Cluster,
     MetadataImage,
     MetadataRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicImage,
     collision_key,
-    mark_deleted,
     partition_records,
-    remove_data,
     topic_records,
     validate_new_topic,
     validate_topic_name,

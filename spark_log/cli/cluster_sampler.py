@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_log.admin import OffsetsSample, OffsetsSampler, PartitionSample, partition_keys
+from spark_log.cluster import Cluster
 from spark_log.coordinator import PartitionKey
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import typer
 
 from spark_log.admin import Admin, share_cluster
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
+from spark_log.cluster import Cluster, open_cluster
 from spark_log.config import (
     BrokerOptions,
     Properties,
@@ -26,7 +27,6 @@ from spark_log.config import (
     load_properties,
 )
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata import Cluster, open_cluster
 
 DEFAULT_FILES: Final = ("spark-log.properties", "conf/spark-log.properties")
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.admin import Admin
+from spark_log.cluster import Cluster
 from spark_log.consumer import Consumer
-from spark_log.metadata import Cluster
 from spark_log.types import TopicPartition
 
 _LOOK_EVERY_MS: Final = 1_000

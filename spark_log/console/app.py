@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from spark_log.admin import Admin
+from spark_log.cluster import Cluster
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.guard import Guard
@@ -39,7 +40,6 @@ from spark_log.console.views import (
     open_search,
 )
 from spark_log.console.work import Workers
-from spark_log.metadata import Cluster
 
 _logger = logging.getLogger(__name__)
 

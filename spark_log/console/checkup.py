@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.doctor import Doctor, Finding, Limits
-from spark_log.metadata import Cluster
 
 _CHECKS: Final = ("quorum", "brokers", "clocks", "metadata-log", "replicas", "offsets-table")
 _LIMITS: Final = Limits(patience_ms=2_000, findings=10)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from spark_log.admin import Admin
+from spark_log.cluster import Cluster
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
 from spark_log.console.checkup import Checkup
@@ -17,7 +18,7 @@ from spark_log.console.settings import ConsoleSettings
 from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 from spark_log.storage import map_requests
 from spark_log.types import TransactionDescription
 from spark_log.util import Clock

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from spark_log.cluster import open_cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_records import AnyDeserializer, checked_deserializers
 from spark_log.consumer.fetch import Fetcher
@@ -30,7 +31,6 @@ from spark_log.errors import (
     KafkaTimeoutError,
     check_unicode,
 )
-from spark_log.metadata import open_cluster
 from spark_log.metrics import ClientMetrics, MetricsReporters, ReporterOrFactory, definitions
 from spark_log.storage import StorageOptions
 from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods

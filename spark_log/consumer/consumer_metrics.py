@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_log.cluster import Cluster
 from spark_log.consumer.fetch import FetchedRows, Fetcher
 from spark_log.consumer.group import CoordinatorMetrics, Membership
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
 from spark_log.consumer.subscription_state import SubscriptionState
-from spark_log.metadata import Cluster
 from spark_log.metrics import ClientReading, definitions
 
 

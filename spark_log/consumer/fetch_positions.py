@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.offset_fetcher import OffsetFetcher
@@ -23,7 +24,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:

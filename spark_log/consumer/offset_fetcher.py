@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
+from spark_log.cluster import META_PROPERTIES, Cluster
 from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
 from spark_log.log import IsolationLevel, LogView, PartitionLog
-from spark_log.metadata import META_PROPERTIES, Cluster, MetadataImage, TopicImage
+from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.storage import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 

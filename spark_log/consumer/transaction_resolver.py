@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from spark_log.cluster import Cluster
 from spark_log.consumer.fetch import Resolve
 from spark_log.log import OpenTransaction, PartitionLog
-from spark_log.metadata import Cluster
 
 
 def resolver(cluster: Cluster) -> Resolve:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.doctor.check import Check, NotCheckedError, PartitionCheck
 from spark_log.doctor.checks import CHECKS, find_checks
 from spark_log.doctor.examination import Examination
@@ -28,7 +29,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedStoreError,
 )
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 from spark_log.storage import LimitedCall
 from spark_log.threads import DaemonPool
 from spark_log.util import SYSTEM_CLOCK

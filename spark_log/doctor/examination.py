@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
+from spark_log.cluster import Cluster
 from spark_log.doctor.limits import Limits
 from spark_log.errors import SparkLogError
-from spark_log.metadata import ROOT_BROKER_ID, Cluster, MetadataImage, TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
 from spark_log.storage import SCRATCH_PREFIX, Store
 from spark_log.threads import DaemonPool, Outcome
 from spark_log.util import SYSTEM_CLOCK

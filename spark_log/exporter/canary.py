@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_log.admin import Admin
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.consumer import Consumer
 from spark_log.errors import KafkaTimeoutError, SparkLogError, TopicAlreadyExistsError
-from spark_log.metadata import Cluster, ClusterCleaner
 from spark_log.metrics import Family, Histogram, MetricDefinition, definitions
 from spark_log.producer import Producer
 from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition, random_id

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.admin import OffsetsSampler
+from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError
 from spark_log.exporter.root_metrics import root_metrics
-from spark_log.metadata import Cluster
 from spark_log.metrics import (
     Family,
     Histogram,

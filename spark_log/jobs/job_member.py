@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer import start_offset
 from spark_log.coordinator import (
@@ -29,7 +30,6 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

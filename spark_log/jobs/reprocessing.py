@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Self
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable, StandaloneCommits
 from spark_log.datasource import (
     OffsetReader,
@@ -27,7 +28,7 @@ from spark_log.datasource import (
 )
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.delta_rows import open_table
-from spark_log.metadata import METADATA_DIRECTORY, Cluster
+from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import parse_json

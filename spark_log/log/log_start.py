@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, OffsetOutOfRangeError
-from spark_log.log.file_names import StartMarker, encode_leader_epoch
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import StartMarker, encode_leader_epoch
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.replica import Replica
 from spark_log.log.snapshot import Snapshot

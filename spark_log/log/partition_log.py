@@ -8,29 +8,26 @@ from typing import Final
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.log.append import (
-    Beside,
+from spark_log.log.append import Beside, LogAppendInfo
+from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory
+from spark_log.log.files import LiveSegment, Witness
+from spark_log.log.producers import (
     EndTransactionMarker,
-    LogAppendInfo,
-    LogValidator,
     OpenTransaction,
     ProducerAppend,
     ProducerState,
     TransactionIndex,
 )
-from spark_log.log.live_log import LiveSegment
-from spark_log.log.log_reader import IsolationLevel
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.read import IsolationLevel
 from spark_log.log.replica import Replica
 from spark_log.log.segment import (
     LogBatch,
-    OpenedSegments,
+    LogValidator,
     SegmentReader,
     SegmentWriter,
     StagedSegment,
 )
 from spark_log.log.snapshot import SegmentSummary, Snapshot
-from spark_log.log.witness import Witness
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 

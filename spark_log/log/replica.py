@@ -12,19 +12,18 @@ from pyarrow import ipc
 
 from spark_log.config import TopicConfig
 from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
-from spark_log.log.append import (
-    Appender,
-    Beside,
-    EndTransactionMarker,
-    FollowerAppender,
+from spark_log.log.append import Appender, Beside, FollowerAppender
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import LiveSegment
+from spark_log.log.producers import EndTransactionMarker, ProducerAppend, leader_change_records
+from spark_log.log.read import LogReader
+from spark_log.log.segment import (
     LogValidator,
-    ProducerAppend,
-    leader_change_records,
+    SegmentReader,
+    SegmentWriter,
+    StagedCopies,
+    StagedSegment,
 )
-from spark_log.log.live_log import LiveSegment
-from spark_log.log.log_reader import LogReader
-from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import SegmentReader, SegmentWriter, StagedCopies, StagedSegment
 from spark_log.log.snapshot import Snapshots
 from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
 

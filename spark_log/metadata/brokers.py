@@ -14,7 +14,7 @@ from spark_log.errors import (
     InvalidRootError,
 )
 from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
-from spark_log.metadata.partitions import on_broker_fenced, on_broker_unfenced
+from spark_log.metadata.partitions import UsableBroker, on_broker_fenced, on_broker_unfenced
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -22,7 +22,6 @@ from spark_log.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from spark_log.metadata.topics import UsableBroker
 
 _MAX_BROKER_ID = 2**31 - 1
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.errors import InvalidConfigurationError, InvalidTopicError
 from spark_log.metadata import (
-    Cluster,
     MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,

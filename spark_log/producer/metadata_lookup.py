@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.metadata import METADATA_LEASE_MS, Cluster, MetadataImage
+from spark_log.cluster import Cluster
+from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 
 _GATHERING_SHARE: Final = 0.25
 """Share of the last lookup's duration for which a lookup waits for further calls, while another

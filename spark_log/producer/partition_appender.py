@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.errors import (
     InvalidRecordError,
@@ -27,12 +28,7 @@ from spark_log.log import (
     StagedSegment,
     StagingFailedError,
 )
-from spark_log.metadata import (
-    METADATA_LEASE_MS,
-    UNLIMITED,
-    Cluster,
-    MetadataImage,
-)
+from spark_log.metadata import METADATA_LEASE_MS, UNLIMITED, MetadataImage
 from spark_log.producer.delivery import Delivery
 from spark_log.producer.merge_thread import MergeThread
 from spark_log.producer.metadata_lookup import MetadataLookup

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from spark_log.cluster import Cluster, open_cluster
 from spark_log.errors import SerializationError, SparkLogError
-from spark_log.metadata import Cluster, open_cluster
 from spark_log.metrics import ClientMetrics, MetricsReporters, ReporterOrFactory, definitions
 from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
 from spark_log.producer.interceptors import Interceptors, ProducerRecord

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.metrics import (
     ClientReading,
     Histogram,

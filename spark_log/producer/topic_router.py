@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
-from spark_log.metadata import Cluster, MetadataImage, TopicImage
+from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.topic_route import TopicRoute

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import (
@@ -25,7 +26,6 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager

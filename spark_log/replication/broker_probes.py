@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from spark_log.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, SparkLogError
-from spark_log.metadata import Cluster
 from spark_log.storage import LimitedCall
 
 

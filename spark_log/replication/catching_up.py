@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from spark_log.cluster import Cluster, next_directory_number
 from spark_log.errors import (
     CorruptRecordError,
     LeaderNotAvailableError,
@@ -35,14 +36,7 @@ from spark_log.log import (
     ReplicaFetcher,
     follow_log_start,
 )
-from spark_log.metadata import (
-    METADATA_LEASE_MS,
-    Cluster,
-    TopicImage,
-    begin_joining,
-    complete_joining,
-    next_directory_number,
-)
+from spark_log.metadata import METADATA_LEASE_MS, TopicImage, begin_joining, complete_joining
 
 _MAX_TRIES: Final = 20
 """Maximum number of changes of the partition that one call follows before it gives up."""

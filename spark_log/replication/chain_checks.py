@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -20,7 +21,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.replication.decision import Decision
 from spark_log.storage import LimitedCall
 from spark_log.types import TopicPartition

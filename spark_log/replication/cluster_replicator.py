@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -13,13 +14,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import Throttle
-from spark_log.metadata import (
-    Cluster,
-    MetadataImage,
-    MetadataRecord,
-    TopicImage,
-    advance_reassignment,
-)
+from spark_log.metadata import MetadataImage, MetadataRecord, TopicImage, advance_reassignment
 from spark_log.replication.catching_up import CatchUp, Replicator
 
 _REPLICA_FAILURES = (

@@ -22,11 +22,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, StorageError
 from spark_log.log import NO_LEADER, Throttle
 from spark_log.metadata import (
     ROOT_BROKER_ID,
-    Cluster,
     Decide,
     MetadataImage,
     MetadataRecord,

@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""The ways to run something on another thread."""
 
 from spark_log.util.exports import attach_stub
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from spark_log.cluster import Cluster
 from spark_log.errors import ClockSkewError, SparkLogError
-from spark_log.metadata import METADATA_DIRECTORY, Cluster
+from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.state import TransactionState

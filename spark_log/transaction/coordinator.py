@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.transaction import changes
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import EndTransactionMarker, PartitionLog
-from spark_log.metadata import Cluster
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
 MARKERS_AT_ONCE: Final = 16

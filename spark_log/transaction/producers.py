@@ -15,7 +15,7 @@ no file was decided long before.
 from __future__ import annotations
 
 from spark_log.errors import AlreadyExistsError, InvalidTxnStateError, NotFoundError
-from spark_log.metadata import VersionedRecord, record_from_json
+from spark_log.log import VersionedRecord, record_from_json
 from spark_log.storage import TRANSACTIONS_DIRECTORY, Store
 
 

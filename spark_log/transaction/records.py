@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spark_log.metadata import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
 
 
 class ProducerPart(RecordFields):

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
-from spark_log.metadata import to_partitions
+from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, to_partitions
 from spark_log.transaction.records import (
     DecisionPart,
     GroupOffsetPart,

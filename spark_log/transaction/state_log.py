@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from spark_log.config import TopicConfig
-from spark_log.metadata import StateLog
+from spark_log.log import StateLog
 from spark_log.storage import TRANSACTIONS_DIRECTORY, Store, file_name
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state import TransactionMetadata

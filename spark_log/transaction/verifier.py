@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import EndTransactionMarker, Finding, FindingKind, PartitionLog, Severity
-from spark_log.metadata import Cluster
 from spark_log.storage import text_of
 from spark_log.transaction.markers import transaction_markers
 from spark_log.transaction.state import TopicIdPartition, TransactionState

@@ -1,4 +1,11 @@
-"""TODO: say what lives here."""
+"""Small things that any module may use, and that know nothing of logs.
+
+- `clock`, `backoff`: the injected clock, and the pauses between attempts.
+- `suppressed`: counts and logs the errors that the program continues after.
+- `printable`, `untrusted_json`: text for a terminal; JSON that somebody else wrote.
+- `exports`, `lazy_property`, `foreign_methods`: how names of modules and objects are found.
+- `stop_signals`: SIGTERM and SIGINT as an event.
+"""
 
 from spark_log.util.exports import attach_stub
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, OffsetSpec, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.record.samples import START_US, numbered
 
 

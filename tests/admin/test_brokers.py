@@ -3,12 +3,12 @@
 import pytest
 
 from spark_log import Admin, BrokerDescription, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigurationError,
     RootNotFoundError,
 )
-from spark_log.metadata import Cluster
 from spark_log.metadata.records import PartitionRecord
 
 

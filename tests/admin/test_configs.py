@@ -11,11 +11,12 @@ from spark_log import (
     ConfigResourceType,
     NewTopic,
 )
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster, PartitionChangeRecord
+from spark_log.metadata import PartitionChangeRecord
 from tests.metadata.support import metadata_files
 
 

@@ -20,6 +20,7 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import (
@@ -30,7 +31,6 @@ from spark_log.errors import (
     UnstableOffsetCommitError,
 )
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter

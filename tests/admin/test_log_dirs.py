@@ -7,10 +7,11 @@ from spark_log import (
     NewTopic,
     ReplicaInfo,
 )
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster, leave_isr
+from spark_log.metadata import leave_isr
 from tests.metadata.support import append
 from tests.record.samples import numbered
 

@@ -8,12 +8,12 @@ from spark_log import (
     OffsetSpec,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTimestampError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
 from tests.metadata.support import append
 from tests.record.samples import START_US
 from tests.transactions import TransactionWriter

@@ -11,9 +11,9 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.admin import OffsetsSampler
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import CorruptRecordError
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 from spark_log.util.suppressed import SuppressedErrors
 from tests.record.samples import record_batch, row

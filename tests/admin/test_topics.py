@@ -15,6 +15,9 @@ from spark_log import (
 )
 from spark_log.admin import cluster_access
 from spark_log.admin import topics as admin_module
+from spark_log.cluster import Cluster
+from spark_log.cluster import cluster as cluster_module
+from spark_log.cluster.topic_deletion import mark_deleted
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidPartitionsError,
@@ -27,9 +30,6 @@ from spark_log.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
-from spark_log.metadata import cluster as cluster_module
-from spark_log.metadata.topics.deletion import mark_deleted
 from spark_log.storage import open_store
 from spark_log.util.clock import ManualClock
 from tests.log.support import values

@@ -11,6 +11,7 @@ from spark_log.admin.tables import (
     producers_table,
     transactions_table,
 )
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTxnStateError,
@@ -19,7 +20,6 @@ from spark_log.errors import (
     TransactionalIdNotFoundError,
 )
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.transaction import TransactionStateLog, changes
 from spark_log.transaction.producers import forget_producer
 from tests.cli.support import begin_transaction, partition_log

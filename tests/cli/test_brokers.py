@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 
 
 @pytest.fixture

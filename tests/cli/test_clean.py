@@ -8,7 +8,7 @@ from spark_log import Admin
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import ReplicatedLog
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import DELETION_MARKERS
 from spark_log.types import ConfigResource, TopicPartition
 from spark_log.util.clock import SYSTEM_CLOCK, SystemClock

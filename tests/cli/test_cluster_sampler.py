@@ -4,8 +4,8 @@ import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.cluster_sampler import ClusterSampler
+from spark_log.cluster import Cluster
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 from tests.cli.support import append, segment_files
 from tests.store_calls import counted_calls

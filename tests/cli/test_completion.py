@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.metadata.topics.creation import topic_records
 from tests.cli.support import environment, spark_log_process
 

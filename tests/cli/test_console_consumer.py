@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster import open_cluster
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster import open_cluster
 from tests.cli.support import (
     SteppingClock,
     append,

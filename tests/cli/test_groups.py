@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock, SystemClock
 from tests.cli.support import append, partition_log
 from tests.docs.blocks import block

@@ -11,10 +11,10 @@ import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.errors import verdict
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import SparkLogError
-from spark_log.metadata import Cluster
 from spark_log.metadata.topics.creation import topic_records
 from tests.cli.support import COMMAND, append, append_batches, begin_dead_transaction, environment
 from tests.record.hostile_values import UNSAFE, VALUES

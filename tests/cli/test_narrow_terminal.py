@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.metadata import Cluster
 from tests.cli.support import append
 
 TOPIC = "a-topic-of-a-team-with-a-name-that-has-more-than-sixty-letters-in-it"

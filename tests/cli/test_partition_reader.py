@@ -7,8 +7,8 @@ from spark_log.cli.partition_reader import OffsetRange, read_partitions
 from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
-from spark_log.log.clean.merger import merge
-from spark_log.log.probe_interval import LOCAL_PROBES
+from spark_log.log.read.probe_interval import LOCAL_PROBES
+from spark_log.log.rewrite.merger import merge
 from tests.cli.support import SteppingClock
 from tests.log.support import HookedStore
 from tests.record.samples import numbered, rows_of

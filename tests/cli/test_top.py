@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.metadata.cluster import open_cluster
+from spark_log.cluster.cluster import open_cluster
 from tests.cli.support import COMMAND, SteppingClock, append, environment, spark_log_process
 
 

@@ -6,7 +6,7 @@ import pty
 import pytest
 
 from spark_log import Admin, NewTopic, metadata
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.cli.support import append, spark_log_process
 
 COLUMNS = [

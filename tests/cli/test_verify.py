@@ -6,10 +6,11 @@ import re
 import pytest
 
 from spark_log import TopicPartition
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.cluster import Cluster
+from spark_log.log.files.file_names import SegmentName, StartMarker
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
-from spark_log.metadata import METADATA_WITNESS, Cluster
+from spark_log.metadata import METADATA_WITNESS
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.transaction import TransactionStateLog, changes
 from spark_log.util.clock import SYSTEM_CLOCK

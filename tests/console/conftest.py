@@ -6,10 +6,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.console import ConsoleSettings, create_app
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.metadata import Cluster
 from spark_log.metadata.topics.creation import topic_records
 from tests.cli.conftest import folder, shell
 from tests.cli.support import append, append_batches, begin_transaction

@@ -21,9 +21,9 @@ import pytest
 import uvicorn
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.console import ConsoleSettings, create_app
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.metadata import Cluster
 from tests.cli.support import append_batches, begin_transaction
 from tests.console.conftest import EVIL, GROUP, TOKEN, TOPIC
 from tests.record.samples import record_batch, row

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from spark_log import Admin, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.metadata import Cluster
 from tests.console.conftest import TOKEN, get
 
 FLIGHTS = TopicPartition("flights", 0)

@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.admin.cluster_access import ClusterAccess
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.checkup import Checkup
@@ -14,7 +15,6 @@ from spark_log.console.looks import Looks
 from spark_log.console.views import open_transactions, partition_looks
 from spark_log.coordinator import OffsetsTable
 from spark_log.doctor import Doctor
-from spark_log.metadata import Cluster, ClusterCleaner
 from spark_log.metrics import RequestTimes
 from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
 from tests.cli.support import append, begin_transaction, segment_files

@@ -5,8 +5,8 @@ import time
 import pyarrow as pa
 
 from spark_log import ConsumerRebalanceListener, TopicPartition
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.directory_watch import SilentWatch
 from spark_log.types import ConsumerRecord

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
-from spark_log.metadata import Cluster, register_broker
+from spark_log.cluster import Cluster, register_broker
 from tests.metadata.replicas import append
 from tests.record.samples import numbered
 

@@ -14,8 +14,8 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 from tests.consumer.support import (
     PATIENCE_MS,

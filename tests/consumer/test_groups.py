@@ -20,11 +20,11 @@ from spark_log import (
     TopicPartition,
     WakeupError,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.errors import StorageError
-from spark_log.metadata import Cluster
 from spark_log.types import ConsumerRecord
 from spark_log.util.clock import ManualClock
 from tests.consumer.support import (

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.cluster import cluster as cluster_module
 from spark_log.errors import CorruptRecordError
-from spark_log.metadata import cluster as cluster_module
 from spark_log.storage import open_store
 from tests.slow_store import SlowStore, rounds
 

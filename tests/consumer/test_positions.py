@@ -12,7 +12,7 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log.file_names import StartMarker
+from spark_log.log.files.file_names import StartMarker
 from spark_log.util.clock import ManualClock
 from tests.consumer.support import (
     PATIENCE_MS,

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from spark_log import AIOConsumer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.consumer import ConsumerInterceptor
 from spark_log.consumer.fetch import Fetcher
 from spark_log.errors import CorruptRecordError, StorageError
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from spark_log.util.clock import ManualClock
 from tests.consumer.support import PATIENCE_MS, T0, append, damage, log_of, numbered, read_values

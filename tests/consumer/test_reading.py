@@ -18,9 +18,9 @@ from spark_log import (
     TopicPartition,
     WakeupError,
 )
+from spark_log.cluster import Cluster
 from spark_log.consumer import TABLE_SCHEMA
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema
 from tests.consumer.support import (
     PATIENCE_MS,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.testing.spark import spark
 from spark_log.util.clock import ManualClock
 from tests.coordinator.storage_dates import dated_by

@@ -15,13 +15,13 @@ import cluster_job  # type: ignore[import-not-found] # beside this script
 from cluster_job import executor_pid, first_time, session
 from pyspark import cloudpickle
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs import delta_sink
 from spark_log.jobs.batch_processors import DeltaProcessor
 from spark_log.jobs.group_job import GroupJob
 from spark_log.jobs.job_member import JobMember
-from spark_log.metadata import Cluster
 from spark_log.util.stop_signals import StopSignals
 
 

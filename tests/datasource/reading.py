@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
-from spark_log.log.file_names import StartMarker
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import StartMarker
 from spark_log.metadata.records import PartitionRecord
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 

@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.datasource.write.task_writer import TaskWriter
-from spark_log.metadata import Cluster
 
 QUERY = "0f5d2d3e-6f2b-4f0e-9d3c-6b1f2a3c4d5e"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.stream_offset import StreamOffset
-from spark_log.log.file_names import StartMarker
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import StartMarker
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.util.clock import ManualClock
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
@@ -18,7 +19,6 @@ from spark_log.jobs.delta_sink import DeltaSink
 from spark_log.jobs.destination import Destination, Sink
 from spark_log.jobs.group_job import BatchResult, GroupJob
 from spark_log.jobs.job_member import JobMember
-from spark_log.metadata import Cluster
 from spark_log.util.stop_signals import StopSignals
 from tests.datasource.streams import append
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
+from spark_log.cluster.cluster import Cluster
 from spark_log.log.clean.compactor import compact
-from spark_log.metadata.cluster import Cluster
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 KEYS = 50_000

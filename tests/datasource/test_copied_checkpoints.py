@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.datasource.streams import append
 
 pytestmark = pytest.mark.spark

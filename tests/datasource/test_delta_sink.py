@@ -15,12 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError, StorageError
 from spark_log.jobs import delta_sink
 from spark_log.jobs.delta_sink import DeltaSink
-from spark_log.metadata import Cluster
 from spark_log.record.schema import RECORD_SCHEMA
 from tests.datasource.reading import (
     ALL_COLUMNS,

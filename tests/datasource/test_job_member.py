@@ -16,13 +16,13 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs.job_member import JobMember
-from spark_log.metadata import Cluster
 from tests.datasource.streams import add_partitions, append, create_again, delete_records
 from tests.waiting import wait_until
 

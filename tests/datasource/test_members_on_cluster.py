@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.metadata import Cluster
 from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.datasource.streams import append
 

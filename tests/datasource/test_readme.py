@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.metadata import Cluster
 from tests.docs.blocks import block
 from tests.waiting import wait_until
 

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from spark_log import Admin, CorruptRecordError, NewTopic, OffsetOutOfRangeError, TopicPartition
+from spark_log.cluster import register_broker
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.metadata import register_broker
 from tests.datasource.reading import options_of, plan
 from tests.metadata.replicas import append, leave, log_of, replica_of, replicated_cluster, state
 from tests.record.samples import numbered

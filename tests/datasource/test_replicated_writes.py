@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_log.admin import Admin
+from spark_log.cluster import Cluster
 from spark_log.datasource.options import parse_write_options
 from spark_log.datasource.write.target_topic import prepare_topic
 from spark_log.errors import (
@@ -16,7 +17,6 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import PartitionDirectory
-from spark_log.metadata import Cluster
 from spark_log.types import NewTopic
 from tests.datasource.sink_support import attempt, numbers, rows
 from tests.metadata.replicas import come_back, leave, replica_of, replicated_cluster, state

@@ -7,11 +7,11 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.reprocessing import DeltaTarget, Reprocessing, TopicTarget
-from spark_log.metadata import Cluster
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.reading import create, fill, log_of
 from tests.log.support import ShiftedClock

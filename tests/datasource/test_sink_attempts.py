@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster_cleaner import ClusterCleaner
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster_cleaner import ClusterCleaner
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.sink_support import (
     RecordBuffers,

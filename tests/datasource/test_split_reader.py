@@ -16,8 +16,8 @@ from spark_log.datasource.read.split_reader import ARROW_TYPES, read_split
 from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import NotFoundError
 from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory.partition_directory import PartitionDirectory
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage.local import LocalStore
 from tests.datasource.reading import (

@@ -19,12 +19,12 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.stream.lag import PartitionLag, lag_of
 from spark_log.datasource.stream.log_poller import POLL_INTERVAL_MS
 from spark_log.datasource.stream.stream_offset import StreamOffset
-from spark_log.log.probe_interval import REST_MS
-from spark_log.metadata import Cluster
+from spark_log.log.read.probe_interval import REST_MS
 from spark_log.util.clock import ManualClock
 from tests.datasource.streams import (
     BASE_US,

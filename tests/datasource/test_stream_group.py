@@ -5,12 +5,12 @@ import logging
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.datasource.stream.group_progress import GroupProgress
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import CommitFailedError
-from spark_log.metadata import Cluster
 from tests.datasource.streams import at, create_again, topic_id
 
 PAUSE_MS = 10_000

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.stream.lag import PartitionLag, lag_of
-from spark_log.metadata import Cluster
 from tests.datasource.streams import (
     add_partitions,
     append,

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_log import Admin, IgnoredOptionWarning, InvalidOptionError, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.schema import READ_SCHEMA
 from spark_log.datasource.stream.stream_reader import LogStreamReader
-from spark_log.metadata import Cluster
 from tests.datasource.streams import append, at, topic_id
 
 ALL = ReadAllAvailable()

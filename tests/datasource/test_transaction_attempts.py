@@ -11,12 +11,12 @@ from spark_log import (
     StorageError,
     TransactionAbortableError,
 )
+from spark_log.cluster import Cluster
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.record_buffers import RecordBuffers
 from spark_log.log import ReplicatedLog
-from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import (
     TopicIdPartition,

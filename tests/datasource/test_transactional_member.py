@@ -3,6 +3,7 @@
 import pytest
 
 from spark_log import Admin, NewTopic, TransactionAbortableError
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
@@ -10,7 +11,6 @@ from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.jobs.job_member import BatchAbortedError
 from spark_log.jobs.job_transactions import JobTransactions
 from spark_log.jobs.transactional_member import TransactionalMember
-from spark_log.metadata import Cluster
 from spark_log.transaction import TransactionCoordinator
 from tests.datasource import sink_support
 from tests.datasource.sink_support import rows

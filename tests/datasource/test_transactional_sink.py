@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource import SparkLogDataSource
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.stream_writer import LogStreamWriter
-from spark_log.metadata import Cluster
 from spark_log.transaction import TransactionMetadata, list_transactional_ids, view_transaction
 from tests.datasource.sink_support import committed, numbers
 from tests.datasource.test_sink_streaming import Copy

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_log import Admin, IgnoredOptionWarning, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.batch_writer import LogBatchWriter
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster
 
 pytestmark = pytest.mark.spark
 

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
@@ -20,7 +21,6 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.util.clock import ManualClock
 from tests.waiting import wait_until

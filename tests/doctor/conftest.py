@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.util.clock import ManualClock
 from tests.coordinator.storage_dates import dated_by
 from tests.doctor.support import Patient

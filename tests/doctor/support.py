@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from spark_log.cluster import Cluster
 from spark_log.doctor import Doctor, Limits
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 from tests.record.samples import record_batch, row
 

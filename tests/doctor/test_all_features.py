@@ -16,9 +16,9 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.doctor import Doctor
 from spark_log.log import Severity
-from spark_log.metadata import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import (
     ROOT_DIRECTORIES,

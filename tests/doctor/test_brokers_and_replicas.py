@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_log.cluster import Cluster
 from spark_log.doctor import Doctor, Severity
 from spark_log.doctor.examination import Examination
-from spark_log.metadata import Cluster
 from spark_log.threads import daemon_pool
 from tests.doctor.support import codes
 from tests.replication.support import Disks

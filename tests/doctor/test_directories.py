@@ -1,9 +1,9 @@
 """Directories that nobody owns."""
 
 from spark_log import Admin, NewTopic, log
+from spark_log.cluster import ClusterVerifier
 from spark_log.doctor import CheckStatus, Severity
 from spark_log.errors import AuthorizationError
-from spark_log.metadata import ClusterVerifier
 from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log.cluster import Cluster
 from spark_log.doctor import CHECKS, CheckStatus, Doctor, Limits, Severity, examination
 from spark_log.doctor import doctor as doctor_module
 from spark_log.doctor.checks.brokers import BrokersCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
 from spark_log.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
-from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.threads import daemon_pool
 from spark_log.util.clock import ManualClock

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import creation, maintenance
 from spark_log.doctor import Limits, Severity
 from spark_log.doctor.checks import metadata_log
-from spark_log.metadata import Cluster
 
 P0 = TopicPartition("t", 0)
 

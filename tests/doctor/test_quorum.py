@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.doctor import CheckStatus, Doctor
-from spark_log.metadata import Cluster
 from spark_log.storage import QuorumStore, remove_voter
 from tests.doctor.support import codes
 

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.doctor import CheckStatus, Doctor, Severity
-from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 from spark_log.testing.servers.s3_server import run_s3_server

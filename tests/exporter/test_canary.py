@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from spark_log import Admin, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.errors import StorageUnavailableError
 from spark_log.exporter import Canary, CanaryRecord
 from spark_log.exporter.canary import CANARY_TOPIC, GROUP
-from spark_log.metadata import Cluster
 from spark_log.storage.local import LocalStore
 
 PARTITION = TopicPartition(CANARY_TOPIC, 0)

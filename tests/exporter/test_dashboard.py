@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from spark_log import Consumer, Producer
+from spark_log.cluster import Cluster
 from spark_log.exporter import Canary, RootExporter
-from spark_log.metadata import Cluster
 from spark_log.metrics import MetricsServer, collector_of, definitions, new_registry, scrape_text
 from tests.waiting import wait_until
 

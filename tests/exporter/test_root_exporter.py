@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import GroupCoordinator
 from spark_log.errors import StorageUnavailableError
 from spark_log.exporter import RootExporter
-from spark_log.metadata import Cluster
 from tests.metrics.support import samples, value
 from tests.record.samples import record_batch, row
 from tests.store_calls import counted_calls

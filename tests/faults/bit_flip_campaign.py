@@ -23,12 +23,12 @@ from spark_log import (
     NewTopic,
     Producer,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator.offsets import table as offsets_table
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import SparkLogError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
-from spark_log.metadata import Cluster
 from tests.record.samples import START_US, record_batch, row
 
 GROUPS = ("first-group", "second-group")

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.testing.history import ALLOWED, Anomaly
 from spark_log.types import TopicPartition
 from tests.faults.clean_clients import COMPACTED, ENDED, EXPIRING, KEPT, TABLE, TOPICS, text_of

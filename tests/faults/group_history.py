@@ -13,7 +13,7 @@ from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.group.records import from_json
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.errors import NotFoundError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.types import TopicPartition
 
 

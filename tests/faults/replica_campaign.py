@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.errors import DuplicateBrokerRegistrationError, InvalidRootError, SparkLogError
-from spark_log.metadata import Cluster
 from spark_log.replication import ClusterReplicator, out_of_sync_replicas
 from tests.faults.broker_roots import BROKERS
 from tests.faults.managed_process import ManagedProcess

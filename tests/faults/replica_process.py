@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from spark_log import Consumer, Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownOutcomeError
-from spark_log.metadata import Cluster
 from spark_log.producer import RecordFuture
 from spark_log.replication import Controller
 from spark_log.testing.history import Operation, Polled

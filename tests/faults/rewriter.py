@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from spark_log.errors import NotFoundError, StorageTimeoutError
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.rewrite.merger import merge
 from spark_log.storage import Store
 from tests.faults.notes import Notes
 from tests.log.support import DIRECTORY, free, open_log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.record.schema import RECORD_SCHEMA
 from tests.faults.operation_notes import OperationNotes, read_of_log
 from tests.log.support import values

@@ -19,8 +19,8 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_log import TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.metadata import Cluster
 from tests.faults import consume_job_driver as driver
 from tests.faults.operation_notes import (
     OperationNotes,

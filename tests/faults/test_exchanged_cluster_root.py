@@ -19,13 +19,13 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster_verifier import ClusterVerifier
 from spark_log.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
     SparkLogError,
 )
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster_verifier import ClusterVerifier
 from spark_log.storage.reserve import RESERVE_NAME
 from spark_log.transaction import TransactionCoordinator
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
 from tests.faults.transactional_process import PARTITIONS, Transactor, transact_until_told

@@ -20,13 +20,13 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
 from spark_log.datasource.options import parse_read_options, parse_write_options
 from spark_log.datasource.read import OffsetReader, plan_splits
 from spark_log.datasource.read.split_reader import _read_through_outages
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidRootError, RootNotFoundError
-from spark_log.metadata import Cluster
 from spark_log.storage import OUTAGE_LOG
 from spark_log.testing.servers.s3_server import versitygw_binary
 from tests.cli.support import spark_log_process

@@ -19,12 +19,12 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.topic_deletion import finish_deletions
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets.table import OffsetsTable
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster_cleaner import ClusterCleaner
-from spark_log.metadata.cluster_verifier import ClusterVerifier
-from spark_log.metadata.topics.deletion import finish_deletions
 from spark_log.testing.history import Operation, Outcome, Send
 from spark_log.testing.power_cut import PowerCut
 from tests.faults.operation_notes import check_operations, read_of_log, sends

@@ -18,12 +18,12 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
+from spark_log.cluster.cluster_verifier import ClusterVerifier
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
-from spark_log.metadata.cluster_verifier import ClusterVerifier
+from spark_log.log.files.file_names import SegmentName
 from spark_log.types import ConsumerRecord
 from spark_log.util.clock import ManualClock
 

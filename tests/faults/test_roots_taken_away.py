@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log.cluster import META_PROPERTIES
 from spark_log.errors import LogTruncatedError
-from spark_log.metadata import META_PROPERTIES
 
 PARTITIONS = 6
 WRITERS = 3

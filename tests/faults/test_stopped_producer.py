@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition, TransactionAbortableError
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.storage.local import LocalStore
 from tests.producer.support import committed
 from tests.waiting import wait_until

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.testing.history import Operation, Outcome, Send
 from tests.faults import streaming_copy_job as job
 from tests.faults.operation_notes import (

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.record import RECORD_SCHEMA
 from spark_log.testing.history import Operation, Outcome, Polled, Send
 from spark_log.testing.servers.standalone import StandaloneCluster

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import GroupOffsets, OffsetsTable
-from spark_log.metadata import Cluster
 from spark_log.record import RECORD_SCHEMA
 from spark_log.testing.history import Operation, Outcome, Polled, Send
 from spark_log.transaction import TransactionCoordinator, list_transactional_ids

@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, Producer, TopicPartition
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.faults.fast_clock import SPEED
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes

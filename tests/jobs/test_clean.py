@@ -9,10 +9,10 @@ import time
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.jobs.cluster_cleaning import CleaningTask
 from spark_log.log import ReplicatedLog
-from spark_log.log.file_names import SegmentName
-from spark_log.metadata import Cluster
+from spark_log.log.files.file_names import SegmentName
 from spark_log.testing.spark import spark
 from tests.cli.support import begin_dead_transaction
 from tests.datasource.reading import fill, log_of, records

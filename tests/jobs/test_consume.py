@@ -15,11 +15,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cli.errors import run
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member import GroupMember
-from spark_log.metadata import Cluster
 from tests.jobs.conftest import HOME
 from tests.record.samples import numbered
 

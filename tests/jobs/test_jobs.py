@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.testing.servers.standalone import StandaloneCluster
 from tests.jobs.conftest import Submit, report
 from tests.record.samples import numbered

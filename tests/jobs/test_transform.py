@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ProducerFencedError
 from spark_log.jobs import JobTransactions
-from spark_log.metadata import Cluster
 from spark_log.testing.spark import spark
 from spark_log.transaction import list_transactional_ids, view_transaction
 from tests.datasource.reading import create, fill, log_of

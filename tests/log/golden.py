@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from unittest import mock
 
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.storage.local import LocalStore
 from tests.log.support import DIRECTORY, Part, put_bytes, put_segment, segment_bytes
 from tests.record.samples import START_US, record_batch, row

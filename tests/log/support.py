@@ -10,7 +10,7 @@ from pyarrow import ipc
 from spark_log.config import TopicConfig
 from spark_log.log import Beside, PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from spark_log.errors import OffsetOutOfRangeError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.directory.opener import AHEAD
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
-from spark_log.log.segment.opener import AHEAD
 from tests.log.support import (
     DIRECTORY,
     HookedStore,

@@ -24,7 +24,7 @@ from spark_log.errors import (
     StorageFullError,
 )
 from spark_log.log import LogAppendInfo, PartitionLog
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.storage.local import LocalStore
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.suppressed import SuppressedErrors

@@ -18,9 +18,9 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo
 from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.merger import merge as merge_segments
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite.merger import merge as merge_segments
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import (

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from spark_log.log.file_names import SegmentName
+from spark_log.log.directory import opener as segment_opener
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
-from spark_log.log.segment import opener as segment_opener
 from tests.log.support import DIRECTORY, HookedStore, merge, open_log, values, values_of
 from tests.record.samples import numbered
 from tests.simulation.log.small_numbers import SameThread

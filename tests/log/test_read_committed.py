@@ -7,9 +7,9 @@ import pytest
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
 from spark_log.log.cache_budget import LOG_CACHES
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite.merger import merge
 from tests.log.support import DIRECTORY, HookedStore, free, open_log, values_of
 from tests.record.samples import START_US, numbered
 
@@ -269,7 +269,7 @@ class TestFollower:
     def test_many_aborted_transactions_are_left_to_the_headers_of_their_segments(
         self, log, writer, clock, monkeypatch
     ):
-        monkeypatch.setattr("spark_log.log.committed_tail._MAX_LISTED", 3)
+        monkeypatch.setattr("spark_log.log.read.committed_tail._MAX_LISTED", 3)
         follower, kept = Follower(log), []
         for epoch in range(20):
             send(writer, 7, epoch=epoch)

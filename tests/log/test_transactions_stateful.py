@@ -17,8 +17,8 @@ from spark_log.errors import (
 )
 from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.merger import merge
 from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

@@ -6,8 +6,8 @@ import pytest
 
 from spark_log.errors import ClockSkewError
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.verifier import Verifier
 from spark_log.util.clock import ManualClock
 from tests.log.support import DIRECTORY, ShiftedClock, file_names, open_log, values

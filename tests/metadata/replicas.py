@@ -1,7 +1,8 @@
 """Helpers of tests with real replicas: each broker is a directory."""
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster, begin_joining, complete_joining, leave_isr, register_broker
+from spark_log.cluster import Cluster, register_broker
+from spark_log.metadata import begin_joining, complete_joining, leave_isr
 
 
 def replicated_cluster(path, *, brokers=3, racks=False, **configs):

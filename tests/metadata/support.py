@@ -1,6 +1,6 @@
 """Helpers of the tests of the metadata layer."""
 
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from tests.record.samples import numbered
 

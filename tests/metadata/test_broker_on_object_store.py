@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from spark_log import Admin, AIOConsumer, AIOProducer, Consumer, NewTopic, Producer
+from spark_log.cluster import Cluster
 from spark_log.errors import KafkaTimeoutError, StorageError
-from spark_log.metadata import Cluster
 from spark_log.testing.servers.s3_server import run_s3_server
 
 

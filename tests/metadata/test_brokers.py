@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
@@ -11,7 +12,7 @@ from spark_log.errors import (
     InvalidRootError,
 )
 from spark_log.log import NO_LEADER
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage, UsableBroker, place_replicas
 from spark_log.metadata.brokers import (
     alter_broker_records,
     fence_broker_records,
@@ -20,7 +21,6 @@ from spark_log.metadata.brokers import (
     usable_brokers,
 )
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.metadata.topics import UsableBroker, place_replicas
 
 
 def register(image, broker_id, root="/b", rack=None):

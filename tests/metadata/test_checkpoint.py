@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
+from spark_log.cluster import Cluster
+from spark_log.cluster import cluster as cluster_module
 from spark_log.errors import CorruptRecordError, LogTruncatedError
 from spark_log.log import PartitionLog
-from spark_log.metadata import Cluster, MetadataImage
-from spark_log.metadata import cluster as cluster_module
+from spark_log.metadata import MetadataImage
 from spark_log.metadata.checkpoint import MetadataCheckpoint
 from spark_log.metadata.metadata_log import (
     METADATA_DIRECTORY,

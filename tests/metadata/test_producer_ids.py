@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.metadata.producer_ids import BLOCK_SIZE
 
 

@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from spark_log import Admin, TopicPartition
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.errors import OffsetOutOfRangeError, StorageUnavailableError
 from spark_log.jobs import CleaningTask
-from spark_log.metadata import Cluster, ClusterCleaner
 from tests.metadata.replicas import (
     append,
     come_back,

@@ -2,9 +2,15 @@
 
 import shutil
 
-from spark_log.log import FindingKind, PartitionCleaner, SegmentName, SegmentWriter, Severity
-from spark_log.log.append import leader_change_records
-from spark_log.metadata import Cluster, ClusterCleaner, ClusterVerifier
+from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
+from spark_log.log import (
+    FindingKind,
+    PartitionCleaner,
+    SegmentName,
+    SegmentWriter,
+    Severity,
+    leader_change_records,
+)
 from spark_log.storage import STRAY_REPLICAS
 from tests.metadata.replicas import (
     append,

@@ -13,9 +13,9 @@ from spark_log import (
     Producer,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
 from spark_log.errors import LogTruncatedError, StorageError, StorageUnavailableError
 from spark_log.log import DivergedReplicaError
-from spark_log.metadata import Cluster
 from spark_log.mirror import RootMirror, TopicFilter
 from tests.mirror.support import read_log
 from tests.store_calls import counted_calls

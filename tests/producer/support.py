@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.producer import Producer
 from spark_log.producer.producer_runtime import ProducerRuntime
 from tests.log.support import HookedStore

@@ -22,8 +22,9 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
-from spark_log.metadata import FIRST_DERIVED_ID, Cluster
+from spark_log.metadata import FIRST_DERIVED_ID
 from tests.log.support import done_but, failing
 from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values

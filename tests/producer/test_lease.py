@@ -3,9 +3,9 @@
 import pytest
 
 from spark_log import UnknownTopicOrPartitionError
-from spark_log.metadata import METADATA_LEASE_MS, Cluster, RemoveTopicRecord
+from spark_log.cluster import Cluster, remove_data
+from spark_log.metadata import METADATA_LEASE_MS, RemoveTopicRecord
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
-from spark_log.metadata.topics import remove_data
 from tests.log.support import HookedStore
 from tests.producer.support import by_hand, new_root, run
 from tests.sleeping_clock import SleepingClock

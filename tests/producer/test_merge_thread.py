@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.producer import merge_thread
 from spark_log.producer.merge_thread import MergeThread
 from tests.waiting import wait_until

@@ -25,7 +25,7 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from tests.log.support import failing
 from tests.producer.support import SteppedProducer, by_hand, hooked, new_root, rows, run, values
 

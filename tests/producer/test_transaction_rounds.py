@@ -1,7 +1,7 @@
 """How many requests of a transaction wait for each other, on storage that takes its time."""
 
 from spark_log import Producer
-from spark_log.metadata import cluster
+from spark_log.cluster import cluster
 from spark_log.storage import open_store
 from tests.producer.support import new_root
 from tests.slow_store import SlowStore, rounds

@@ -31,8 +31,8 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
+from spark_log.cluster import Cluster
 from spark_log.log import ProducerAppend
-from spark_log.metadata import Cluster
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import ProducerBatch
 from spark_log.producer.topic_router import TopicRouter

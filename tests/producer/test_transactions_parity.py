@@ -21,7 +21,7 @@ from spark_log import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values

@@ -3,7 +3,8 @@
 import shutil
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.metadata import Cluster, leave_isr
+from spark_log.cluster import Cluster
+from spark_log.metadata import leave_isr
 from spark_log.replication import ClusterReplicator, out_of_sync_replicas
 
 

@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 
 from spark_log import Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
-from spark_log.metadata import Cluster
 from spark_log.producer import RecordFuture
 from spark_log.replication import (
     ClusterReplicator,

@@ -7,13 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_log import ConfigResource
+from spark_log.cluster import Cluster
 from spark_log.errors import StorageUnavailableError
-from spark_log.metadata import (
-    Cluster,
-    PartitionChangeRecord,
-    fence_broker_records,
-    reassign_partition,
-)
+from spark_log.metadata import PartitionChangeRecord, fence_broker_records, reassign_partition
 from spark_log.replication import Controller, Decision, ReplicatedPartition, controller
 from spark_log.util.clock import ManualClock
 from tests.record.samples import numbered

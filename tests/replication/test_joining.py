@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.metadata import METADATA_LEASE_MS, Cluster, register_broker
+from spark_log.cluster import Cluster, register_broker
+from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.replication import (
     ClusterReplicator,
     Controller,

@@ -10,6 +10,8 @@ from uuid import uuid4
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster as RealCluster
+from spark_log.cluster import register_broker
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
@@ -17,13 +19,11 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, ReplicaFetcher
+from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
-from spark_log.log.clean import merge
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import live_log
-from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr, register_broker
-from spark_log.metadata import Cluster as RealCluster
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.files.live_log import live_log
+from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr
 from spark_log.replication import Replicator
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster

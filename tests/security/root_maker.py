@@ -8,8 +8,8 @@ import sys
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cli.main import main
+from spark_log.cluster.cluster import Cluster
 from spark_log.coordinator.offsets.table import OffsetsTable
-from spark_log.metadata.cluster import Cluster
 
 
 def run(line):

@@ -6,10 +6,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from spark_log import ConfigResource, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.console import ConsoleSettings, create_app
 from spark_log.errors import AuthorizationError
 from spark_log.exporter import RootExporter
-from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from tests.security.policies import ONLY_AWS, ROLES, statements
 

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import InvalidRootError, StorageError, UnsupportedStoreError
-from spark_log.metadata import Cluster
 from spark_log.storage import open_store
 from spark_log.storage.object.clients import ObjectClients
 from spark_log.storage.object.location import ObjectLocation

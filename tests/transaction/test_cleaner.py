@@ -5,8 +5,8 @@ import os
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.errors import ClockSkewError, ProducerFencedError
-from spark_log.metadata import Cluster
 from spark_log.storage import local
 from spark_log.transaction import (
     CleanedTransactionalId,

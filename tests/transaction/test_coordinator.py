@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
@@ -17,8 +18,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import EndTransactionMarker as Marker
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch, ReplicatedLog
-from spark_log.metadata import Cluster, to_partitions
+from spark_log.log import ProducerAppend, ProducerIdAndEpoch, ReplicatedLog, to_partitions
 from spark_log.transaction import (
     GroupOffset,
     TopicIdPartition,

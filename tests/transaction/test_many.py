@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.log import ProducerAppend
-from spark_log.metadata import Cluster
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCleaner,

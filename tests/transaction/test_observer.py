@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.errors import StorageError
 from spark_log.log import OpenTransaction, ProducerAppend, ReplicatedLog
-from spark_log.metadata import Cluster
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
@@ -13,7 +14,6 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import MAX_PRODUCER_EPOCH, ReplicatedLog
-from spark_log.metadata import Cluster
 from spark_log.record import ControlRecordType
 from spark_log.transaction import (
     TopicIdPartition,

@@ -21,10 +21,10 @@ from spark_log.cli.format import (
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
+from spark_log.cluster import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
-from spark_log.metadata import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
 from spark_log.util import printable
 

@@ -23,6 +23,7 @@ from spark_log.cli.subscription_ends import SubscriptionEnds
 from spark_log.cli.subscription_reader import read_subscription
 from spark_log.cli.time_window import TimeWindow
 from spark_log.cli.topic_options import Topic
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer import Consumer, resolver
 from spark_log.errors import (
@@ -33,7 +34,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import FetchedRecords, IsolationLevel
-from spark_log.metadata import Cluster, TopicImage
+from spark_log.metadata import TopicImage
 
 
 @with_examples(

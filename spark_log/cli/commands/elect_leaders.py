@@ -14,8 +14,8 @@ from spark_log.cli.format import Output, print_json, print_note, print_text
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.partition_json import PARTITIONS_FORM, read_partitions
 from spark_log.cli.root import Root
+from spark_log.cluster import Cluster
 from spark_log.errors import ElectionNotNeededError, InvalidConfigurationError
-from spark_log.metadata import Cluster
 from spark_log.types import ElectionType, TopicPartition
 
 _FAILED = 1

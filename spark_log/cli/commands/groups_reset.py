@@ -27,9 +27,9 @@ from spark_log.cli.group_options import Groups, TopicPartitionsOption
 from spark_log.cli.group_partitions import parse_partitions
 from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
+from spark_log.cluster import Cluster
 from spark_log.config import parse_duration, parse_time_ms, parse_time_us
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
 from spark_log.util import printable
 

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
 
+from spark_log.cluster import Cluster
 from spark_log.consumer.group.membership import Membership
 from spark_log.consumer.latency import Latency
 from spark_log.consumer.subscription_state import SubscriptionState
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

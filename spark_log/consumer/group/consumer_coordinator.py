@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch_positions import FetchPositions
@@ -25,7 +26,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.latency import seconds_since
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.storage import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory
@@ -29,7 +30,7 @@ from spark_log.consumer.storage_executor import StorageExecutor
 from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.consumer.transaction_resolver import resolver
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, UnstableOffsetCommitError
-from spark_log.metadata import METADATA_DIRECTORY, Cluster, MetadataImage
+from spark_log.metadata import METADATA_DIRECTORY, MetadataImage
 
 _Result = TypeVar("_Result")
 

@@ -21,8 +21,7 @@ from spark_log.coordinator.group.records import (
     of_partitions,
 )
 from spark_log.errors import CorruptRecordError
-from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import to_partitions
+from spark_log.log import ProducerIdAndEpoch, to_partitions
 from spark_log.types import TopicPartition
 
 GROUP_STATES = ("Empty", "Stable", "Reconciling")

@@ -11,7 +11,7 @@ from typing import ClassVar
 from spark_log.config import TopicConfig
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.records import GroupRecord, from_json
-from spark_log.metadata import StateLog
+from spark_log.log import StateLog
 from spark_log.storage import GROUPS_DIRECTORY, Store, file_name
 from spark_log.util import Clock
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from spark_log.metadata import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
 from spark_log.types import TopicPartition
 
 

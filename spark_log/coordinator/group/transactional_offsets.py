@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group.changes import send_offsets, settle_offsets
 from spark_log.coordinator.group.group import Group, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog, group_directory
@@ -21,7 +22,6 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.transaction import (
     GroupOffset,
     TransactionCoordinator,

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group import (
     GroupCoordinator,
     group_directory,
@@ -33,7 +34,6 @@ from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsSt
 from spark_log.delta import DataFile, Transaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import Witness
-from spark_log.metadata import Cluster
 from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
@@ -42,7 +43,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     check_unicode,
 )
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.record import int_scalar
 from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms, map_requests
 from spark_log.types import OffsetAndMetadata, TopicPartition

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from spark_log.cluster import open_cluster
 from spark_log.config import DEFAULT_API_TIMEOUT_MS
 from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
@@ -20,7 +21,7 @@ from spark_log.log import (
     TailView,
     TransactionIndex,
 )
-from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage, open_cluster
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
 from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.types import TopicPartition
 

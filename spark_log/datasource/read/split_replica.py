@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_log.cluster import storage_options_of
 from spark_log.datasource.options import ReadOptions
 from spark_log.log import PartitionLog
-from spark_log.metadata import ROOT_BROKER_ID, storage_options_of
+from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.storage import StorageOptions, open_store
 
 

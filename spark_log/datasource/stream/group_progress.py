@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable, StandaloneCommits
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import (
@@ -17,7 +18,6 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import Clock
 

@@ -14,13 +14,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from spark_log.cluster import open_cluster
 from spark_log.datasource.options import ReadOptions, warn_ignored_options
 from spark_log.datasource.read import check_columns, read_in_task
 from spark_log.datasource.stream.micro_batch_planner import MicroBatchPlanner
 from spark_log.datasource.stream.read_limits import default_read_limit
 from spark_log.datasource.stream.stream_offset import OffsetDocument, StreamOffset
 from spark_log.datasource.worker_process import without_traceback
-from spark_log.metadata import open_cluster
 from spark_log.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

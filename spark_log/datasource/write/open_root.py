@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
+from spark_log.cluster import open_cluster
 from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig, to_keys
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
-from spark_log.metadata import MetadataImage, TopicImage, open_cluster
+from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.storage import Deadline, retry_while_unavailable
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 

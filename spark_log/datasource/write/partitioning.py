@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import IntegerType, StringType
 
+from spark_log.cluster import open_cluster
 from spark_log.datasource.write.partition_chooser import STICKY_ROWS
 from spark_log.errors import InvalidRecordError
-from spark_log.metadata import open_cluster
 from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from spark_log.cluster import Cluster
 from spark_log.errors import ProducerFencedError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster
 from spark_log.transaction import (
     TransactionCoordinator,
     TransactionMetadata,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
+from spark_log.cluster import OrphanedDirectory, OrphanKind, orphaned_directories
 from spark_log.doctor.check import Check, NotCheckedError
 from spark_log.doctor.checks.storage import SCRATCH_LEFT
 from spark_log.doctor.examination import Examination
@@ -16,7 +17,6 @@ from spark_log.doctor.finding import (
     duration_text,
     shell_command,
 )
-from spark_log.metadata import OrphanedDirectory, OrphanKind, orphaned_directories
 from spark_log.storage import DELETION_MARKERS, Store, newest_modified_us
 
 DELETED_TOPIC_LEFT = Problem(

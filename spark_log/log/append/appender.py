@@ -25,11 +25,10 @@ from spark_log.errors import (
 )
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.derived_files import Beside, DerivedFiles
-from spark_log.log.append.end_transaction_marker import EndTransactionMarker
-from spark_log.log.append.log_tail import LogTail, PutResult, is_last_gone
 from spark_log.log.append.lost_append import check_may_retry, find_in_log
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory, PutResult, is_last_gone
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import EndTransactionMarker
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshots
 

@@ -9,11 +9,9 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.append.end_transaction_marker import EndTransactionMarker
-from spark_log.log.append.log_tail import LogTail
-from spark_log.log.append.producer_state import NOT_LISTED_US, ProducerState
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import NOT_LISTED_US, EndTransactionMarker, ProducerState
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshots
 from spark_log.storage import is_listing_valid

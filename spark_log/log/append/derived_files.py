@@ -16,8 +16,8 @@ from spark_log.errors import (
     SparkLogError,
 )
 from spark_log.log.append.tail_merger import TailMerge, TailMerger, TailWork
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
 

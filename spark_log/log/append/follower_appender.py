@@ -23,9 +23,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.append.log_tail import LogTail, is_last_gone
-from spark_log.log.file_names import SegmentName, StartMarker
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
+from spark_log.log.files import SegmentName, StartMarker
 from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import SegmentSummary, Snapshots
 from spark_log.storage import StagedFile, is_listing_valid

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from spark_log.errors import NotFoundError, UnknownOutcomeError
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 
 _MAX_LOST_ANSWERS = 10

@@ -19,17 +19,15 @@ from typing import Final
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
-from spark_log.log.clean import (
+from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
+from spark_log.log.files import LiveLog, LiveSegment, SegmentName
+from spark_log.log.rewrite import (
     MergeCandidate,
     MergePolicy,
     candidates_of_view,
     delete_segments,
     merge,
 )
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import LiveLog, LiveSegment
-from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment_table import SegmentTable
 from spark_log.log.snapshot import SegmentSummary
 
 _MAX_MERGE_BYTES: Final = 16_777_216

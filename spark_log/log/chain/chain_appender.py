@@ -8,12 +8,7 @@ from functools import partial
 
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
-from spark_log.log.append import (
-    EndTransactionMarker,
-    LogAppendInfo,
-    LogValidator,
-    ProducerAppend,
-)
+from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
@@ -24,8 +19,9 @@ from spark_log.log.chain.replica_failure import (
     is_replicas_fault,
 )
 from spark_log.log.partition_log import ALL
+from spark_log.log.producers import EndTransactionMarker, ProducerAppend
 from spark_log.log.replica import Replica
-from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.log.segment import LogValidator, SegmentWriter, StagedSegment
 from spark_log.util import Clock
 
 

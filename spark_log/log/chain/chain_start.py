@@ -8,8 +8,8 @@ from spark_log.errors import OffsetOutOfRangeError, UnknownOutcomeError
 from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
+from spark_log.log.directory import LogView
 from spark_log.log.log_start import move_replica_start
-from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.storage import with_reserve
 

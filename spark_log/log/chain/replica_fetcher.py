@@ -17,9 +17,9 @@ import pyarrow as pa
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, LeaderFailedError
-from spark_log.log.file_names import StartMarker
+from spark_log.log.directory import LogView
+from spark_log.log.files import StartMarker
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.partition_directory import LogView
 from spark_log.log.replica import Replica
 
 

@@ -12,7 +12,7 @@ from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
-from spark_log.log.partition_directory import LogView
+from spark_log.log.directory import LogView
 from spark_log.log.replica import Replica
 from spark_log.util import Clock, SuppressedErrors
 

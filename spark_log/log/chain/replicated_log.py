@@ -12,13 +12,7 @@ import pyarrow as pa
 
 from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
-from spark_log.log.append import (
-    EndTransactionMarker,
-    LogAppendInfo,
-    ProducerAppend,
-    ProducerState,
-    TransactionIndex,
-)
+from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_start import move_chain_start
 from spark_log.log.chain.committed_end import committed_end
@@ -26,17 +20,17 @@ from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_failure import ReplicaFailedError, StagingFailedError, blaming
 from spark_log.log.chain.replica_selection import MAX_REWRITES, ReplicaSelection
-from spark_log.log.log_reader import IsolationLevel, NewerLeaderEpochError
-from spark_log.log.partition_directory import DirectoryListing, LogView
+from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
 from spark_log.log.partition_log import ALL, PartitionLog
-from spark_log.log.replica import Replica
-from spark_log.log.segment import (
-    LogBatch,
-    OpenedSegments,
-    SegmentReader,
-    SegmentWriter,
-    StagedSegment,
+from spark_log.log.producers import (
+    EndTransactionMarker,
+    ProducerAppend,
+    ProducerState,
+    TransactionIndex,
 )
+from spark_log.log.read import IsolationLevel, NewerLeaderEpochError
+from spark_log.log.replica import Replica
+from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors

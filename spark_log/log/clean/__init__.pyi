@@ -4,15 +4,5 @@ from .cleaner import PartitionCleaner as PartitionCleaner
 from .compacted_segment import OnProgress as OnProgress
 from .compactor import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
 from .compactor import MIN_DEDUPE_BUFFER_BYTES as MIN_DEDUPE_BUFFER_BYTES
-from .file_deletion import ABANDONED_US as ABANDONED_US
-from .file_deletion import DeletableFiles as DeletableFiles
-from .file_deletion import delete_segments as delete_segments
-from .file_deletion import find_deletable as find_deletable
-from .file_deletion import is_evidence_of_truncation as is_evidence_of_truncation
-from .file_deletion import segment_of_index as segment_of_index
 from .log_to_clean import first_dirty_offset as first_dirty_offset
-from .merge_policy import MergeCandidate as MergeCandidate
-from .merge_policy import MergePolicy as MergePolicy
-from .merge_policy import candidates_of_view as candidates_of_view
-from .merger import merge as merge
 from .throttle import Throttle as Throttle

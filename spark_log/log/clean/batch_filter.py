@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.log.clean.merger import REWRITE_POOL
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import RetainedMarkers
+from spark_log.log.rewrite import REWRITE_POOL
 from spark_log.record import (
     NO_TIMESTAMP,
     BatchHeader,

@@ -38,19 +38,20 @@ from spark_log.errors import (
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
-from spark_log.log.clean.file_deletion import (
+from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
+from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
+from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
+from spark_log.log.log_start import follow_log_start
+from spark_log.log.partition_log import PartitionLog
+from spark_log.log.rewrite import (
+    KEEP_COMPRESSION,
     DeletableFiles,
+    MergePolicy,
+    candidates_of_summaries,
     delete_found,
     find_deletable,
+    merge,
 )
-from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
-from spark_log.log.clean.merge_policy import MergePolicy, candidates_of_summaries
-from spark_log.log.clean.merger import KEEP_COMPRESSION, merge
-from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
-from spark_log.log.log_start import follow_log_start
-from spark_log.log.partition_directory import DirectoryListing, LogView
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.segment import OpenedSegments
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 

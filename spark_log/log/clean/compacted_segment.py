@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.log.clean.batch_filter import BatchFilter
-from spark_log.log.clean.merger import KEEP_COMPRESSION, compression_of, join_batches, live_batches
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import LogView
+from spark_log.log.directory import LogView
+from spark_log.log.files import SegmentName
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.rewrite import KEEP_COMPRESSION, compression_of, join_batches, live_batches
 from spark_log.log.segment import (
     MAX_SEGMENT_BYTES,
     MAX_SEGMENT_RECORDS,

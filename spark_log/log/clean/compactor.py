@@ -29,12 +29,6 @@ from itertools import groupby, takewhile
 import pyarrow as pa
 
 from spark_log.errors import NotFoundError
-from spark_log.log.append import (
-    NOT_LISTED_US,
-    OpenTransaction,
-    ProducerState,
-    TransactionIndex,
-)
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.compacted_segment import (
     CompactedSegment,
@@ -44,12 +38,12 @@ from spark_log.log.clean.compacted_segment import (
 )
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
-from spark_log.log.clean.merger import live_batches
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
-from spark_log.log.partition_directory import LogView
+from spark_log.log.directory import LogView, OpenedSegments, open_in_order
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.segment import OpenedSegments, open_in_order
+from spark_log.log.producers import NOT_LISTED_US, OpenTransaction, ProducerState, TransactionIndex
+from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
 from spark_log.types import random_id

@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 
 from spark_log.errors import AlreadyExistsError
-from spark_log.log.file_names import GENERATION_BYTES, generation_name
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import GENERATION_BYTES, generation_name
 
 
 def take_generation(

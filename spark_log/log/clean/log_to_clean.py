@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from spark_log.log.partition_directory import LogView
+from spark_log.log.directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.record import NO_TIMESTAMP

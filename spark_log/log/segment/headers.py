@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.log.segment.file import SegmentFile
 from spark_log.record import (
     CHECK_KEY,

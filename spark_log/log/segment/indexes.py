@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.offset_index import OffsetIndex, OffsetPosition
 from spark_log.log.segment.time_index import TimeIndex

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.headers import SegmentHeaders, corrupt_segment
 from spark_log.log.segment.indexes import SegmentIndexes

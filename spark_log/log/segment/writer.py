@@ -13,17 +13,17 @@ from spark_log.errors import (
     StorageError,
     UnsupportedCompressionTypeError,
 )
-from spark_log.log.append import (
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import (
     EndTransactionMarker,
-    LogValidator,
     ProducerAppend,
     marker_records,
     sequence_after,
 )
-from spark_log.log.file_names import SegmentName
 from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.log.segment.staged_segment import StagedSegment
+from spark_log.log.segment.validator import LogValidator
 from spark_log.record import (
     CHECK_KEY,
     METADATA_KEY,

@@ -22,7 +22,8 @@ import pyarrow as pa
 from google_crc32c import extend
 from pyarrow import ipc
 
-from spark_log.log.append import (
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import (
     AbortedTransaction,
     OpenTransaction,
     ProducerEntry,
@@ -30,7 +31,6 @@ from spark_log.log.append import (
     SequenceRun,
     TransactionIndex,
 )
-from spark_log.log.file_names import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.record import (
     FORMAT_VERSION,

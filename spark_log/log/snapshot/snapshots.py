@@ -13,12 +13,11 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
-from spark_log.log.append import ProducerState
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
-from spark_log.log.file_names import SegmentName, parse_snapshot_name, snapshot_name
-from spark_log.log.live_log import LiveSegment
-from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.segment import OpenedSegments, SegmentReader, open_in_order
+from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory, open_in_order
+from spark_log.log.files import LiveSegment, SegmentName, parse_snapshot_name, snapshot_name
+from spark_log.log.producers import ProducerState
+from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import LiveSegment
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory import PartitionDirectory
+from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.record import BatchHeader, latest_delete_horizon_us, unpack_headers

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError, NotFoundError
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory import PartitionDirectory
+from spark_log.log.files import SegmentName
 from spark_log.log.segment import OffsetIndex
 
 

@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from spark_log.log.append import ProducerEntry, ProducerState, SequenceRun, sequence_after
-from spark_log.log.live_log import LiveSegment
+from spark_log.log.files import LiveSegment
+from spark_log.log.producers import ProducerEntry, ProducerState, SequenceRun, sequence_after
 from spark_log.record import NO_PRODUCER_ID, BatchHeader
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import NotFoundError
-from spark_log.log.partition_directory import LogView
+from spark_log.log.directory import LogView
 from spark_log.log.partition_log import PartitionLog
 from spark_log.record import RECORD_SCHEMA
 

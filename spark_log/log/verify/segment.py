@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
-from spark_log.log.append import parse_leader_change
-from spark_log.log.file_names import SegmentName
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory import PartitionDirectory
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import parse_leader_change
 from spark_log.log.segment import (
     IndexBuilder,
     OffsetIndex,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from spark_log.log.append import sequence_after
-from spark_log.log.live_log import LiveSegment
+from spark_log.log.files import LiveSegment
+from spark_log.log.producers import sequence_after
 from spark_log.record import NO_PRODUCER_ID, BatchHeader
 
 _MAX_PRODUCERS: Final = 10_000

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
-from spark_log.log.append import TransactionIndex
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import LiveSegment
+from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.producers import TransactionIndex
 from spark_log.log.snapshot import SegmentSummary, Snapshot
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.producers import ProducerCheck

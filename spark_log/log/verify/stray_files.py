@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log.clean import ABANDONED_US, is_evidence_of_truncation, segment_of_index
-from spark_log.log.file_names import (
+from spark_log.log.directory import PartitionDirectory
+from spark_log.log.files import (
     SegmentName,
     StartMarker,
+    live_log,
     parse_generation_name,
     parse_snapshot_name,
+    spent_segments,
 )
-from spark_log.log.live_log import live_log, spent_segments
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.rewrite import ABANDONED_US, is_evidence_of_truncation, segment_of_index
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.storage import (
     FileInfo,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from spark_log.log.append import TransactionIndex
+from spark_log.log.producers import TransactionIndex
 from spark_log.record import BatchHeader
 
 

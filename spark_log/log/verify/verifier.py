@@ -16,8 +16,14 @@ from contextlib import suppress
 
 from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
-from spark_log.log.file_names import SegmentName, StartMarker, parse_snapshot_name
-from spark_log.log.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.files import (
+    LiveLog,
+    LiveSegment,
+    SegmentName,
+    StartMarker,
+    live_log,
+    parse_snapshot_name,
+)
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity

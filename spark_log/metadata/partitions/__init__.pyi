@@ -8,6 +8,8 @@ from .elections import rebalance_leader as rebalance_leader
 from .in_sync_replicas import begin_joining as begin_joining
 from .in_sync_replicas import complete_joining as complete_joining
 from .in_sync_replicas import leave_isr as leave_isr
+from .placement import UsableBroker as UsableBroker
+from .placement import place_replicas as place_replicas
 from .reassignment import advance_reassignment as advance_reassignment
 from .reassignment import cancel_reassignment as cancel_reassignment
 from .reassignment import is_reassigning as is_reassigning
@@ -20,3 +22,4 @@ from .reassignment_plan import parse_reassignment as parse_reassignment
 from .reassignment_plan import parse_topics_to_move as parse_topics_to_move
 from .reassignment_plan import propose_assignment as propose_assignment
 from .reassignment_plan import verify_reassignment as verify_reassignment
+from .replica_assignment import validate_replica_assignment as validate_replica_assignment

@@ -17,8 +17,9 @@ from spark_log.metadata.partitions.partition_change_builder import (
     Election,
     PartitionChangeBuilder,
 )
+from spark_log.metadata.partitions.placement import UsableBroker
+from spark_log.metadata.partitions.replica_assignment import validate_replica_assignment
 from spark_log.metadata.records import MetadataRecord, PartitionRecord
-from spark_log.metadata.topics import UsableBroker, validate_replica_assignment
 from spark_log.types import PartitionReassignment, TopicPartition
 
 

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spark_log.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.partitions.placement import UsableBroker, place_replicas
 from spark_log.metadata.partitions.reassignment import is_reassigning, target_replicas
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.metadata.topics import UsableBroker, place_replicas
 from spark_log.types import TopicPartition
 
 Assignment = Mapping[TopicPartition, Sequence[int]]

@@ -1,17 +1,6 @@
 from .creation import partition_records as partition_records
 from .creation import topic_records as topic_records
 from .creation import validate_new_topic as validate_new_topic
-from .deletion import DeletedTopic as DeletedTopic
-from .deletion import finish_deletions as finish_deletions
-from .deletion import mark_deleted as mark_deleted
-from .deletion import remove_data as remove_data
 from .names import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .names import collision_key as collision_key
 from .names import validate_topic_name as validate_topic_name
-from .placement import UsableBroker as UsableBroker
-from .placement import place_replicas as place_replicas
-from .replica_assignment import validate_replica_assignment as validate_replica_assignment
-from .stray_replicas import StrayReplica as StrayReplica
-from .stray_replicas import next_directory_number as next_directory_number
-from .stray_replicas import parse_replica_directory as parse_replica_directory
-from .stray_replicas import remove_stray_replicas as remove_stray_replicas

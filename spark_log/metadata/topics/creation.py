@@ -15,6 +15,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata.brokers import usable_brokers
 from spark_log.metadata.image import TOPIC_RESOURCE, MetadataImage
+from spark_log.metadata.partitions import place_replicas, validate_replica_assignment
 from spark_log.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -23,8 +24,6 @@ from spark_log.metadata.records import (
 )
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.names import validate_topic_name
-from spark_log.metadata.topics.placement import place_replicas
-from spark_log.metadata.topics.replica_assignment import validate_replica_assignment
 from spark_log.types import NewPartitions, NewTopic
 
 MAX_PARTITIONS: Final = 200_000

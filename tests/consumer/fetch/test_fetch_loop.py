@@ -10,9 +10,9 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.errors import OffsetOutOfRangeError, StorageUnavailableError
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
-from spark_log.log.probe_interval import LOCAL_PROBES
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.read.probe_interval import LOCAL_PROBES
+from spark_log.log.rewrite.merger import merge
 from tests.consumer.support import T0, ClockWatch
 from tests.log.support import (
     DIRECTORY,

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetch_loop as fetch_loop_module
 from spark_log.consumer.fetch import fetcher as fetcher_module
 from spark_log.consumer.fetch.fetch_loop import tail_probe_interval_ms
 from spark_log.errors import AuthorizationError, StorageError
-from spark_log.log.probe_interval import LOCAL_PROBES
-from spark_log.metadata import Cluster
+from spark_log.log.read.probe_interval import LOCAL_PROBES
 from spark_log.storage.directory_watch import InotifyWatch, SilentWatch
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.consumer.support import (

@@ -10,7 +10,7 @@ from spark_log.config import ConsumerConfig, TopicConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.log import PartitionLog
-from spark_log.log.probe_interval import REST_MS
+from spark_log.log.read.probe_interval import REST_MS
 from spark_log.types import TopicPartition
 from tests.consumer.support import ClockWatch
 from tests.log.support import ANY_TIME, TOPIC_ID, HookedStore

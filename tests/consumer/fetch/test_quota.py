@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from spark_log import Admin
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.fetch import fetcher as fetcher_module
-from spark_log.metadata import Cluster
 from spark_log.metadata.quotas import UNLIMITED
 from spark_log.storage.directory_watch import SilentWatch
 from spark_log.types import TopicPartition

@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.group import GroupMembership
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import UnknownMemberIdError
-from spark_log.metadata import Cluster
 
 ALL = {TopicPartition("t", number) for number in range(4)}
 LONG_S = 30

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.standalone_commits import StandaloneCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError
-from spark_log.metadata import Cluster
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 P0 = TopicPartition("t", 0)

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from spark_log import Admin
+from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     TOMBSTONE,
     GroupCoordinator,
@@ -25,7 +26,6 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnstableOffsetCommitError,
 )
-from spark_log.metadata import Cluster
 from spark_log.transaction import (
     GroupOffset,
     TransactionCoordinator,

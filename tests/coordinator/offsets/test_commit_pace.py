@@ -5,9 +5,9 @@ from unittest.mock import Mock
 import pytest
 
 from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.commit_pace import CommitPace
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock, SystemClock
 
 P0 = TopicPartition("t", 0)

@@ -11,6 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.delta.delta_log import DeltaLog
@@ -25,7 +26,6 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -3,11 +3,11 @@
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster, cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import store as offsets_store
 from spark_log.coordinator.offsets.creation import MARKER
 from spark_log.errors import StorageError
-from spark_log.metadata import Cluster, cluster
 from spark_log.storage import open_store
 from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.util.suppressed import IN_PROCESS

@@ -16,6 +16,7 @@ from spark_log import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.view import view_group
@@ -29,7 +30,6 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFiles
 from spark_log.delta.parse import parse_version
 from spark_log.errors import ClockSkewError
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

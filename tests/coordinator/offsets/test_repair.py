@@ -7,12 +7,12 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_log import OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.offsets.repair import OffsetsRepair
 from spark_log.errors import IllegalGenerationError, LogTruncatedError, StorageError
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

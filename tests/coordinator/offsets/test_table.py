@@ -16,11 +16,11 @@ from spark_log import (
     UnknownTopicOrPartitionError,
     UnsupportedStoreError,
 )
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import table as offsets_table
 from spark_log.delta.files import DataFiles
 from spark_log.errors import IllegalGenerationError
-from spark_log.metadata import Cluster
 from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import IllegalGenerationError, StorageError
-from spark_log.metadata import Cluster
 from spark_log.storage.object.object_store import ObjectStore
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 from spark_log.util.clock import ManualClock, SystemClock

@@ -12,8 +12,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.rewrite.merger import merge
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
 from tests.log.support import DIRECTORY, done_but, failing, file_names, free, open_log

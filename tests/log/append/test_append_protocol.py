@@ -23,7 +23,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, ProducerAppend
 from spark_log.log.append import appender
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,

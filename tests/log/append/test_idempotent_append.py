@@ -11,11 +11,11 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
-from spark_log.log.append import producer_state
-from spark_log.log.append.producer_state import ProducerState
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.producers import producer_state
+from spark_log.log.producers.producer_state import ProducerState
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

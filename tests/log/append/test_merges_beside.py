@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.errors import StorageError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.util.clock import ManualClock
 from spark_log.util.suppressed import SuppressedErrors
 from tests.log.support import (

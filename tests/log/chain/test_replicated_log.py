@@ -18,7 +18,7 @@ from spark_log.log import (
     move_replica_start,
 )
 from spark_log.log.append import CopiedSegment
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.metadata import METADATA_LEASE_MS
 from tests.log.chain.support import NO_LEADER, Cluster
 from tests.log.support import DIRECTORY, done_but, failing, file_names, values

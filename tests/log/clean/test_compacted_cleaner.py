@@ -2,11 +2,12 @@
 
 import pytest
 
-from spark_log.log.clean import compacted_segment, merger
+from spark_log.log.clean import compacted_segment
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.log_to_clean import log_to_clean
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite import merger
 from spark_log.log.segment import writer as segment_writer
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

@@ -4,7 +4,7 @@ import pytest
 
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier

@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 
 from spark_log.errors import StorageError, UnknownOutcomeError
-from spark_log.log.append.producer_state import ProducerAppend, SequenceRun
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compacted_segment import group_segments
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import MAX_MERGE_GENERATION, SegmentName
+from spark_log.log.files.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
+from spark_log.log.producers.producer_state import ProducerAppend, SequenceRun
+from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader

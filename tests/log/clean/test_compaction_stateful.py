@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
-from spark_log.log.clean.file_deletion import delete_found, find_deletable
-from spark_log.log.clean.merger import merge
 from spark_log.log.log_start import move_log_start
+from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore

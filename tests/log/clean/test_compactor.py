@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.append.producer_state import ProducerAppend
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.producers.producer_state import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     file_names,

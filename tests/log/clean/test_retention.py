@@ -5,7 +5,7 @@ import pytest
 from spark_log.config import TopicConfig
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.snapshot.snapshot import SegmentSummary
 from spark_log.util.clock import ManualClock

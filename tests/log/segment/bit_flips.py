@@ -22,14 +22,14 @@ from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import CorruptRecordError
-from spark_log.log.append.producer_state import ProducerAppend
-from spark_log.log.clean import merger
 from spark_log.log.clean.compactor import compact
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.rewrite import merger
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import writer as segment_writer
-from spark_log.log.segment.max_timestamp import offset_of_max_timestamp
 from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
 from spark_log.storage import Store

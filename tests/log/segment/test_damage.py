@@ -11,7 +11,7 @@ import pytest
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.record import arrow_ipc
 from spark_log.record.schema import OFFSET_DELTA_FIELD, RECORD_SCHEMA, segment_schema
 from tests.log.support import (

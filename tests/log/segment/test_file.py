@@ -6,7 +6,7 @@ import pytest
 
 from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
 from tests.log.support import (
     DIRECTORY,

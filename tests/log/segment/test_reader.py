@@ -17,7 +17,7 @@ from spark_log.errors import (
     SparkLogError,
 )
 from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment.offset_index import offset_index_bytes
 from spark_log.log.segment.time_index import time_index_bytes
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE

@@ -8,9 +8,9 @@ from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, StorageError
 from spark_log.log import ProducerAppend
-from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.files.file_names import SegmentName, snapshot_name
+from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, SegmentSummary, Snapshot
 from tests.log.support import (
     DIRECTORY,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from spark_log.log import ProducerAppend
-from spark_log.log.append.producer_state import ProducerEntry, ProducerState, SequenceRun
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.files.file_names import SegmentName, snapshot_name
+from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
 from tests.log.support import (

@@ -11,9 +11,9 @@ from spark_log.log import (
     ProducerAppend,
     TransactionIndex,
 )
-from spark_log.log.clean.merger import merge
-from spark_log.log.file_names import SegmentName, snapshot_name
+from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import BatchHeader

@@ -14,8 +14,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerAppend
-from spark_log.log.clean.merger import merge as merge_segments
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.rewrite.merger import merge as merge_segments
 from spark_log.log.verify.finding import FindingKind, Severity, findings_table
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage import open_store

@@ -10,7 +10,12 @@ from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
 from spark_log.log import PartitionLog, ProducerAppend
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.file_names import SegmentName, StartMarker, encode_leader_epoch, snapshot_name
+from spark_log.log.files.file_names import (
+    SegmentName,
+    StartMarker,
+    encode_leader_epoch,
+    snapshot_name,
+)
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import Severity
 from spark_log.log.verify.verifier import Verifier

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spark_log.errors import AlreadyExistsError
-from spark_log.log import live_log
-from spark_log.log.append.producer_state import ProducerState
-from spark_log.log.clean import compactor, file_deletion, log_to_clean
+from spark_log.log.clean import compactor, log_to_clean
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.file_names import SegmentName, generation_name, parse_generation_name
-from spark_log.log.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log.files import live_log
+from spark_log.log.files.file_names import SegmentName, generation_name, parse_generation_name
+from spark_log.log.producers.producer_state import ProducerState
+from spark_log.log.rewrite import file_deletion
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
 from tests.simulation.compaction.actors import CompactedWorld

@@ -13,16 +13,16 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_log.admin import topics as admin_module
+from spark_log.cluster import cluster as cluster_module
+from spark_log.cluster import cluster_cleaner, topic_deletion
+from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.topic_deletion import DeletedTopic
 from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean import cleaner
-from spark_log.metadata import cluster as cluster_module
-from spark_log.metadata import cluster_cleaner, metadata_log
-from spark_log.metadata.cluster_cleaner import ClusterCleaner
+from spark_log.metadata import metadata_log
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.topics import deletion as topic_deletion
-from spark_log.metadata.topics.deletion import DeletedTopic
 from spark_log.storage import DELETION_MARKERS, WITNESSES, Store
 from spark_log.types import NewTopic
 from tests.simulation.deletion.world import (

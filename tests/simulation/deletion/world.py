@@ -9,7 +9,8 @@ from random import Random
 import pyarrow as pa
 
 from spark_log.admin import Admin
-from spark_log.metadata import Cluster, metadata_log
+from spark_log.cluster import Cluster
+from spark_log.metadata import metadata_log
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.storage import WITNESSES
 from spark_log.util.clock import Clock

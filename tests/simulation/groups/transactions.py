@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.status import GroupStatus
 from spark_log.coordinator.group.transactional_offsets import (
@@ -16,7 +17,7 @@ from spark_log.coordinator.group.transactional_offsets import (
 )
 from spark_log.errors import CommitFailedError, SparkLogError, TransactionError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import Cluster, MetadataImage
+from spark_log.metadata import MetadataImage
 from spark_log.storage import Store
 from spark_log.transaction import GroupOffset, TransactionCoordinator, TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata

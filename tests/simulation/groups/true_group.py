@@ -9,7 +9,7 @@ from spark_log.coordinator.group.group_log import TOPIC_ID, group_directory
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentReader
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.types import TopicPartition
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS

@@ -17,10 +17,10 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from spark_log.log.append import appender_state
-from spark_log.log.clean import file_deletion
+from spark_log.log.directory import opened_segments
+from spark_log.log.directory import opener as segment_opener
+from spark_log.log.rewrite import file_deletion
 from spark_log.log.segment import file as segment_file
-from spark_log.log.segment import opened_segments
-from spark_log.log.segment import opener as segment_opener
 from tests.simulation.log.profile import Profile
 from tests.simulation.patches import Patch
 

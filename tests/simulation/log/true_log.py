@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from spark_log.log import SegmentReader
-from spark_log.log.append.producer_state import MAX_RUNS, ProducerAppend, sequence_after
-from spark_log.log.file_names import SegmentName, StartMarker
-from spark_log.log.live_log import live_log
+from spark_log.log.files.file_names import SegmentName, StartMarker
+from spark_log.log.files.live_log import live_log
+from spark_log.log.producers.producer_state import MAX_RUNS, ProducerAppend, sequence_after
 from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 from spark_log.storage import Store
 from spark_log.util.clock import Clock

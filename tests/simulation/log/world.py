@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
 from spark_log.log import Beside, PartitionLog
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
 from tests.simulation.scheduler import Scheduler

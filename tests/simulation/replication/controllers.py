@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from spark_log.cluster import clean_replicas
+from spark_log.cluster.broker_registration import register_broker
 from spark_log.errors import (
     ClockSkewError,
     CorruptRecordError,
@@ -13,8 +15,6 @@ from spark_log.errors import (
     StorageError,
 )
 from spark_log.log import MIN_DEDUPE_BUFFER_BYTES, DivergedReplicaError
-from spark_log.metadata import clean_replicas
-from spark_log.metadata.broker_registration import register_broker
 from spark_log.metadata.brokers import fence_broker_records
 from spark_log.replication import Replicator
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld

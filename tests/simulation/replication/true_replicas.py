@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import LogAppendInfo, LogBatch, SegmentReader
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.metadata import metadata_log
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, from_json

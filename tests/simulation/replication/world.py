@@ -9,6 +9,9 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
+from spark_log.cluster import Cluster, broker_stores, cluster_cleaner
+from spark_log.cluster import cluster as cluster_module
+from spark_log.cluster.broker_registration import register_broker
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     AlreadyExistsError,
@@ -24,15 +27,7 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionCleaner, PartitionDirectory, Replica, ReplicatedLog, Witness
 from spark_log.log.append import appender_state
-from spark_log.metadata import (
-    Cluster,
-    broker_stores,
-    cluster_cleaner,
-    metadata_log,
-    partition_states,
-)
-from spark_log.metadata import cluster as cluster_module
-from spark_log.metadata.broker_registration import register_broker
+from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.records import (
     ConfigRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_log.errors import ClockSkewError, StorageError
 from spark_log.log import PartitionLog
-from spark_log.log.partition_directory import PartitionDirectory
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.transaction import TopicIdPartition, TransactionCleaner
 from tests.simulation.log.profile import Profile
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld

@@ -14,7 +14,7 @@ from spark_log.errors import (
     TransactionAbortableError,
 )
 from spark_log.log import EndTransactionMarker, LogAppendInfo, PartitionLog, ProducerIdAndEpoch
-from spark_log.log.append.producer_state import ProducerState
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.record import BatchHeader
 from spark_log.transaction import (
     TopicIdPartition,

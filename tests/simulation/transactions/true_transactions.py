@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log import LogAppendInfo, ProducerIdAndEpoch, SegmentReader
-from spark_log.log.file_names import SegmentName, StartMarker
+from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader
 from spark_log.storage import Store
 from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import count
 from typing import Final, cast
 
+from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
-from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch
+from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch, StateLog
+from spark_log.log import state_log as state_log_module
 from spark_log.log.append import appender_state
-from spark_log.metadata import Cluster, StateLog
-from spark_log.metadata import state_log as state_log_module
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer
+from spark_log.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, InvalidConfigurationError
-from spark_log.metadata import Cluster
 from spark_log.storage import Membership, QuorumStore, open_quorum, open_store
 from spark_log.storage.quorum.membership import Voter
 

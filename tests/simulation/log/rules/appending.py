@@ -16,7 +16,7 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.append.log_tail import LogTail, PutResult
+from spark_log.log.directory.log_tail import LogTail, PutResult
 from spark_log.log.segment.staged_segment import StagedSegment
 from tests.simulation.log.rules.variant import Variant, appending, knowing, plain_name
 

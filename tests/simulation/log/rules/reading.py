@@ -15,11 +15,11 @@ from spark_log.errors import (
     NotFoundError,
 )
 from spark_log.log import PartitionLog, SegmentReader
-from spark_log.log.file_names import SegmentName
-from spark_log.log.live_log import LiveLog, LiveSegment, live_log
-from spark_log.log.log_reader import LogReader
-from spark_log.log.partition_directory import LogView, PartitionDirectory
-from spark_log.log.tail_view import TailView
+from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.files.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.read.log_reader import LogReader
+from spark_log.log.read.tail_view import TailView
 from spark_log.storage import FileInfo
 from tests.simulation.log.rules.variant import Variant, plain_name
 

@@ -8,7 +8,7 @@ from typing import Any
 from spark_log.log import PartitionLog
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.file_names import SegmentName
+from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention
 from tests.simulation.patches import Patch

@@ -1,0 +1,541 @@
+"""An opened cluster root: its store, its metadata, and the logs of its partitions.
+
+On storage: ``meta.properties`` with the cluster id and the format version, created once by
+put-if-absent, before anything else. A crash after it leaves an empty, valid cluster.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
+from spark_log.cluster.broker_stores import BrokerStores
+from spark_log.cluster.meta_properties import (
+    FORMAT_VERSION,
+    META_PROPERTIES,
+    MetaProperties,
+    create_meta_properties,
+    guarded_root,
+    read_meta_properties,
+    unreadable_root,
+)
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
+from spark_log.errors import (
+    CorruptRecordError,
+    InvalidRootError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    RootNotFoundError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.metadata import (
+    METADATA_WITNESS,
+    ROOT_BROKER_ID,
+    MetadataCheckpoint,
+    MetadataImage,
+    MetadataLog,
+    MetadataPartitionStates,
+    ProducerIds,
+    TopicImage,
+    read_checkpoint,
+)
+from spark_log.storage import (
+    StagedFileLostError,
+    StorageOptions,
+    Store,
+    call_beside,
+    call_through_outages,
+    find_quorum,
+    has_files,
+    is_own_directory,
+    listing_validity_ms,
+    open_store,
+)
+from spark_log.types import random_id
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
+
+_log = logging.getLogger(__name__)
+
+_open_clusters: WeakSet[Cluster] = WeakSet()
+"""The clusters that this process has open, if their roots are on a file system that can be
+unmounted. No new root is created in the place of such a root."""
+
+
+def open_cluster(
+    root: str | os.PathLike[str] | None,
+    storage_options: StorageOptions | None = None,
+    *,
+    timeout_ms: float = DEFAULT_API_TIMEOUT_MS,
+    setting: str = "default.api.timeout.ms",
+    clock: Clock = SYSTEM_CLOCK,
+    create: bool = False,
+    request_timeout_ms: int | None = None,
+    broker_options: BrokerOptions | None = None,
+    client_rack: str = "",
+) -> Cluster:
+    """Open a root as `Cluster` does; wait if its storage does not answer.
+
+    Args:
+        root: a path or URL.
+        storage_options: the options of the file system; never printed or logged.
+        timeout_ms: the maximum time to wait.
+        setting: the config key of the time limit, for messages.
+        clock: gives records their timestamps, and measures ages.
+        create: create the root if it does not exist.
+        request_timeout_ms: time limit of one request to an object store.
+        broker_options: storage options of the other brokers; never printed or logged.
+        client_rack: the rack whose in-sync replicas are read first; empty for none.
+
+    Raises:
+        KafkaTimeoutError: the time is over.
+        UnknownOutcomeError: the time is over, and the root may have been created.
+        StorageError: the root does not exist, is not a root, or its storage refuses the request.
+    """
+
+    def opened() -> Cluster:
+        return Cluster(
+            root,
+            storage_options,
+            clock=clock,
+            create=create,
+            request_timeout_ms=request_timeout_ms,
+            broker_options=broker_options,
+            client_rack=client_rack,
+        )
+
+    store = open_store(root, storage_options)
+    return call_through_outages(
+        timeout_ms,
+        opened,
+        what=f"opening the root {store.url}",
+        setting=setting,
+        is_local=store.is_mapped,
+        clock=clock,
+        notes_silence=True,
+    )
+
+
+class Cluster:
+    """An opened root: the only way from its URL to its logs.
+
+    Attributes:
+        store: the files of the root.
+        clock: gives records their timestamps, and measures ages.
+        cluster_id: the id in ``meta.properties``.
+        suppressed: failures that did not stop a caller.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None,
+        storage_options: StorageOptions | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        create: bool = False,
+        request_timeout_ms: int | None = None,
+        broker_options: BrokerOptions | None = None,
+        client_rack: str = "",
+    ) -> None:
+        """Open a root.
+
+        Args:
+            root: a path or URL.
+            storage_options: the options of the file system; never printed or logged.
+            clock: gives records their timestamps, and measures ages.
+            create: create the root if it does not exist.
+            request_timeout_ms: time limit of one request to an object store; None for the default
+                of ``request.timeout.ms``.
+            broker_options: broker id → storage options of its root, which `broker_store` opens;
+                never printed or logged. A broker without options uses those of the cluster's root,
+                if its URL has the same scheme.
+            client_rack: the rack whose in-sync replicas are read first; empty for none.
+
+        Raises:
+            RootNotFoundError: the root does not exist, and ``create`` is false.
+            InvalidRootError: it is a file, was created by an incompatible version, or is the root
+                of a broker other than 0.
+            StorageUnavailableError: the storage does not answer; try again.
+            UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidConfigurationError: a storage option is unknown.
+        """
+        store, checkpoint = _open_root(root, storage_options, request_timeout_ms)
+        self.clock = clock
+        self._client_rack = client_rack
+        self.suppressed = SuppressedErrors(IN_PROCESS)
+        self._unguarded = self.store = store
+        self.cluster_id = checkpoint.cluster_id if checkpoint else ""
+        if not self.cluster_id:
+            self.cluster_id = self._read_or_create(create)
+        self.store = guarded_root(store, MetaProperties(self.cluster_id))
+        if self.store is not store:
+            _open_clusters.add(self)
+        self._metadata = MetadataLog(
+            self.store,
+            clock,
+            self.suppressed,
+            cluster_id=self.cluster_id,
+            checkpoint=checkpoint,
+        )
+        self._producer_ids = ProducerIds(self._metadata)
+        self._broker_stores = BrokerStores(
+            self.store,
+            self.cluster_id,
+            self._metadata,
+            broker_options,
+            request_timeout_ms,
+            storage_options,
+            clock,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"
+
+    @property
+    def root(self) -> str:
+        """The root's URL, without credentials."""
+        return self.store.url
+
+    @property
+    def metadata(self) -> MetadataLog:
+        """The metadata log, through which metadata are changed."""
+        return self._metadata
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Allocates ids of idempotent producers."""
+        return self._producer_ids
+
+    def release(self) -> None:
+        """Record that this process no longer has the root open: its client is closed.
+
+        While a root is open and missing, this process creates no new root in its place.
+        """
+        _open_clusters.discard(self)
+
+    def has_same_id(self) -> bool:
+        """Return whether the root still has the id it was opened with; one request.
+
+        Raises:
+            NotFoundError: the root does not exist any more.
+            StorageError: the root cannot be read.
+        """
+        return self._read() == self.cluster_id
+
+    def keep_reserve(self) -> None:
+        """Reserve disk space for deletions on a full disk; a failure is only counted."""
+        with self.suppressed.suppress("reserve", self.root, StorageError):
+            self.store.keep_reserve()
+
+    def image(self) -> MetadataImage:
+        """Return the present metadata.
+
+        Raises:
+            StorageUnavailableError: the root cannot be found, for example because it is not
+                mounted.
+            InvalidRootError: the path or URL has another root now.
+            LogTruncatedError: the root exists, but files of its metadata log were removed.
+        """
+        self.store.check_root()  # looking for a new record does not read a file
+        return self._metadata.image()
+
+    def topic(self, name: str) -> TopicImage:
+        """Return a topic.
+
+        Raises:
+            UnknownTopicOrPartitionError: it does not exist; the message names similar topics.
+        """
+        return self.image().topic(name)
+
+    def broker_store(self, broker_id: int) -> Store:
+        """Return the store of a broker's root; broker 0 is the cluster's root.
+
+        The first call for a registration of a broker opens and checks its root. Later calls send no
+        request, and return the same store.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root belongs to another cluster, broker or registration: another
+                storage is mounted at the path, or the root was emptied.
+        """
+        return self.store if broker_id == ROOT_BROKER_ID else self._broker_stores.get(broker_id)
+
+    def check_broker(self, broker_id: int) -> None:
+        """Check that a broker's root exists now, and belongs to the broker's registration.
+
+        `broker_store` checks a root once. When a file system is unmounted later, its path looks
+        like an empty root.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
+        self._broker_stores.check(broker_id)
+
+    def unchecked_broker_store(self, broker_id: int, root: str) -> Store:
+        """Return the store of a root before it is registered, with the broker's storage options.
+
+        No request is sent.
+
+        Raises:
+            UnsupportedStoreError: the storage does not support put-if-absent.
+            InvalidRootError: the URL names no bucket.
+            InvalidConfigurationError: a storage option is unknown.
+        """
+        return self._broker_stores.unchecked(broker_id, root)
+
+    def partition_log(
+        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
+    ) -> ReplicatedLog:
+        """Return the log of a partition, with all of its replicas.
+
+        Args:
+            topic: the partition's topic.
+            partition: the partition's number.
+            beside: runs the merges of the log's end on another thread; if None, the append that
+                makes a merge due waits for it.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic has no such partition.
+        """
+        if partition not in topic.partitions:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic.name!r} has no partition {partition}; it has "
+                f"{topic.num_partitions}, numbered from 0",
+                topic=topic.name,
+            )
+        config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
+
+        def open_replica(broker_id: int, number: int) -> Replica:
+            files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
+            return Replica(files, config, has_leader_epochs=True, beside=beside)
+
+        return ReplicatedLog(
+            MetadataPartitionStates(self._metadata, topic, partition),
+            open_replica,
+            self.broker_store,
+            name=topic.partition_directory(partition),
+            config=config,
+            clock=self.clock,
+            suppressed=suppressed,
+            is_near=self._is_near if self._client_rack else None,
+            check_root=self.check_broker,
+        )
+
+    def _is_near(self, broker_id: int) -> bool:
+        brokers = self._metadata.known_image().brokers()
+        return any(
+            each.broker_id == broker_id and each.rack == self._client_rack for each in brokers
+        )
+
+    def replica_log(
+        self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
+    ) -> PartitionLog:
+        """Return the log of one replica, for work that each replica does by itself, such as merges.
+
+        Args:
+            topic: the partition's topic.
+            partition: the partition's number.
+            broker_id: the id of the replica's broker.
+            number: the number of the replica's directory; None for the number in ``topic``.
+
+        Raises:
+            ValueError: the broker has no replica of the partition.
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageUnavailableError: its root cannot be reached.
+            InvalidRootError: its root is another one now.
+        """
+        if number is None:
+            number = topic.partitions[partition].directory_of(broker_id)
+        return PartitionLog(
+            self.broker_store(broker_id),
+            topic.numbered_directory(partition, number),
+            topic_id=topic.topic_id,
+            partition=partition,
+            config=topic.config(),
+            clock=self.clock,
+            suppressed=self.suppressed,
+            has_witness=True,
+        )
+
+    def _replica_directory(
+        self,
+        topic: TopicImage,
+        partition: int,
+        broker_id: int,
+        number: int,
+        config: TopicConfig,
+        suppressed: SuppressedErrors,
+    ) -> PartitionDirectory:
+        path = topic.numbered_directory(partition, number)
+        return PartitionDirectory(
+            self.broker_store(broker_id),
+            path,
+            topic_id=topic.topic_id,
+            partition=partition,
+            clock=self.clock,
+            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
+            suppressed=suppressed,
+            witness=Witness(path),
+        )
+
+    def is_deleted(self, topic: TopicImage) -> bool:
+        """Return whether a topic was deleted, also if it was created again since.
+
+        Raises:
+            StorageError: the metadata cannot be read.
+        """
+        found = self.image().find(topic.name)
+        return found is None or found.topic_id != topic.topic_id
+
+    @contextmanager
+    def detecting_deletion(self, topic: TopicImage) -> Iterator[None]:
+        """Distinguish a topic's deletion from damage, in a block that reads the topic's logs.
+
+        When a topic is deleted, its files disappear one by one, so that its logs look damaged or
+        shorter. The topic is removed from the metadata before its first file. If the block
+        raises such an error, this reads the metadata again.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+        """
+        try:
+            yield
+        except (CorruptRecordError, OffsetOutOfRangeError, StorageError) as error:
+            is_lost = isinstance(error, StagedFileLostError)
+            if isinstance(error, StorageError) and error.retriable and not is_lost:
+                raise
+            if not self._is_known_to_be_deleted(topic):
+                raise
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic.name!r} was deleted while it was read", topic=topic.name
+            ) from error
+
+    def _is_known_to_be_deleted(self, topic: TopicImage) -> bool:
+        try:
+            return self.is_deleted(topic)
+        except SparkLogError:
+            return False
+
+    def _read_or_create(self, create: bool) -> str:
+        try:
+            return self._read()
+        except NotFoundError:
+            own = self._own_directory()
+            if own:
+                return self._read_beside_files(own)
+            if not create:
+                raise RootNotFoundError(
+                    f"there is no spark-log root at {self.root}; check the path, or create a "
+                    f"topic there: spark-log topics create NAME --root {self.root}",
+                    path=self.root,
+                ) from None
+        return self._create()
+
+    def _create(self) -> str:
+        """Create the root, and return the cluster's id.
+
+        Raises:
+            StorageUnavailableError: this process has a root open at this path, which is missing
+                now.
+            StorageError: it cannot be created.
+        """
+        if self._is_open_elsewhere():
+            gc.collect()  # a client that nobody refers to any more was not released
+        if self._is_open_elsewhere():
+            raise StorageUnavailableError(
+                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
+                f"move it back. No new root is created there as long as this process has the old "
+                f"one open: close its clients first, or start another process",
+                path=self.root,
+            )
+        create_meta_properties(self.store, MetaProperties(random_id()))
+        self.keep_reserve()
+        cluster_id = self._read()
+        _log.info("%s: created a new root, of the cluster %s", self.root, cluster_id)
+        return cluster_id
+
+    def _is_open_elsewhere(self) -> bool:
+        """Return whether another client of this process has the root open."""
+        return any(each.root == self.root for each in tuple(_open_clusters))
+
+    def _own_directory(self) -> str:
+        """Return the name of a directory with files that only a root has; empty without one.
+
+        A directory without files may have been made beforehand, with permissions of its own.
+        """
+        names = filter(is_own_directory, self.store.list_directories(""))
+        return next((name for name in names if has_files(self.store, name)), "")
+
+    def _read_beside_files(self, directory: str) -> str:
+        """Read ``meta.properties`` again: another process may just have created the root.
+
+        Args:
+            directory: the name of a directory of the root.
+
+        Raises:
+            InvalidRootError: the root was created, and ``meta.properties`` was removed.
+        """
+        try:
+            return self._read()
+        except NotFoundError:
+            raise InvalidRootError(
+                f"{self.root} has the directory {directory} of a root, but no {META_PROPERTIES}: "
+                f"the file was removed, or only a part of a root was restored. "
+                f"Restore it from a copy; it has two lines, version={FORMAT_VERSION} and "
+                f"cluster.id=, with 22 letters and digits of your choice if the id is not known",
+                path=self.root,
+            ) from None
+
+    def _read(self) -> str:
+        found = read_meta_properties(self._unguarded)
+        if found.broker_id is not None:
+            raise InvalidRootError(
+                f"{self.root} is {found}, and not of the cluster itself; give the root that has "
+                f"the metadata log",
+                path=self.root,
+            )
+        return found.cluster_id
+
+
+def _open_root(
+    root: str | os.PathLike[str] | None,
+    storage_options: StorageOptions | None,
+    request_timeout_ms: int | None,
+) -> tuple[Store, MetadataCheckpoint | None]:
+    """Return the store of a root, or the quorum that it is a member of, and its checkpoint.
+
+    On an object store the checkpoint is read at the same time as the list of a quorum's members.
+    The checkpoint has the cluster's id, too, so that ``meta.properties`` need not be read. On a
+    local file system the checkpoint is None: only ``meta.properties`` distinguishes a root from an
+    empty mount point.
+    """
+    store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
+    if store.is_mapped:
+        return store, None
+    checkpoint = call_beside(lambda: _checkpoint_of(store))
+    try:
+        found = find_quorum(store, storage_options, request_timeout_ms=request_timeout_ms)
+    except StorageError as error:
+        raise unreadable_root(store, error) from error
+    if found is not store:  # the checkpoint of one member may be an older one
+        return found, None if found.is_mapped else _checkpoint_of(found)
+    return store, checkpoint()
+
+
+def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
+    """Return the checkpoint of a root; None if it has none, or it cannot be read."""
+    try:
+        found = read_checkpoint(store, METADATA_WITNESS.path)
+    except SparkLogError:  # the metadata log reads it again
+        return None
+    return None if isinstance(found, int) else found

@@ -1,0 +1,62 @@
+"""The end of a log as an appender knows it, and the outcome of a put at this end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.log.directory.partition_directory import PartitionDirectory
+from spark_log.log.files import SegmentName, StartMarker
+from spark_log.log.segment import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """A log end offset, and the time when no segment had its name.
+
+    Attributes:
+        log_end_offset: the offset after the log's last record.
+        observed_ms: monotonic time when it was known that no segment had this offset as its name.
+        last: the name of the last segment; None in a log without segments.
+        leader_epoch: the leader epoch of the last batch; -1 in a log that never had a batch, None
+            if it is not known.
+    """
+
+    log_end_offset: int
+    observed_ms: float
+    last: SegmentName | None = None
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """The segment at an offset after a put at this offset.
+
+    Attributes:
+        is_ours: whether it is the segment that was put.
+        end_offset: the offset after the segment's last offset.
+        winner: reader of the segment that had the name before; None if the put succeeded.
+    """
+
+    is_ours: bool
+    end_offset: int
+    winner: SegmentReader | None
+
+
+def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
+    """Return whether the log's last segment does not exist any more; False on an object store.
+
+    A segment that was part of the log so recently cannot have been deleted by a cleaner: the log
+    was removed, and a put would begin a new one. In a log whose records were all deleted, the start
+    marker is checked instead.
+
+    Args:
+        directory: the partition's directory.
+        tail: the log's end, observed recently.
+    """
+    if tail.last is not None:
+        name = tail.last.log
+    elif tail.log_end_offset:
+        name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
+    else:
+        return False
+    return directory.store.is_gone(directory.file_path(name))

@@ -1,0 +1,597 @@
+"""The directory of one partition: lists it and opens its segments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from spark_log.errors import (
+    CorruptRecordError,
+    LogTruncatedError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    StorageTimeoutError,
+    StorageUnavailableError,
+)
+from spark_log.log.directory.identities import SegmentIdentities
+from spark_log.log.directory.opener import SegmentOpener
+from spark_log.log.directory.segment_table import SegmentTable
+from spark_log.log.files import (
+    LiveLog,
+    LiveSegment,
+    SegmentName,
+    StartMarker,
+    Witness,
+    decode_leader_epoch,
+    live_log,
+)
+from spark_log.log.segment import SegmentReader
+from spark_log.record import NO_LEADER_EPOCH
+from spark_log.storage import FileInfo, Store, is_listing_valid
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
+
+_MAX_MISSES = 5
+"""Number of failed reads of a listed file after which its storage counts as failed."""
+
+_MAX_SLOW_LISTINGS = 10
+"""Number of listings that take too long after which `PartitionDirectory.observe` fails."""
+
+_SEGMENT_BYTES = 480
+"""Approximate memory of a listed segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The log as one listing showed it, with the log end offset from its last segment.
+
+    Attributes:
+        live: the chain of segments.
+        log_end_offset: the next offset to be written.
+        observed_ms: monotonic time before the listing began.
+        leader_epoch: leader epoch of the log's last batch; -1 if the log never had a batch. None
+            if it is not known: the last segment is a rewritten one and was not opened, or the log
+            was emptied.
+        origin: URL of the directory.
+    """
+
+    live: LiveLog
+    log_end_offset: int
+    observed_ms: float
+    leader_epoch: int | None = None
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"<LogView log_start_offset={self.log_start_offset} "
+            f"log_end_offset={self.log_end_offset} segments={len(self.live.segments)}>"
+        )
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.live.log_start_offset
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory of the listed segments, with their names, paths and times."""
+        segments = self.live.segments
+        if isinstance(segments, SegmentTable):
+            return segments.memory_bytes
+        return len(segments) * _SEGMENT_BYTES
+
+    def from_offset(self, offset: int, path: str) -> LogView:
+        """Return the view in little memory, without the segments before an offset.
+
+        Args:
+            offset: an offset in the first segment to keep.
+            path: the partition's directory, relative to the store's root.
+        """
+        segments = SegmentTable(path, self.live.segments[max(0, self.live.index_of(offset)) :])
+        return replace(self, live=replace(self.live, segments=segments))
+
+    def check_offset(self, offset: int, where: str) -> None:
+        """Check that the log can be read from ``offset``. The log end offset is valid.
+
+        Args:
+            offset: the offset to check.
+            where: the partition's directory, for the error message.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+        """
+        start, end = self.log_start_offset, self.log_end_offset
+        if start <= offset <= end:
+            return
+        holds = (
+            f"the log holds {start} to {end - 1}" if start < end else f"the log is empty at {end}"
+        )
+        raise OffsetOutOfRangeError(
+            f"{where}: offset {offset} is out of range; {holds}",
+            offset=offset,
+            log_start_offset=start,
+            log_end_offset=end,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryListing:
+    """One listing of a partition's directory, shared by several steps of maintenance.
+
+    Use it only to decide that no work is due. Before a file is deleted, the directory is listed
+    again.
+
+    Attributes:
+        view: the log.
+        last: reader of the log's last segment if the listing had to open it; else None.
+        files: the plain files and the hidden ones; None if the listing was not kept.
+    """
+
+    view: LogView
+    last: SegmentReader | None = None
+    files: tuple[Sequence[FileInfo], Sequence[FileInfo]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentEnd:
+    """The end offset and the leader epoch of a listing's last segment, kept after it was opened.
+
+    A plain segment that two listings show as part of the log is the same file in both: its name is
+    freed only when something durable covers it, and then it is never part of the log again. The
+    segment is therefore not opened for a later listing.
+    """
+
+    file: FileInfo
+    end_offset: int
+    leader_epoch: int
+
+
+class PartitionDirectory:
+    """The directory of one partition.
+
+    Attributes:
+        store: the store that holds the directory.
+        path: the directory's path, relative to the store's root.
+        topic_id: the topic's id; checked against every segment.
+        partition: number of the partition; checked against every segment.
+        clock: the clock whose monotonic time dates listings.
+        witness: the file that shows that the log has had records; None if the log has none.
+        valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``. A file that
+            was part of the log at the listing cannot have been deleted within this time.
+        suppressed: counter of errors that fail no read and no append, such as those of indexes.
+        identities: the append ids of the segments, by name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        topic_id: str,
+        partition: int,
+        clock: Clock,
+        valid_ms: float = math.inf,
+        suppressed: SuppressedErrors = IN_PROCESS,
+        witness: Witness | None = None,
+    ) -> None:
+        self.store = store
+        self.path = path
+        self.topic_id = topic_id
+        self.partition = partition
+        self.clock = clock
+        self.valid_ms = valid_ms
+        self.suppressed = suppressed
+        self.identities = SegmentIdentities()
+        self.witness = witness
+        self._reached_offset = 0
+        self._last_end: _SegmentEnd | None = None
+        self._is_missing_checked = False
+        self._missed: tuple[str, float, int] | None = None
+        """The path that was listed but not found, the monotonic time, and the times in a row."""
+
+    @property
+    def reached_offset(self) -> int:
+        """The highest log end offset that was observed through this object."""
+        return self._reached_offset
+
+    def on_log_end(self, end_offset: int) -> None:
+        """Record the log end offset after an append, or after the next segment was found."""
+        self._reached_offset = max(self._reached_offset, end_offset)
+
+    def check_not_removed(self) -> None:
+        """Check once, before a file is staged, that the directory was not removed.
+
+        Staging the first file of a log makes its directory. A directory that someone has
+        moved away or removed must not be made again.
+
+        Raises:
+            LogTruncatedError: the log has had records, and its directory is missing.
+        """
+        if not self._is_missing_checked and self.store.is_gone(self.path):
+            reached_offset = self._reached_offset
+            if not reached_offset and self.witness is not None:
+                reached_offset = int(self.witness.exists(self.store))
+            if reached_offset:
+                raise self.truncated(0, reached_offset)
+        self._is_missing_checked = True
+
+    def observe(self) -> LogView:
+        """Return the log as it is now: one listing, and the last header of the last segment.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
+        """
+        return self.observe_and_open()[0]
+
+    def observe_and_open(self) -> tuple[LogView, SegmentReader | None]:
+        """Return the log as `observe` does, and its last segment if that had to be opened.
+
+        Raises:
+            CorruptRecordError: the last segment is damaged, or a segment before it is missing.
+            LogTruncatedError: the log ends before an offset that it had reached.
+            StorageTimeoutError: each listing took longer than it is valid.
+        """
+        return self._observe(self.live_log)
+
+    def observe_files(self) -> DirectoryListing:
+        """Return the log as `observe` does, with all files of the same listing.
+
+        Raises:
+            SparkLogError: `observe` failed.
+        """
+        files: tuple[Sequence[FileInfo], Sequence[FileInfo]] = (), ()
+
+        def list_files() -> LiveLog:
+            nonlocal files
+            files = self.store.list_with_hidden(self.path)
+            return self.live_log(files[0])
+
+        return DirectoryListing(*self._observe(list_files), files)
+
+    def _observe(self, list_log: Callable[[], LiveLog]) -> tuple[LogView, SegmentReader | None]:
+        hole: tuple[int, int] | None = None
+        truncated: tuple[int, int] | None = None
+        unproven: LiveSegment | None = None
+        slow_listings = 0
+        while slow_listings < _MAX_SLOW_LISTINGS:
+            observed_ms = self.clock.monotonic_ms()
+            live = list_log()
+            if self.is_outdated(observed_ms):
+                slow_listings += 1
+                continue
+            if live.base_after_gap is not None:
+                # A listing may leave out a file that appeared during it and show a later one. So a
+                # gap is an error only if the next listing shows it too.
+                before, hole = hole, (live.chain_end_offset, live.base_after_gap)
+                if hole != before:
+                    continue
+                raise CorruptRecordError(
+                    f"{self.path}: the log ends at offset {hole[0]}, but a segment begins at "
+                    f"{hole[1]}: the segments between them are missing. Restore them from a copy",
+                    path=self.path,
+                )
+            if live.last_before_start not in (None, unproven):
+                unproven = live.last_before_start
+                continue  # a snapshot may have appeared during the listing, too
+            try:
+                end_offset, leader_epoch, opened = self._read_end(live, observed_ms)
+            except NotFoundError:  # rewritten and deleted since the listing: list again
+                slow_listings += self.is_outdated(observed_ms)
+                continue
+            reached_offset = max(live.witnessed_offset, self._reached_offset)
+            if not end_offset and not reached_offset:
+                reached_offset = int(self.witness is not None and self.witness.exists(self.store))
+            if end_offset < reached_offset:
+                if truncated != (end_offset, reached_offset):
+                    truncated = end_offset, reached_offset  # an error if seen twice, as a gap
+                    continue
+                raise self.truncated(end_offset, reached_offset)
+            self._reached_offset = end_offset
+            return LogView(live, end_offset, observed_ms, leader_epoch, self.url), opened
+        raise StorageTimeoutError(
+            f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
+            f"file.delete.delay.ms, so that the result may be out of date. Raise "
+            f"file.delete.delay.ms, or merge the topic's segments",
+            path=self.path,
+        )
+
+    def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
+        """Return the end of a log that is never rewritten, from a listing of its last names.
+
+        A segment of such a log is deleted only after a start marker with a higher offset was
+        written, and the listing shows this marker.
+
+        Args:
+            base_offset: the base offset of a segment of the log.
+            end_offset: the segment's end offset.
+
+        Returns:
+            A view of this segment alone, with `LiveLog.base_after_gap` where the next one begins.
+            None if the listing does not tell whether the segment is part of the log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        observed_ms = self.clock.monotonic_ms()
+        listed = list(self.store.list(self.path, start_after=f"{base_offset:020d}"))
+        live = live_log(listed)
+        names = [name for file in listed if (name := SegmentName.parse(file.name))]
+        bases = [name.base_offset for name in names]
+        is_plain = not live.log_start_offset and not any(name.generation for name in names)
+        is_next = bases[1:2] in ([], [end_offset])
+        if not is_plain or bases[:1] != [base_offset] or not is_next:
+            return None
+        if self.is_outdated(observed_ms):
+            return None
+        name = SegmentName(base_offset)
+        (file,) = (file for file in listed if file.name == name.log)
+        segment = LiveSegment(name, file, base_offset, end_offset)
+        following = end_offset if bases[1:] else None
+        return LogView(
+            LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
+        )
+
+    def _read_end(
+        self, live: LiveLog, observed_ms: float
+    ) -> tuple[int, int | None, SegmentReader | None]:
+        """Return the log end offset, its leader epoch, and the last segment if it was opened.
+
+        Raises:
+            NotFoundError: the last segment was deleted.
+            CorruptRecordError: the last segment is damaged, or the start marker is another log's.
+        """
+        if not live.segments:
+            if live.last_before_start is not None:
+                self._check_start(live.log_start_offset, live.last_before_start)
+            end_offset = live.log_start_offset
+            return end_offset, None if end_offset else NO_LEADER_EPOCH, None
+        last, known = live.segments[-1], self._last_end
+        if last.end_offset is not None:
+            return last.end_offset, None, None
+        if known is not None and known.file == last.file:
+            return known.end_offset, known.leader_epoch, None
+        opened = self.open_listed(last, observed_ms)
+        end_offset, leader_epoch = opened.end_offset, opened.leader_epoch
+        self._last_end = _SegmentEnd(last.file, end_offset, leader_epoch)
+        return end_offset, leader_epoch, opened
+
+    def _check_start(self, start: int, last: LiveSegment) -> None:
+        """Check that a start marker without a snapshot belongs to this log.
+
+        Args:
+            start: the log start offset, where the log is empty.
+            last: the last segment before it.
+
+        Raises:
+            CorruptRecordError: the segment ends before the start.
+        """
+        try:
+            end_offset = self.open(last.name).end_offset
+        except (NotFoundError, CorruptRecordError):
+            return  # deleted since; or not known
+        if end_offset < start:
+            path = self.file_path(StartMarker(start, start).name)
+            raise CorruptRecordError(
+                f"{path}: the marker says that all records before offset {start} were deleted, but "
+                f"the log never reached it: its last segment ends at {end_offset}, and there is no "
+                f"snapshot of {start}. It is another log's marker, or segments and snapshots are "
+                f"missing. Remove it, or restore them from a copy",
+                path=path,
+            )
+
+    def is_outdated(self, observed_ms: float) -> bool:
+        """Whether files that a listing shows may have been deleted since it began.
+
+        A listing that took too long may lack a rewritten segment that appeared during it as well as
+        the segments that the rewritten one covers. A name in it may now belong to another file.
+
+        Args:
+            observed_ms: monotonic time before the listing began.
+        """
+        return self.valid_ms > 0 and not is_listing_valid(self.clock, observed_ms, self.valid_ms)
+
+    def live_log(self, files: Iterable[FileInfo] | None = None) -> LiveLog:
+        """Return the log that one listing shows.
+
+        Args:
+            files: the files of the listing; None lists the directory.
+        """
+        return live_log(self.store.list(self.path) if files is None else files)
+
+    def walk(
+        self,
+        view: LogView,
+        start_offset: int,
+        end_offset: int,
+        last: SegmentReader | None = None,
+    ) -> Iterator[tuple[int, LiveSegment, SegmentReader]]:
+        """Open the live segments between two offsets, one after the other.
+
+        If a segment was rewritten and deleted meanwhile, the log is listed again, and the walk
+        continues in the rewritten segment.
+
+        Args:
+            view: the log's view.
+            start_offset: the offset at which the walk begins.
+            end_offset: the offset before which the walk ends.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
+
+        Yields:
+            The offset to read from, the segment, and its reader.
+
+        Raises:
+            OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        position = start_offset
+        doubted: LiveSegment | None = None
+        view.check_offset(position, self.path)
+        with SegmentOpener(self, end_offset, last) as opener:
+            while position < min(end_offset, view.log_end_offset):
+                index = view.live.index_of(position)
+                segment = view.live.segments[index]
+                with suppress(NotFoundError):
+                    reader = opener.open(view, index)
+                    fits = segment.end_offset in (None, reader.end_offset)
+                    if fits and reader.end_offset > position:
+                        yield position, segment, reader
+                        position = reader.end_offset
+                        continue
+                    if segment == doubted:
+                        raise self.missing(segment, reader.end_offset)
+                    doubted = segment  # the listing may lack a segment that appeared during it
+                view = self.observe()
+                view.check_offset(position, self.path)
+
+    def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
+        """Open a segment.
+
+        Args:
+            name: parsed file name.
+            size_bytes: the file's size in a listing, to be checked; None if not known.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            CorruptRecordError: the segment is damaged.
+        """
+        return SegmentReader(
+            self.store,
+            self.path,
+            name,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            size_bytes=size_bytes,
+            suppressed=self.suppressed,
+        )
+
+    def open_listed(
+        self, segment: LiveSegment, observed_ms: float, opened: SegmentReader | None = None
+    ) -> SegmentReader:
+        """Open a segment that a listing shows.
+
+        Args:
+            segment: a segment of the listing.
+            observed_ms: monotonic time before the listing began.
+            opened: the segment's reader if it was opened for this listing already. It is checked
+                again, since more append ids may be known.
+
+        Raises:
+            NotFoundError: the file does not exist; or the listing is so old that the file may have
+                been deleted, and its name used by a put that was delivered late.
+            StorageUnavailableError: several listings in a row showed the file, and it was not
+                found.
+            CorruptRecordError: the segment is damaged, or its file was replaced by another one.
+        """
+        if opened is not None:
+            self.identities.check(opened.path, segment.name, opened.append_id)
+            return opened
+        try:
+            reader = self.open(segment.name, segment.file.size_bytes)
+            reader.end_offset  # noqa: B018 - on an object store this may read the last batch
+        except NotFoundError as error:
+            self.on_missed(error, observed_ms)
+            raise
+        except CorruptRecordError:
+            if not self.is_outdated(observed_ms):
+                raise
+        else:
+            if not self.is_outdated(observed_ms):
+                self.identities.check(reader.path, segment.name, reader.append_id)
+                return reader
+        raise self._gone(self.file_path(segment.name.log))
+
+    def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
+        """Count the times in a row that a listed file was not found, each after a new listing.
+
+        A file that was rewritten and deleted is not shown by the next listing.
+
+        Args:
+            error: the error of the storage, with the file's path.
+            observed_ms: monotonic time before the listing began.
+
+        Raises:
+            StorageUnavailableError: the file was not found too many times in a row.
+        """
+        path, missed_ms, misses = error.path, self.clock.monotonic_ms(), 1
+        if self._missed is not None and self._missed[0] == path:
+            misses = self._missed[2] + (observed_ms >= self._missed[1])
+        self._missed = path, missed_ms, misses
+        if misses > _MAX_MISSES:
+            raise StorageUnavailableError(
+                f"{path} is listed, but cannot be found: {error}", path=path
+            ) from error
+
+    def leader_epoch_at_start(self, log_start_offset: int) -> int | None:
+        """Return the leader epoch of the last batch of a log that was emptied.
+
+        Args:
+            log_start_offset: the log start offset, which is the log end offset, too.
+
+        Returns:
+            The epoch; None if the start marker does not contain it, as in older versions.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        marker = StartMarker(log_start_offset, log_start_offset)
+        try:
+            content = self.store.open_buffer(self.file_path(marker.name))
+        except NotFoundError:
+            return None
+        return decode_leader_epoch(content.to_pybytes())
+
+    def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
+        """Check that all data read from an open segment belongs to this segment.
+
+        A mapped file does not change, and neither does what was read when it was opened. On an
+        object store each other range is a request of its own, which may read another file of the
+        same name.
+
+        Args:
+            reader: the segment's reader.
+            observed_ms: monotonic time before the listing that showed the segment began.
+
+        Raises:
+            NotFoundError: the file may have been deleted, and its name used by a put that was
+                delivered late.
+        """
+        if not reader.is_in_memory and self.is_outdated(observed_ms):
+            raise self._gone(reader.path)
+
+    @staticmethod
+    def _gone(path: str) -> NotFoundError:
+        return NotFoundError(f"{path} may not be the file that was listed any more", path=path)
+
+    @property
+    def url(self) -> str:
+        """URL of the directory, without credentials."""
+        return f"{self.store.url}/{self.path}"
+
+    def file_path(self, name: str) -> str:
+        """Return the path of a file of this partition, relative to the store's root."""
+        return f"{self.path}/{name}"
+
+    def truncated(self, end_offset: int, reached_offset: int) -> LogTruncatedError:
+        """Return the error for a log that ends before an offset that it had reached."""
+        what = f"ends at offset {end_offset}" if end_offset else "is empty"
+        return LogTruncatedError(
+            f"{self.path}: the log {what}, but it had reached {reached_offset}: files were "
+            f"removed. Restore them from a copy. Until then appends are refused, since they would "
+            f"use offsets again",
+            path=self.path,
+            log_end_offset=end_offset,
+            witnessed_offset=reached_offset,
+        )
+
+    def missing(self, segment: LiveSegment, end_offset: int) -> CorruptRecordError:
+        """Return the error for a gap between the end of a segment and the base of the next one."""
+        path = self.file_path(segment.name.log)
+        return CorruptRecordError(
+            f"{path} ends at offset {end_offset}, but the next segment begins at "
+            f"{segment.end_offset}: a segment between them is missing. Restore it from a copy, "
+            f"or continue to read at {segment.end_offset}",
+            path=path,
+        )

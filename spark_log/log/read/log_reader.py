@@ -1,0 +1,482 @@
+"""Reading a partition's log by offset and by time, while it is appended to and rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.log.cache_budget import LOG_CACHES, LogCache
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.producers import OpenTransaction, TransactionIndex
+from spark_log.log.read.committed_tail import CommittedTail
+from spark_log.log.read.tail_view import TailView
+from spark_log.log.read.times import SegmentTimes
+from spark_log.log.segment import LogBatch, SegmentReader
+from spark_log.log.snapshot import Snapshots
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+"""Whether a read returns records of transactions that are open or were aborted (Kafka's
+``isolation.level``). With ``read_committed`` it ends at the last stable offset."""
+
+_Batches = Iterator[tuple[LogBatch | None, int]]
+"""Batches, each with the offset after it; None where there are no records before this offset."""
+
+
+class NewerLeaderEpochError(Exception):
+    """The log has a newer leader epoch than a read may show (`LogReader.max_leader_epoch`)."""
+
+
+class LogReader(LogCache):
+    """Reads one partition's log. For one thread at a time.
+
+    Readers take no locks. If a segment is rewritten and deleted during a read, the read
+    continues in its replacement, so a reader sees each record once. Between two reads it keeps the
+    tail of the log, so that a read at the end costs one request for the next segment. If the budget
+    of the process has no room for the tail, the next read lists the log.
+
+    Attributes:
+        blocking_transaction: the transaction that held up the last read with ``read_committed``;
+            None if this read came to the log's end.
+        max_leader_epoch: a read raises `NewerLeaderEpochError` before a batch of a newer leader
+            epoch; None for no limit.
+    """
+
+    max_leader_epoch: int | None = None
+
+    def __init__(self, directory: PartitionDirectory, snapshots: Snapshots) -> None:
+        self._directory = directory
+        self._snapshots = snapshots
+        self._tail: TailView | None = None
+        self._times: SegmentTimes | None = None
+        self._committed = CommittedTail(directory, snapshots)
+        self._share = LOG_CACHES.share(self)
+        self.blocking_transaction: OpenTransaction | None = None
+
+    def drop(self) -> None:
+        """Forget the listing. A read that is under way keeps it."""
+        self._tail = self._times = None
+
+    def _hold(self) -> None:
+        """Report the memory of what is kept between two reads to the budget."""
+        tail, times = self._tail, self._times
+        size_bytes = 0 if tail is None else tail.size_bytes
+        if times is not None:
+            size_bytes += times.view.memory_bytes
+        self._share.hold(size_bytes)
+
+    def read_on(
+        self,
+        offset: int,
+        columns: Sequence[str] | None,
+        *,
+        check_crcs: bool,
+        isolation_level: IsolationLevel,
+    ) -> _Batches:
+        """Yield batches from ``offset`` to the log's end, each with the offset after it.
+
+        Args:
+            offset: the first record's offset.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches.
+            isolation_level: ``read_committed`` ends at the last stable offset, and yields None in
+                place of aborted batches.
+
+        Yields:
+            Batches, control batches included; None at the end of a segment, whose end offset may
+            lie behind its last record.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
+        """
+        if isolation_level == "read_committed":
+            return self._read_committed_on(offset, columns, check_crcs)
+        return self._read_on(offset, columns, check_crcs)
+
+    def ends_at(self, offset: int) -> bool:
+        """Whether the log ends at ``offset``, where a read has ended. For any thread."""
+        tail = self._tail
+        return tail is not None and tail.ends_at(offset)
+
+    def end_behind(self, offset: int) -> tuple[LogTail, int] | None:
+        """Return the log's end as it was read, and the number of segments between an offset and it.
+
+        Returns:
+            The end and the number; None if they are not known any more.
+        """
+        tail = self._tail
+        return tail.end_behind(offset) if tail is not None and tail.is_valid else None
+
+    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+        """Begin to read behind a known segment of a log that is never rewritten.
+
+        Args:
+            base_offset: the segment's base offset.
+            end_offset: the segment's end offset.
+
+        Returns:
+            Whether one listing of the names from this segment on shows that the log ends there.
+            False without a listing if the next read needs none. None if the listing does not
+            decide it: the next read then lists the whole log.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        tail = self._tail
+        if tail is not None and tail.is_valid and tail.holds(end_offset):
+            return False
+        view = self._directory.observe_behind(base_offset, end_offset)
+        if view is None:
+            self._tail = None
+            return None
+        self._tail = TailView(self._directory, view)
+        self._hold()
+        self._directory.on_log_end(end_offset)
+        return view.live.base_after_gap is None
+
+    def read_last(self) -> tuple[list[LogBatch], LogView]:
+        """Return the batches of the log's last segment, and the listing that showed it.
+
+        This costs one listing, and one request for the segment if it is small.
+
+        Raises:
+            CorruptRecordError: the segment is damaged, or one before it is missing.
+        """
+        while True:
+            view, opened = self._directory.observe_and_open()
+            self._tail = TailView(self._directory, view)
+            self._hold()
+            if not view.live.segments:
+                return [], view
+            last = view.live.segments[-1]
+            with suppress(NotFoundError):
+                reader = opened or self._directory.open_listed(last, view.observed_ms)
+                batches = list(reader.read(last.start_offset))
+                self._directory.check_unchanged(reader, view.observed_ms)
+                return batches, view
+
+    def observe(self) -> LogView:
+        """Return the log as it is now: the next read begins with this listing.
+
+        Raises:
+            SparkLogError: `PartitionDirectory.observe` failed.
+        """
+        view, last = self._directory.observe_and_open()
+        self._tail = TailView(self._directory, view, last)
+        self._hold()
+        return view
+
+    def forget(self) -> None:
+        """List the log again before the next read.
+
+        A replica that left the in-sync replicas may have received a rewritten segment since it was
+        listed. The names that this segment covers are free then, and a writer of an earlier leader
+        epoch may put its segment at one of them. A reader with an old listing would read it.
+        """
+        self._tail = None
+        self._committed.forget()
+
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Record a segment that this process appended: the next read need not probe for it."""
+        tail = self._tail
+        if tail is not None and tail.is_valid:
+            tail.on_appended(base_offset, end_offset)
+        else:
+            self._tail = None
+
+    def transactions(self, view: LogView) -> tuple[TransactionIndex, LogView]:
+        """Return the transactions at the end of a view, and the view that they belong to.
+
+        The returned view is newer than the given one if the log was rewritten meanwhile, or if
+        this reader has followed the log further.
+        """
+        index, view = self._committed.load(view)
+        return index.copy(), view
+
+    def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
+        while True:
+            tail, is_new = self._tail, False
+            if tail is None or not tail.can_read(offset):
+                tail, is_new = self._observe(offset), True
+                if offset == tail.log_end_offset:
+                    return
+            found = tail.open_at(offset)
+            if found is not None:
+                try:
+                    for batch, next_offset in self._read_segment(
+                        found, offset, None, tail.observed_ms, columns, check_crcs
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+                except NotFoundError:
+                    self._tail = None
+                else:
+                    tail.release()
+                    if tail.is_behind:
+                        self._tail = None
+                    self._hold()
+            elif offset == tail.log_end_offset and tail.is_valid:
+                return
+            elif is_new:
+                # Rewritten since the listing, or damaged.
+                view = self._directory.observe()
+                for batch, next_offset in self._read(
+                    view, offset, view.log_end_offset, columns, check_crcs
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
+            else:
+                self._tail = None
+
+    def _observe(self, offset: int) -> TailView:
+        """List the log, to read from an offset.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+        """
+        self._tail = None
+        view, last = self._directory.observe_and_open()
+        view.check_offset(offset, self._directory.path)
+        if offset == view.log_end_offset:
+            last = None
+        else:
+            self._snapshots.load_segment_ids(view)
+        tail = self._tail = TailView(self._directory, view, last, offset)
+        self._hold()
+        return tail
+
+    def _read_committed_on(
+        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
+    ) -> _Batches:
+        with self._committed.in_use():
+            yield from self._follow_committed(offset, columns, check_crcs)
+
+    def _follow_committed(
+        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
+    ) -> _Batches:
+        committed = self._committed
+        self.blocking_transaction = None
+        while True:
+            is_new = False
+            if not committed.holds(offset):
+                view, is_new = committed.observe().from_offset(offset, self._directory.path), True
+                stable = committed.last_stable_offset
+                for batch, next_offset in self._read(
+                    view, offset, stable, columns, check_crcs, committed.index
+                ):
+                    yield batch, next_offset
+                    offset = next_offset
+            stable = committed.last_stable_offset
+            if offset < stable:
+                found = committed.open_at(offset)
+                if found is None:
+                    committed.forget()
+                    continue
+                end = min(stable, found.end_offset)
+                try:
+                    for batch, next_offset in self._read_segment(
+                        found,
+                        offset,
+                        end,
+                        committed.observed_ms,
+                        columns,
+                        check_crcs,
+                        committed.index,
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+                except NotFoundError:
+                    committed.forget()
+            elif not committed.advance():
+                if committed.is_valid or is_new:
+                    committed.release()
+                    self.blocking_transaction = committed.blocking_transaction
+                    return
+                committed.forget()
+
+    def scan(
+        self,
+        start_offset: int,
+        end_offset: int | None,
+        columns: Sequence[str] | None,
+        *,
+        check_crcs: bool,
+        isolation_level: IsolationLevel,
+    ) -> Iterator[LogBatch]:
+        """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
+
+        Args:
+            start_offset: the first record's offset.
+            end_offset: records at and after it are left out. None reads to the current log end.
+            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
+            check_crcs: whether to check the checksums of batches.
+            isolation_level: ``read_committed`` ends at the last stable offset, and leaves out
+                aborted batches.
+
+        Raises:
+            OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
+        """
+        observed, last = self._directory.observe_and_open()
+        view, index = observed, None
+        if isolation_level == "read_committed":
+            index, view = self._committed.load(view)
+        end = view.log_end_offset if end_offset is None else end_offset
+        if index is not None:
+            first_open = index.first_open
+            self.blocking_transaction = first_open if index.last_stable_offset < end else None
+            end = min(end, index.last_stable_offset)
+        last = last if view is observed else None
+        for batch, _ in self._read(view, start_offset, end, columns, check_crcs, index, last):
+            if batch is not None and not batch.is_control:
+                yield batch
+
+    def offset_for_time(
+        self, timestamp_us: int, view: LogView | None, *, isolation_level: IsolationLevel
+    ) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time; None without one.
+
+        Args:
+            timestamp_us: microseconds since the epoch.
+            view: the log's view from an earlier listing; None lists the log.
+            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
+                record of an aborted transaction counts, as in Kafka.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        view = view or self._directory.observe()
+        stable: int | None = None
+        if isolation_level == "read_committed":
+            index, view = self._committed.load(view)
+            stable = index.last_stable_offset
+        tail = self._tail
+        last = tail.take_last(view) if tail is not None else None
+        while True:
+            try:
+                found = self._offset_for_time(timestamp_us, view, last)
+                is_stable = found is None or stable is None or found[0] < stable
+                return found if is_stable else None
+            except NotFoundError:  # a segment was rewritten, or deleted at the log's start
+                _, view = self._snapshots.segments(self._directory.observe())
+                last = None
+
+    def _offset_for_time(
+        self, timestamp_us: int, view: LogView, last: SegmentReader | None
+    ) -> tuple[int, int] | None:
+        times = self._times
+        if times is None or times.view is not view:
+            times = self._times = SegmentTimes(self._snapshots, view)
+            self._hold()
+        for segment in times.segments_reaching(timestamp_us, last):
+            opened = last if segment is view.live.segments[-1] else None
+            reader = self._directory.open_listed(segment, view.observed_ms, opened)
+            found = reader.offset_for_time(timestamp_us, segment.start_offset)
+            self._directory.check_unchanged(reader, view.observed_ms)
+            if found is not None:
+                return found
+        return None
+
+    def _read(
+        self,
+        view: LogView,
+        offset: int,
+        end_offset: int,
+        columns: Sequence[str] | None,
+        check_crcs: bool,
+        index: TransactionIndex | None = None,
+        last: SegmentReader | None = None,
+    ) -> _Batches:
+        """Yield the batches of a view between two offsets, each with the offset after it.
+
+        If a segment is rewritten and deleted meanwhile, the read continues in its replacement. The
+        last segment of the view is not opened again if it is open.
+        """
+        view.check_offset(offset, self._directory.path)
+        while offset < min(end_offset, view.log_end_offset):
+            self._snapshots.load_segment_ids(view)
+            try:
+                for begin, _, reader in self._directory.walk(view, offset, end_offset, last):
+                    stop = min(end_offset, reader.end_offset)
+                    for batch, next_offset in self._read_segment(
+                        reader, begin, stop, view.observed_ms, columns, check_crcs, index
+                    ):
+                        yield batch, next_offset
+                        offset = next_offset
+            except NotFoundError:
+                view, last = self._directory.observe_and_open()
+                view.check_offset(offset, self._directory.path)
+
+    def _read_segment(
+        self,
+        reader: SegmentReader,
+        begin: int,
+        end_offset: int | None,
+        observed_ms: float,
+        columns: Sequence[str] | None,
+        check_crcs: bool,
+        index: TransactionIndex | None = None,
+    ) -> _Batches:
+        """Yield the batches of one segment, each with the offset after it; None at the end.
+
+        With an index of transactions, None takes the place of each aborted batch.
+
+        Raises:
+            NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
+            NewerLeaderEpochError: the next batch has a leader epoch that must not be read.
+        """
+        try:
+            newest = self.max_leader_epoch
+            if index is not None:
+                end = reader.end_offset if end_offset is None else end_offset
+                list_aborted(self._directory, index, reader, begin, end)
+            for batch in reader.read(
+                begin,
+                end_offset,
+                columns=columns,
+                check_crcs=check_crcs,
+                is_aborted=None if index is None else index.is_aborted,
+            ):
+                self._directory.check_unchanged(reader, observed_ms)
+                if newest is not None and batch.leader_epoch > newest:
+                    raise NewerLeaderEpochError
+                yield None if batch.is_aborted else batch, batch.end_offset
+        except CorruptRecordError:
+            self._directory.check_unchanged(reader, observed_ms)
+            raise
+        yield None, reader.end_offset if end_offset is None else end_offset
+
+
+def list_aborted(
+    directory: PartitionDirectory,
+    index: TransactionIndex,
+    reader: SegmentReader,
+    begin: int,
+    end_offset: int,
+) -> None:
+    """List the aborted transactions that only the headers of a segment show.
+
+    Call it before records of the segment are read with `TransactionIndex.is_aborted`. It reads the
+    segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
+
+    Args:
+        directory: the partition's directory.
+        index: the transactions, to which the aborted ones are added.
+        reader: the segment's reader.
+        begin: the first offset that will be read.
+        end_offset: the offset after the last one that will be read.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+    """
+    for unlisted in index.unlisted_in(begin, end_offset):
+        start, end = unlisted
+        readers: Iterable[SegmentReader] = [reader]
+        if start < reader.base_offset or reader.end_offset < end:
+            # The log was rewritten since: the range lies in several segments.
+            view = directory.observe()
+            start = max(start, view.log_start_offset)
+            readers = (each for _, _, each in directory.walk(view, start, end))
+        index.list_range(unlisted, ((each.base_offset, each.header_array()) for each in readers))

@@ -1,0 +1,17 @@
+from .file_deletion import ABANDONED_US as ABANDONED_US
+from .file_deletion import DeletableFiles as DeletableFiles
+from .file_deletion import delete_found as delete_found
+from .file_deletion import delete_segments as delete_segments
+from .file_deletion import find_deletable as find_deletable
+from .file_deletion import is_evidence_of_truncation as is_evidence_of_truncation
+from .file_deletion import segment_of_index as segment_of_index
+from .merge_policy import MergeCandidate as MergeCandidate
+from .merge_policy import MergePolicy as MergePolicy
+from .merge_policy import candidates_of_summaries as candidates_of_summaries
+from .merge_policy import candidates_of_view as candidates_of_view
+from .merger import KEEP_COMPRESSION as KEEP_COMPRESSION
+from .merger import REWRITE_POOL as REWRITE_POOL
+from .merger import compression_of as compression_of
+from .merger import join_batches as join_batches
+from .merger import live_batches as live_batches
+from .merger import merge as merge
