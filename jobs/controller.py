@@ -25,8 +25,8 @@ from spark_log.replication import (
     TopicPartitionReplica,
 )
 from spark_log.types import TopicPartition
-from spark_log.util.printable import printable
 from spark_log.util.stop_signals import StopSignals
+from spark_log.util.terminal_text import printable
 
 
 @with_option_groups

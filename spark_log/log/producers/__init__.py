@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""What the batch headers of a log tell about producers: their sequences, epochs and transactions."""
 
 from spark_log.util.exports import attach_stub
 

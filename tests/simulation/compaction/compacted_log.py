@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_log.consumer.fetch import FetchedRows
 from spark_log.log import LogBatch, SegmentReader
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
-from spark_log.log.files.live_log import live_log
+from spark_log.log.files.live_segments import live_log
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
