@@ -22,7 +22,8 @@ from spark_log.log import (
     TransactionIndex,
 )
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig,
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
 from spark_log.metadata import MetadataImage, TopicImage
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 _MAX_ROOTS: Final = 4

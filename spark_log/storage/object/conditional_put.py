@@ -24,8 +24,8 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.storage.deadline import on_request
 from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
+from spark_log.threads import on_request
 
 _MAX_TRIES = 6
 _MAX_DURATION_S = 120
