@@ -11,16 +11,8 @@ from dataclasses import replace
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from spark_log.datasource.options import ReadOptions
-from spark_log.datasource.read import (
-    LATEST,
-    AtOffsets,
-    OffsetReader,
-    PartitionOwners,
-    format_offsets,
-    group_by_member,
-    splits_between,
-)
+from spark_log.datasource.options import LATEST, AtOffsets, ReadOptions, format_offsets
+from spark_log.datasource.read import OffsetReader, PartitionOwners, group_by_member, splits_between
 from spark_log.datasource.stream.kafka_checkpoint import initial_offsets
 from spark_log.datasource.stream.lag import latest_document
 from spark_log.datasource.stream.log_poller import LatestOffsets, LogPoller
