@@ -190,6 +190,12 @@ class QuorumWorld:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
+    def end_faults(self) -> None:
+        """Let all roots work, and tell the actors to come to an end."""
+        self.impatience = 0.0
+        self.set_faults(self.profile.faults.without_faults())
+        self.is_ending = True
+
     def set_faults(self, faults: Profile) -> None:
         """Set the rates of faults of all roots."""
         for root in self.roots.values():
