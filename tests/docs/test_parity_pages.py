@@ -27,8 +27,9 @@ def sources(folder: str, name: str) -> tuple[str, ...]:
 def missing(page: str) -> Iterator[str]:
     """Yield what the second column names and no test file has.
 
-    A file is looked for below the folder that the section names, then in all tests; a class or test in the files that
-    are named before it in its cell, or in the heading. A name that ends with ``…`` is a beginning.
+    A file is looked for below the folder that the section names, then in all tests; a class or test
+    in the files that are named before it in its cell, or in the heading. A name that ends with
+    ``…`` is a beginning.
     """
     folder, of_section = "tests", ""
     for line in ROOT.joinpath(page).read_text("utf-8").splitlines():

@@ -5,6 +5,7 @@ Runs on the driver without a Spark session. `LogStreamReader` forwards Spark's c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from spark_log.datasource.stream.time_lag import TimeLag
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK, Clock
+
+_log = logging.getLogger(__name__)
 
 
 class MicroBatchPlanner:
@@ -127,6 +130,8 @@ class MicroBatchPlanner:
         if self.is_initial(start):
             end = replace(end, batch_starts=start.offsets)
         self._end = end
+        if end is not start:
+            _log.debug("next micro-batch: from %s to %s", start.offsets, end.offsets)
         return end
 
     def splits(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:

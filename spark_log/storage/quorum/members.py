@@ -10,6 +10,7 @@ once more.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from spark_log.storage.quorum.membership import Membership, RootStatus, lost_id_
 from spark_log.storage.store import Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util import IN_PROCESS
+
+_log = logging.getLogger(__name__)
 
 
 class MembershipChangedError(Exception):
@@ -119,6 +122,7 @@ class Members:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
             elif reply.error is not None:
                 errors[number] = reply.error
+                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
             elif number in statuses and not self._is_same(number, statuses[number]):
                 errors[number] = self._has_no_status(number, statuses[number])
             else:

@@ -60,6 +60,7 @@ same bytes may both be told that they were first, if one finished the proposal o
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -81,6 +82,8 @@ from spark_log.storage.quorum.membership import DIRECTORY
 from spark_log.storage.quorum.settled import look_up
 from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 CLOSED: Final = b"closed"
 """A vote for nothing. A claim of nothing."""
@@ -189,6 +192,8 @@ class Proposal:
             StorageError: a majority does not answer, and the bytes were not chosen.
         """
         for attempt in range(_MAX_BALLOTS):
+            if attempt:
+                _log.debug("%s: ballot %d, as others propose, too", self.path, self.ballot)
             began_ms = self._clock.monotonic_ms()
             try:
                 is_own = self._run_ballot(members)

@@ -8,6 +8,7 @@ of its own.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,8 @@ from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.threads import Call, FanOut, Replies
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
+
+_log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
@@ -166,6 +169,11 @@ class QuorumStore(Store):
                 return call(members)
             except MembershipChangedError:
                 members = self.reload()
+                _log.info(
+                    "the members of the quorum are now %s (version %d)",
+                    ", ".join(voter.root for voter in members.membership.voters),
+                    members.membership.version,
+                )
         raise StorageUnavailableError(
             f"the members of the quorum {self.url} change again and again", path=self.url
         )
