@@ -1,6 +1,6 @@
 """Lag in a streaming query's progress: in records and in time, per partition.
 
-A Python source cannot report metrics of its own (docs/kafka-connector-parity.md shows why), but it
+A Python source cannot report metrics of its own (docs/internals/kafka-connector-parity.md shows why), but it
 can report the latest offset, which Spark copies into the progress::
 
     {
