@@ -19,6 +19,11 @@ def test_concepts(follower):
     follower.follow(blocks("docs/concepts.md"))
 
 
+def test_quorum(follower, folder):
+    follower.replace = {"/home/ada": str(folder)}
+    follower.follow(blocks("docs/quorum.md"))
+
+
 @pytest.mark.long
 def test_operations(follower):
     follower.follow(blocks("docs/operations.md"))
