@@ -19,6 +19,10 @@ def test_concepts(follower):
     follower.follow(blocks("docs/concepts.md"))
 
 
+def test_consumer_groups(follower):
+    follower.follow(blocks("docs/consumer-groups.md")[:3])
+
+
 def test_quorum(follower, folder):
     follower.replace = {"/home/ada": str(folder)}
     follower.follow(blocks("docs/quorum.md"))
