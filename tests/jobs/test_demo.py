@@ -129,7 +129,7 @@ BOTH_ALL = counts(336_776, 336_776)
 FOUR_PARTITIONS = "".join(rf".*\bflights +{number}\b.*\n" for number in range(4))
 EXPECTED = {
     "topics create events": r"Created topic events with 4 partitions in \.demo/log\.\n",
-    "topics list": r"events\nflights\n",
+    "topics list": r"events\nflights\n(spark-log-canary\n)?",
     "topics describe flights": r"Topic: flights .*PartitionCount: 4 .*retention\.ms=-1\n(.*\n){5}",
     "console-producer events": "",
     "console-consumer events": r"(alice\t1\nbob\t2|bob\t2\nalice\t1)\n",
