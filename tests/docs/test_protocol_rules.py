@@ -21,8 +21,6 @@ LETTER = re.compile(r"\| \[[^]]+\]\(([\w-]+\.md)\) \| ([A-Z]) \|")
 
 SIMULATION = re.compile(r"^\*Simulation:\* (.+?)\.$", re.MULTILINE | re.DOTALL)
 SIMULATED = re.compile(r'"([^"]+)"')
-NOT_A_RULE_OF_THE_PROTOCOL = {"STRIPES_RULES"}
-"""Rules of a prototype (docs/adr/0029), which is not part of the protocol."""
 
 
 def rules(text: str) -> list[str]:
@@ -62,7 +60,7 @@ def simulated_rules() -> set[str]:
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
                 name = node.target.id if isinstance(node.target, ast.Name) else ""
-                if name.endswith("_RULES") and name not in NOT_A_RULE_OF_THE_PROTOCOL:
+                if name.endswith("_RULES"):
                     keys = [each for each in node.value.keys if isinstance(each, ast.Constant)]
                     found |= {str(key.value) for key in keys}
     return found
