@@ -1,0 +1,35 @@
+"""One read of the table and the log: where one ends and the other begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_log.log.files import SegmentName
+from spark_log.table.topic_table import PartitionTable, end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOfBoth:
+    """What one read of a partition consists of.
+
+    Attributes:
+        start: the first offset of the read.
+        files: the Parquet segments whose rows from ``start`` on are read.
+        log_start: the offset from which on the log is read.
+    """
+
+    start: int
+    files: tuple[SegmentName, ...]
+    log_start: int
+
+
+def read_of_both(table: PartitionTable, log_start_offset: int) -> ReadOfBoth:
+    """Return what a read of a partition consists of (protocol B12).
+
+    Args:
+        table: the partition in a version.
+        log_start_offset: the log start offset, seen after the version was read.
+    """
+    start = max(table.start, log_start_offset)
+    files = tuple(name for name in table.files if end_offset(name) > start)
+    return ReadOfBoth(start, files, max(table.end, start))

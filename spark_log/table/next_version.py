@@ -1,0 +1,172 @@
+"""What the next version of a table may say of a partition, given the newest one and the log.
+
+Whoever commits reads the newest version, lists the log, decides here, and appends the next version
+at exactly the state that was read (protocol B1). No clock plays a part, nor which of two files a
+reader of the log would take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_log.log.files import SegmentName
+from spark_log.table.listing import LogFiles
+from spark_log.table.topic_table import (
+    CleanupPolicy,
+    PartitionTable,
+    TableSetting,
+    end_offset,
+)
+
+
+def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -> PartitionTable:
+    """Return the partition with the topic's setting, if it is newer (protocol B11).
+
+    A version that changes the setting adds no file: those that the new setting asks for are added
+    by the next ones, whose listings begin later.
+
+    Args:
+        table: what the newest version says.
+        setting: the topic's setting, as this process knows it.
+        log_start: the log start offset in a listing.
+    """
+    if not _is_newer(table.setting, setting):
+        return table
+    if CleanupPolicy.NONE in (setting.policy, table.setting.policy):
+        start = max(table.start, log_start)
+        return PartitionTable(setting, start, start)
+    return replace(table, setting=setting)
+
+
+def with_start(table: PartitionTable, start: int) -> PartitionTable:
+    """Return the partition after the log's start has moved (protocol B8).
+
+    Files before the start are removed. The one that the start cuts stays, since others read it as a
+    whole; our readers begin at the start.
+    """
+    if start <= table.start or table.setting.policy == CleanupPolicy.NONE:
+        return table
+    files = tuple(name for name in table.files if end_offset(name) > start)
+    return replace(table, start=start, end=max(table.end, start), files=files)
+
+
+def next_partition(table: PartitionTable, log: LogFiles) -> PartitionTable:
+    """Return what the next version may say of a partition; the same if nothing changes.
+
+    Args:
+        table: what the newest version says.
+        log: what a listing offers that began after this version was read.
+    """
+    table = with_start(table, log.log_start_offset)
+    match table.setting.policy:
+        case CleanupPolicy.DELETE:
+            return _with_segments(table, log)
+        case CleanupPolicy.COMPACT:
+            return _with_compaction(table, log)
+    return table
+
+
+def could_add(table: PartitionTable, name: SegmentName) -> bool:
+    """Return whether a version after this one may add a file that this one does not have.
+
+    Of files of which the answer is no, none is added any more that is still listed as not spent
+    (protocol B9).
+    """
+    if table.setting.policy == CleanupPolicy.NONE or end_offset(name) <= table.start:
+        return False
+    if table.setting.policy == CleanupPolicy.COMPACT:
+        return name.is_compacted and not _is_superseded(table, name.generation)
+    return name.base_offset > table.end or _replaced(table, name) is not None
+
+
+def _is_newer(known: TableSetting, setting: TableSetting) -> bool:
+    return setting.metadata_offset > known.metadata_offset
+
+
+# --- topics that are not compacted ---------------------------------------------------------------
+
+
+def _with_segments(table: PartitionTable, log: LogFiles) -> PartitionTable:
+    """Add segments until no more can be added, the widest first (protocol B2)."""
+    offered = sorted(log.segments, key=lambda name: (-_width(name), -name.generation))
+    while True:
+        for name in offered:
+            replaced = _replaced(table, name)
+            if replaced is not None:
+                table = _with_file(table, name, replaced)
+                break
+        else:
+            return table
+
+
+def _with_file(
+    table: PartitionTable, name: SegmentName, replaced: tuple[SegmentName, ...]
+) -> PartitionTable:
+    files = [each for each in table.files if each not in replaced]
+    files = sorted([*files, name], key=lambda each: each.base_offset)
+    return replace(table, files=tuple(files), end=max(table.end, end_offset(name)))
+
+
+def _replaced(table: PartitionTable, name: SegmentName) -> tuple[SegmentName, ...] | None:
+    """Return the files that a segment may replace; None if it may not be added (protocol B2, B3).
+
+    It covers whole files of this version, or begins at its end, or both. Before the table's start
+    nothing counts. Two segments of one range hold the same; the higher generation is taken, so
+    that two processes do not exchange them for ever.
+    """
+    first, end = max(name.base_offset, table.start), end_offset(name)
+    overlapped = tuple(
+        each for each in table.files if end_offset(each) > first and each.base_offset < end
+    )
+    if end <= table.start or not _is_aligned(table, name, overlapped):
+        return None
+    if any(each.is_compacted and each.generation >= name.generation for each in overlapped):
+        return None  # a merge has what the compaction left out
+    if len(overlapped) == 1 and end == end_offset(overlapped[0]):
+        return overlapped if _is_better(name, overlapped[0]) else None
+    return overlapped
+
+
+def _is_aligned(
+    table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
+) -> bool:
+    """Return whether a segment overlaps files as a whole, and leaves no gap before it."""
+    first, end = max(name.base_offset, table.start), end_offset(name)
+    if not overlapped:
+        return first == table.end
+    begins = max(overlapped[0].base_offset, table.start) == first
+    ends = end_offset(overlapped[-1]) == end or end > table.end
+    return begins and ends
+
+
+def _is_better(name: SegmentName, known: SegmentName) -> bool:
+    """Return whether a segment replaces another of the same range (protocol B3)."""
+    return name.generation > known.generation
+
+
+def _width(name: SegmentName) -> int:
+    return end_offset(name) - name.base_offset
+
+
+# --- compacted topics ----------------------------------------------------------------------------
+
+
+def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
+    """Replace all files by those of a complete compaction (protocol B5, B7).
+
+    The end goes back only if the files are still those of a topic that was not compacted.
+    """
+    found = log.compaction
+    if found is None or _is_superseded(table, found.generation):
+        return table
+    files = tuple(name for name in found.files if end_offset(name) > table.start)
+    if not files or files[0].base_offset > table.start:
+        return table
+    if table.is_compacted and (found.end < table.end or files == table.files):
+        return table
+    return replace(table, files=files, end=found.end)
+
+
+def _is_superseded(table: PartitionTable, generation: int) -> bool:
+    """Return whether the table has a compaction of this generation or a later one (protocol B7)."""
+    return table.is_compacted and generation <= table.generation

@@ -1,0 +1,176 @@
+"""What a version of a topic's table says of a partition: its files, its start, its end.
+
+In the Delta log: an ``add`` for each file, whose path is ``<partition directory>/<name>.parquet``;
+two ``txn`` actions for each partition, whose ``version`` is the start and the end; and the setting,
+in the table's properties. Each is there in every reader's API, and checkpoints keep it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_log.delta import DataFile, TableState, Transaction
+from spark_log.log.files import SegmentName
+
+PARQUET_SUFFIX: Final = ".parquet"
+
+SETTING_PROPERTY: Final = "sparkLog.setting"
+"""The table property with the setting, as JSON: the policy, and the offset that set it."""
+
+
+class CleanupPolicy(StrEnum):
+    """How the table follows the log; ``NONE`` is ``table.format=none``: it follows no more."""
+
+    NONE = "none"
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSetting:
+    """The topic's settings, as a version of its table has them.
+
+    Attributes:
+        policy: ``NONE`` without a table; else ``cleanup.policy`` of the topic.
+        metadata_offset: offset of the record of the metadata log that made it so. A setting counts
+            only before one of a lower offset; -1 before the first.
+    """
+
+    policy: CleanupPolicy = CleanupPolicy.NONE
+    metadata_offset: int = -1
+
+    def to_property(self) -> str:
+        """Return the value of `SETTING_PROPERTY`."""
+        return json.dumps({"policy": self.policy.value, "metadataOffset": self.metadata_offset})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTable:
+    """What one version says of a partition.
+
+    Attributes:
+        setting: the table's setting.
+        start: the first offset of the table. The first file may begin before it.
+        end: the offset after the table's last. The table has every record of the log between the
+            two, or, of a compacted topic, the last one of each key as of the end.
+        files: the Parquet segments, in offset order. They do not overlap and leave nothing out.
+    """
+
+    setting: TableSetting = TableSetting()
+    start: int = 0
+    end: int = 0
+    files: tuple[SegmentName, ...] = ()
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether all files are a compaction's. An empty table is."""
+        return all(name.is_compacted for name in self.files)
+
+    @property
+    def generation(self) -> int:
+        """The highest generation of a file; 0 without one."""
+        return max((name.generation for name in self.files), default=0)
+
+
+def end_offset(name: SegmentName) -> int:
+    """Return the offset after the last that a rewritten segment covers."""
+    assert name.last_offset is not None
+    return name.last_offset + 1
+
+
+def parquet_path(directory: str, name: SegmentName) -> str:
+    """Return the path of a Parquet segment in the table.
+
+    Args:
+        directory: the partition's directory, relative to the topic's.
+        name: the segment's name.
+    """
+    return f"{directory}/{name.stem}{PARQUET_SUFFIX}"
+
+
+def parse_setting(state: TableState) -> TableSetting:
+    """Return the setting in a table's properties; the one before the first if there is none."""
+    text = state.configuration.get(SETTING_PROPERTY)
+    if text is None:
+        return TableSetting()
+    found = json.loads(text)
+    return TableSetting(CleanupPolicy(found["policy"]), int(found["metadataOffset"]))
+
+
+def parse_partition(
+    state: TableState, topic_id: str, partition: int, directory: str
+) -> PartitionTable:
+    """Return what a state of a table says of a partition.
+
+    Args:
+        state: the state of the table.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        directory: the partition's directory, relative to the topic's.
+    """
+    files = [
+        name
+        for path in state.files
+        if path.startswith(f"{directory}/") and path.endswith(PARQUET_SUFFIX)
+        if (name := SegmentName.parse(f"{path[len(directory) + 1 : -len(PARQUET_SUFFIX)]}.log"))
+        if name.generation
+    ]
+    start = state.transaction(start_app_id(topic_id, partition))
+    end = state.transaction(end_app_id(topic_id, partition))
+    return PartitionTable(
+        parse_setting(state),
+        0 if start is None else start.version,
+        0 if end is None else end.version,
+        tuple(sorted(files, key=lambda name: name.base_offset)),
+    )
+
+
+def changes(
+    before: PartitionTable,
+    after: PartitionTable,
+    *,
+    topic_id: str,
+    partition: int,
+    directory: str,
+    data_files: Mapping[SegmentName, DataFile],
+    time_ms: int,
+) -> Sequence[Mapping[str, object]]:
+    """Return the actions that turn one version of a partition into the next.
+
+    The setting is a property of the whole table, so its action is the caller's.
+
+    Args:
+        before: what the newest version says.
+        after: what the next version is to say.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        directory: the partition's directory, relative to the topic's.
+        data_files: size and statistics of the files that are new in ``after``, and of those that
+            are no more.
+        time_ms: the time that Delta's history shows.
+    """
+    removed = [name for name in before.files if name not in after.files]
+    added = [name for name in after.files if name not in before.files]
+    # Merges that replace merges hold the same rows; a compaction leaves rows out.
+    is_same = not any(name.is_compacted for name in (*removed, *added))
+    is_change = not is_same or (before.start, before.end) != (after.start, after.end)
+    return [
+        *(data_files[name].to_remove(time_ms, is_change=is_change) for name in removed),
+        *(data_files[name].to_add(time_ms, is_new=is_change) for name in added),
+        Transaction(start_app_id(topic_id, partition), after.start, time_ms).to_action(),
+        Transaction(end_app_id(topic_id, partition), after.end, time_ms).to_action(),
+    ]
+
+
+def start_app_id(topic_id: str, partition: int) -> str:
+    """Return the ``appId`` of the ``txn`` action with a partition's start."""
+    return f"spark_log/{topic_id}/{partition}/start"
+
+
+def end_app_id(topic_id: str, partition: int) -> str:
+    """Return the ``appId`` of the ``txn`` action with a partition's end."""
+    return f"spark_log/{topic_id}/{partition}/end"

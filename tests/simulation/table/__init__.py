@@ -1,0 +1,1 @@
+"""Simulation of a topic whose cold part is a Delta table."""

@@ -1,0 +1,99 @@
+"""The conditions of a simulated table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from spark_log.table.topic_table import CleanupPolicy
+from tests.simulation.compaction.simulation import CompactionProfile, draw_compaction_profile
+from tests.simulation.log.profile import DELETE_DELAY_MS
+
+CHANGING = "changing"
+
+
+@dataclass(frozen=True, slots=True)
+class TableProfile:
+    """The conditions of one simulation.
+
+    Attributes:
+        log: the conditions of the log.
+        policy: the topic's ``cleanup.policy``, or ``changing``.
+        toggles: whether ``table.format`` changes.
+        committers, version_readers, both_readers, table_cleaners: numbers of actors.
+        commit_ms: mean time between two commits of a committer.
+        still: probability that a committer stands still, before or after it decides.
+        stale: probability that an actor knows only an older setting of the topic.
+        file_retention_ms: ``table.deleted.file.retention.ms``.
+    """
+
+    log: CompactionProfile
+    policy: str
+    toggles: bool
+    committers: int
+    version_readers: int
+    both_readers: int
+    table_cleaners: int
+    commit_ms: float
+    still: float
+    stale: float
+    file_retention_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"policy={self.policy} toggles={self.toggles} committers={self.committers} "
+            f"version_readers={self.version_readers} both_readers={self.both_readers} "
+            f"table_cleaners={self.table_cleaners} commit_ms={self.commit_ms:g} "
+            f"still={self.still:g} stale={self.stale:g} "
+            f"file_retention_ms={self.file_retention_ms:g} {self.log}"
+        )
+
+
+def draw_table_profile(random: Random) -> TableProfile:
+    """Draw the conditions of a simulation."""
+    log = draw_compaction_profile(random)
+    delete, compact = CleanupPolicy.DELETE, CleanupPolicy.COMPACT
+    policy = random.choice((delete, delete, compact, compact, CHANGING))
+    if policy == delete:
+        log = replace(log, compactors=0)
+    faults = replace(
+        log.faults,
+        latency_ms=DELETE_DELAY_MS / random.choice((100, 200)),
+        writers=random.choice((1, 1, 2)),
+        idempotent_writers=random.choice((0, 1)),
+        twins=0,
+        followers=random.choice((0, 1)),
+        mergers=random.choice((1, 2, 3)) if policy != compact else 1,
+        retentions=random.choice((0, 0, 1)),
+        cleaners=0,
+        vandals=0,
+        retention_ms=-1,
+        retention_bytes=random.choice((-1, -1, 40_000)),
+        think_ms=DELETE_DELAY_MS * random.choice((0.3, 1)),
+        rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1)),
+        tail_segments=0,
+        merges_beside=False,
+        range_bytes=0,
+        steps=random.choice((600, 1000, 1500)),
+    )
+    log = replace(
+        log,
+        faults=faults,
+        stale_cleaners=0,
+        tables=random.choice((0, 0, 1)),
+        min_compaction_lag_ms=0,
+        segment_bytes=random.choice((2000, 4000, 2**30)),
+    )
+    return TableProfile(
+        log=log,
+        policy=policy,
+        toggles=random.choice((False, False, True)),
+        committers=random.choice((1, 2, 3)),
+        version_readers=random.choice((0, 1)),
+        both_readers=random.choice((0, 1, 1)),
+        table_cleaners=random.choice((1, 2)),
+        commit_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1)),
+        still=random.choice((0.0, 0.1, 0.3)),
+        stale=random.choice((0.0, 0.2)),
+        file_retention_ms=DELETE_DELAY_MS * random.choice((1, 3)),
+    )
