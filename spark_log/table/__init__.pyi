@@ -10,11 +10,11 @@ from .listing import Compaction as Compaction
 from .listing import LogFiles as LogFiles
 from .listing import log_files as log_files
 from .next_version import next_partition as next_partition
-from .next_version import with_setting as with_setting
 from .next_version import with_start as with_start
 from .topic_table import CleanupPolicy as CleanupPolicy
 from .topic_table import PartitionTable as PartitionTable
 from .topic_table import TableSetting as TableSetting
 from .topic_table import changes as changes
+from .topic_table import parquet_path as parquet_path
 from .topic_table import parse_partition as parse_partition
 from .topic_table import parse_setting as parse_setting

@@ -19,11 +19,25 @@ from spark_log.table.topic_table import (
 )
 
 
-def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -> PartitionTable:
-    """Return the partition with the topic's setting, if it is newer (protocol B11).
+def next_partition(table: PartitionTable, setting: TableSetting, log: LogFiles) -> PartitionTable:
+    """Return what the next version may say of a partition; the same if nothing changes.
 
-    A version that changes the setting adds no file: those that the new setting asks for are added
-    by the next ones, whose listings begin later.
+    A version that changes the setting adds no file (protocol B8): those that the new setting asks
+    for are added by the next ones, whose listings begin later.
+
+    Args:
+        table: what the newest version says.
+        setting: the topic's setting, as this process knows it.
+        log: what a listing offers that began after this version was read.
+    """
+    changed = with_setting(table, setting, log.log_start_offset)
+    return with_files(table, log) if changed is table else changed
+
+
+def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -> PartitionTable:
+    """Return the partition with the topic's setting, if it is newer (protocol B8).
+
+    A table that was ended, or was not begun, has no files. Another policy keeps the files.
 
     Args:
         table: what the newest version says.
@@ -35,11 +49,11 @@ def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -
     if CleanupPolicy.NONE in (setting.policy, table.setting.policy):
         start = max(table.start, log_start)
         return PartitionTable(setting, start, start)
-    return replace(table, setting=setting)
+    return replace(table, setting=setting, compaction=0)
 
 
 def with_start(table: PartitionTable, start: int) -> PartitionTable:
-    """Return the partition after the log's start has moved (protocol B8).
+    """Return the partition after the log's start has moved (protocol B11).
 
     Files before the start are removed. The one that the start cuts stays, since others read it as a
     whole; our readers begin at the start.
@@ -50,13 +64,8 @@ def with_start(table: PartitionTable, start: int) -> PartitionTable:
     return replace(table, start=start, end=max(table.end, start), files=files)
 
 
-def next_partition(table: PartitionTable, log: LogFiles) -> PartitionTable:
-    """Return what the next version may say of a partition; the same if nothing changes.
-
-    Args:
-        table: what the newest version says.
-        log: what a listing offers that began after this version was read.
-    """
+def with_files(table: PartitionTable, log: LogFiles) -> PartitionTable:
+    """Return the partition with the files that its setting allows, from the log's start on."""
     table = with_start(table, log.log_start_offset)
     match table.setting.policy:
         case CleanupPolicy.DELETE:
@@ -89,14 +98,15 @@ def _is_newer(known: TableSetting, setting: TableSetting) -> bool:
 def _with_segments(table: PartitionTable, log: LogFiles) -> PartitionTable:
     """Add segments until no more can be added, the widest first (protocol B2)."""
     offered = sorted(log.segments, key=lambda name: (-_width(name), -name.generation))
-    while True:
+    for _ in offered:
+        before = table
         for name in offered:
             replaced = _replaced(table, name)
             if replaced is not None:
                 table = _with_file(table, name, replaced)
-                break
-        else:
-            return table
+        if table is before:
+            break
+    return table
 
 
 def _with_file(
@@ -162,11 +172,11 @@ def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
     files = tuple(name for name in found.files if end_offset(name) > table.start)
     if not files or files[0].base_offset > table.start:
         return table
-    if table.is_compacted and (found.end < table.end or files == table.files):
+    if table.is_compacted and found.end < table.end:
         return table
-    return replace(table, files=files, end=found.end)
+    return replace(table, files=files, end=found.end, compaction=found.generation)
 
 
 def _is_superseded(table: PartitionTable, generation: int) -> bool:
     """Return whether the table has a compaction of this generation or a later one (protocol B7)."""
-    return table.is_compacted and generation <= table.generation
+    return generation <= table.compaction

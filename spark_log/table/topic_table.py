@@ -1,8 +1,9 @@
 """What a version of a topic's table says of a partition: its files, its start, its end.
 
 In the Delta log: an ``add`` for each file, whose path is ``<partition directory>/<name>.parquet``;
-two ``txn`` actions for each partition, whose ``version`` is the start and the end; and the setting,
-in the table's properties. Each is there in every reader's API, and checkpoints keep it.
+three ``txn`` actions for each partition, whose ``version`` is its start, its end, and the
+generation of its compaction; and the setting, in the table's properties. The API of every reader
+has them, and checkpoints keep them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PARQUET_SUFFIX: Final = ".parquet"
 
 SETTING_PROPERTY: Final = "sparkLog.setting"
 """The table property with the setting, as JSON: the policy, and the offset that set it."""
+
+_TRANSACTIONS: Final = ("start", "end", "compaction")
 
 
 class CleanupPolicy(StrEnum):
@@ -58,22 +61,20 @@ class PartitionTable:
         end: the offset after the table's last. The table has every record of the log between the
             two, or, of a compacted topic, the last one of each key as of the end.
         files: the Parquet segments, in offset order. They do not overlap and leave nothing out.
+        compaction: the generation of the compaction whose files these are, all of them and no
+            other; 0 if there is none.
     """
 
     setting: TableSetting = TableSetting()
     start: int = 0
     end: int = 0
     files: tuple[SegmentName, ...] = ()
+    compaction: int = 0
 
     @property
     def is_compacted(self) -> bool:
-        """Whether all files are a compaction's. An empty table is."""
-        return all(name.is_compacted for name in self.files)
-
-    @property
-    def generation(self) -> int:
-        """The highest generation of a file; 0 without one."""
-        return max((name.generation for name in self.files), default=0)
+        """Whether the table has of each key one row as of its end."""
+        return bool(self.compaction) or not self.files
 
 
 def end_offset(name: SegmentName) -> int:
@@ -119,14 +120,13 @@ def parse_partition(
         if (name := SegmentName.parse(f"{path[len(directory) + 1 : -len(PARQUET_SUFFIX)]}.log"))
         if name.generation
     ]
-    start = state.transaction(start_app_id(topic_id, partition))
-    end = state.transaction(end_app_id(topic_id, partition))
-    return PartitionTable(
-        parse_setting(state),
-        0 if start is None else start.version,
-        0 if end is None else end.version,
-        tuple(sorted(files, key=lambda name: name.base_offset)),
+    start, end, compaction = (
+        0 if found is None else found.version
+        for what in _TRANSACTIONS
+        for found in [state.transaction(app_id(topic_id, partition, what))]
     )
+    files.sort(key=lambda name: name.base_offset)
+    return PartitionTable(parse_setting(state), start, end, tuple(files), compaction)
 
 
 def changes(
@@ -161,16 +161,21 @@ def changes(
     return [
         *(data_files[name].to_remove(time_ms, is_change=is_change) for name in removed),
         *(data_files[name].to_add(time_ms, is_new=is_change) for name in added),
-        Transaction(start_app_id(topic_id, partition), after.start, time_ms).to_action(),
-        Transaction(end_app_id(topic_id, partition), after.end, time_ms).to_action(),
+        *(
+            Transaction(
+                app_id(topic_id, partition, what), getattr(after, what), time_ms
+            ).to_action()
+            for what in _TRANSACTIONS
+        ),
     ]
 
 
-def start_app_id(topic_id: str, partition: int) -> str:
-    """Return the ``appId`` of the ``txn`` action with a partition's start."""
-    return f"spark_log/{topic_id}/{partition}/start"
+def app_id(topic_id: str, partition: int, what: str) -> str:
+    """Return the ``appId`` of a ``txn`` action of a partition.
 
-
-def end_app_id(topic_id: str, partition: int) -> str:
-    """Return the ``appId`` of the ``txn`` action with a partition's end."""
-    return f"spark_log/{topic_id}/{partition}/end"
+    Args:
+        topic_id: the topic's id.
+        partition: the partition's number.
+        what: what its ``version`` is: ``start``, ``end``, or ``compaction``.
+    """
+    return f"spark_log/{topic_id}/{partition}/{what}"

@@ -26,6 +26,8 @@ from tests.simulation.quorum.world import QUORUM_SOUND
 from tests.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
 from tests.simulation.replication.simulation import ReplicationSimulation
 from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
+from tests.simulation.table.rules import TABLE_RULES
+from tests.simulation.table.simulation import TABLE_SOUND, TableSimulation
 from tests.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
 from tests.simulation.transactions.simulation import TransactionsSimulation
 
@@ -84,9 +86,10 @@ SUBJECTS: Final = {
     "replication": Subject(
         ReplicationSimulation, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
     ),
+    "table": Subject(TableSimulation, TABLE_SOUND, TABLE_RULES, "versions"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 
@@ -42,6 +43,9 @@ from tests.simulation.violation import ViolationError
 _SLOW_CHANCE = 0.05
 """Probability that a step of a compaction takes longer than a whole compaction of others."""
 
+_SHORT_CHANCE = 0.15
+"""Probability that a compaction ends before it might."""
+
 
 class _Actor:
     def __init__(self, world: TableWorld) -> None:
@@ -73,9 +77,7 @@ class Committer(_Actor):
         setting = world.known_setting()
         if not self._world.table.versions and setting.policy == CleanupPolicy.NONE:
             return False
-        after = next_version.with_setting(before, setting, log.log_start_offset)
-        if after.setting == before.setting:
-            after = next_version.next_partition(before, log)
+        after = next_version.next_partition(before, setting, log)
         if after == before:
             return False
         world.stand_still()
@@ -103,7 +105,7 @@ def list_log(world: TableWorld) -> listing.LogFiles | None:
 
 
 def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> None:
-    """Move the table's start up to an offset that the log's start has reached (protocol B8)."""
+    """Move the table's start up to an offset that the log's start has reached (protocol B11)."""
     while True:
         before = table.read()
         after = next_version.with_start(before, offset)
@@ -142,7 +144,7 @@ class Operator(_Actor):
         """Change settings until the simulation ends."""
         world, random = self._world, self._world.scheduler.random
         while not world.is_ending:
-            world.rest(4 * DELETE_DELAY_MS)
+            world.rest(3 * DELETE_DELAY_MS)
             present = world.topic_settings[-1]
             policies = [CleanupPolicy.DELETE, CleanupPolicy.COMPACT]
             if world.conditions.policy != CHANGING:
@@ -171,14 +173,14 @@ class TableCompactor(_Actor):
                 continue
             with suppress(StorageError, OffsetOutOfRangeError, LogEndOffsetMismatchError):
                 self.compact(log)
-                if random.random() < 0.5:
+                if random.random() < world.conditions.commits_after:
                     Committer(world).commit(table)
 
     def compact(self, log: PartitionLog) -> None:
         """Compact once."""
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
-        limit = random.choice((float("inf"), float("inf"), random.randint(0, end)))
+        limit = random.randint(0, end) if random.random() < _SHORT_CHANCE else math.inf
         world.compactions_table().limit_offset = limit
         rewrite = random.choice((compact, compact, remove_expired_tombstones))
         try:
@@ -190,7 +192,7 @@ class TableCompactor(_Actor):
                 limit_offset=limit,
             )
         finally:
-            world.compactions_table().limit_offset = float("inf")
+            world.compactions_table().limit_offset = math.inf
         world.scheduler.note(
             f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
             f"{done.records_read} to {done.records_written}, "

@@ -21,6 +21,7 @@ class TableProfile:
         policy: the topic's ``cleanup.policy``, or ``changing``.
         toggles: whether ``table.format`` changes.
         committers, version_readers, both_readers, table_cleaners: numbers of actors.
+        commits_after: probability that a compactor commits after it has compacted.
         commit_ms: mean time between two commits of a committer.
         still: probability that a committer stands still, before or after it decides.
         stale: probability that an actor knows only an older setting of the topic.
@@ -31,6 +32,7 @@ class TableProfile:
     policy: str
     toggles: bool
     committers: int
+    commits_after: float
     version_readers: int
     both_readers: int
     table_cleaners: int
@@ -42,6 +44,7 @@ class TableProfile:
     def __str__(self) -> str:
         return (
             f"policy={self.policy} toggles={self.toggles} committers={self.committers} "
+            f"commits_after={self.commits_after:g} "
             f"version_readers={self.version_readers} both_readers={self.both_readers} "
             f"table_cleaners={self.table_cleaners} commit_ms={self.commit_ms:g} "
             f"still={self.still:g} stale={self.stale:g} "
@@ -54,8 +57,6 @@ def draw_table_profile(random: Random) -> TableProfile:
     log = draw_compaction_profile(random)
     delete, compact = CleanupPolicy.DELETE, CleanupPolicy.COMPACT
     policy = random.choice((delete, delete, compact, compact, CHANGING))
-    if policy == delete:
-        log = replace(log, compactors=0)
     faults = replace(
         log.faults,
         latency_ms=DELETE_DELAY_MS / random.choice((100, 200)),
@@ -63,7 +64,7 @@ def draw_table_profile(random: Random) -> TableProfile:
         idempotent_writers=random.choice((0, 1)),
         twins=0,
         followers=random.choice((0, 1)),
-        mergers=random.choice((1, 2, 3)) if policy != compact else 1,
+        mergers=random.choice((0, 1, 1)) if policy == compact else random.choice((1, 2, 3)),
         retentions=random.choice((0, 0, 1)),
         cleaners=0,
         vandals=0,
@@ -74,12 +75,15 @@ def draw_table_profile(random: Random) -> TableProfile:
         tail_segments=0,
         merges_beside=False,
         range_bytes=0,
-        steps=random.choice((600, 1000, 1500)),
+        steps=random.choice((1000, 2000, 3000)),
+        crash=random.choice((0.0, 0.002, 0.01)),
     )
     log = replace(
         log,
         faults=faults,
         stale_cleaners=0,
+        compactors=0 if policy == delete else random.choice((1, 2, 2, 3)),
+        compactor_rest_ms=DELETE_DELAY_MS * random.choice((0.05, 0.2)),
         tables=random.choice((0, 0, 1)),
         min_compaction_lag_ms=0,
         segment_bytes=random.choice((2000, 4000, 2**30)),
@@ -87,13 +91,14 @@ def draw_table_profile(random: Random) -> TableProfile:
     return TableProfile(
         log=log,
         policy=policy,
-        toggles=random.choice((False, False, True)),
-        committers=random.choice((1, 2, 3)),
+        toggles=random.choice((False, True)),
+        committers=random.choice((0, 1, 2) if policy == compact else (1, 1, 2, 3)),
+        commits_after=random.choice((0.1, 0.4, 0.9)),
         version_readers=random.choice((0, 1)),
-        both_readers=random.choice((0, 1, 1)),
+        both_readers=random.choice((0, 1, 2)),
         table_cleaners=random.choice((1, 2)),
-        commit_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1)),
-        still=random.choice((0.0, 0.1, 0.3)),
+        commit_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1, 4)),
+        still=random.choice((0.0, 0.2, 0.5)),
         stale=random.choice((0.0, 0.2)),
         file_retention_ms=DELETE_DELAY_MS * random.choice((1, 3)),
     )

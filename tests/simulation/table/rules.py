@@ -1,0 +1,246 @@
+"""Variants of the table without one of its safety rules (docs/protocol/table.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spark_log.delta import DeltaLog
+from spark_log.errors import LogEndOffsetMismatchError
+from spark_log.log import PartitionLog
+from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.directory import DirectoryListing, LogView
+from spark_log.log.files import LiveLog
+from spark_log.log.files.file_names import SegmentName
+from spark_log.log.rewrite import DeletableFiles
+from spark_log.storage import FileInfo
+from spark_log.table import compaction_end, free_names, listing, next_version
+from spark_log.table.topic_table import PartitionTable, TableSetting, end_offset
+from tests.simulation.patches import PatchVariant
+from tests.simulation.table import actors, world
+from tests.simulation.table.actors import CleanerOfTable
+from tests.simulation.table.world import CompactionsTable, SimulatedTable, TableWorld
+
+# --- what a version may add ----------------------------------------------------------------------
+
+
+def _rebases(log: DeltaLog, actions: list[Any]) -> None:
+    """Append to whatever version is the newest, as writers of other tables do."""
+    while True:
+        try:
+            log.append(actions, "WRITE")
+        except LogEndOffsetMismatchError:
+            log.refresh()
+        else:
+            return
+
+
+def _overlaps(
+    table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
+) -> bool:
+    return bool(overlapped) or max(name.base_offset, table.start) == table.end
+
+
+def _leaves_gaps(
+    table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
+) -> bool:
+    return not overlapped or _is_aligned(table, name, overlapped)
+
+
+_is_aligned = next_version._is_aligned
+
+
+def _ends_with_the_last_added(
+    table: PartitionTable, name: SegmentName, replaced: tuple[SegmentName, ...]
+) -> PartitionTable:
+    return replace(_with_file(table, name, replaced), end=end_offset(name))
+
+
+_with_file = next_version._with_file
+
+
+def _any(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[SegmentName]:
+    return set(parquet)
+
+
+def _is_another(name: SegmentName, known: SegmentName) -> bool:
+    return name != known
+
+
+def _list_and_read(
+    world: TableWorld, table: SimulatedTable
+) -> tuple[PartitionTable, listing.LogFiles] | None:
+    log = actors.list_log(world)
+    world.stand_still()
+    before = table.read()
+    return None if log is None else (before, log)
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+# --- compactions ---------------------------------------------------------------------------------
+
+
+def _part_of_a_compaction(live: LiveLog, end: int) -> listing.Compaction | None:
+    ends = [each.end_offset for each in live.segments if each.name.is_compacted]
+    found = [_complete(live, end or 0) for end in ends]
+    return next((each for each in reversed(found) if each is not None), None)
+
+
+_complete = listing._complete
+
+
+def _its_own_end(own_end: int, newest: int | None, log_end_offset: int, *, is_first: bool) -> int:
+    return own_end
+
+
+def _trusts_the_unnamed(
+    own_end: int, newest: int | None, log_end_offset: int, *, is_first: bool
+) -> int:
+    return max(own_end, newest or 0)
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def _adds_at_once(
+    table: PartitionTable, setting: TableSetting, log: listing.LogFiles
+) -> PartitionTable:
+    changed = next_version.with_setting(table, setting, log.log_start_offset)
+    return next_version.with_files(changed, log)
+
+
+def _is_different(known: TableSetting, setting: TableSetting) -> bool:
+    return known != setting
+
+
+# --- deletions -----------------------------------------------------------------------------------
+
+
+def _moves_nothing(world: TableWorld, table: SimulatedTable, offset: int) -> None:
+    """Leave the table as it is: the next commit moves its start."""
+
+
+def _reads_before_listing(
+    self: CleanerOfTable, listed: DirectoryListing | None = None
+) -> DeletableFiles:
+    table = SimulatedTable(self.world)
+    table.read()
+    retention_ms = self.world.conditions.file_retention_ms
+    history = table.history(retention_ms, actors.cleaner_time_us(self))
+    self.world.stand_still()
+    found = PartitionCleaner._deletable(self)
+    kept = []
+    for file in found.segments:
+        name = SegmentName.parse(file.name)
+        is_free = history is not None and name and not free_names.is_needed(name, history)
+        if is_free or not (name and world.is_parquet(name)):
+            kept.append(file)
+    return replace(found, segments=tuple(kept))
+
+
+def _needs_the_newest(times_us: Mapping[int, int], before_us: int) -> int:
+    return max(times_us)
+
+
+def _own_time_us(cleaner: CleanerOfTable) -> int:
+    return cleaner.world.clock.time_us()
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def _files_and_end_of_two_versions(
+    world: TableWorld, log: PartitionLog, table: SimulatedTable
+) -> tuple[PartitionTable, int, int]:
+    version = table.read()
+    view = log.observe()
+    world.stand_still()
+    return replace(version, end=table.read().end), view.log_start_offset, view.log_end_offset
+
+
+def _removes_all(self: CompactionsTable) -> float:
+    return float("inf")
+
+
+def _looks_at_the_newest(self: CompactionsTable) -> float:
+    return free_names.tombstone_limit([self._table.read()])
+
+
+def _looks_before(self: CompactionsTable, view: LogView, *, keeps_clean: bool) -> int | None:
+    limit = self.read_limit()
+    generation = _take_generation(self, view, keeps_clean=keeps_clean)
+    self.tombstones_from = limit
+    return generation
+
+
+_take_generation = CompactionsTable.take_generation
+
+
+TABLE_RULES: dict[str, PatchVariant] = {
+    "a version is appended at the state that was read": PatchVariant(
+        ((world, "append", _rebases),)
+    ),
+    "a file covers whole files": PatchVariant(((next_version, "_is_aligned", _overlaps),)),
+    "a file leaves no gap": PatchVariant(((next_version, "_is_aligned", _leaves_gaps),)),
+    "the end is that of the last file": PatchVariant(
+        ((next_version, "_with_file", _ends_with_the_last_added),)
+    ),
+    "of one range the higher generation is taken": PatchVariant(
+        ((next_version, "_is_better", _is_another), (listing, "unspent", _any))
+    ),
+    "nothing spent is added": PatchVariant(((listing, "unspent", _any),)),
+    "the log is listed after the version was read": PatchVariant(
+        ((actors, "read_and_list", _list_and_read),)
+    ),
+    "only a complete compaction is added": PatchVariant(
+        ((listing, "_complete", _part_of_a_compaction),)
+    ),
+    "no compaction names an end below an earlier one": PatchVariant(
+        ((compaction_end, "end_to_name", _its_own_end),)
+    ),
+    "after a compaction that named no end the log's end is named": PatchVariant(
+        ((compaction_end, "end_to_name", _trusts_the_unnamed),)
+    ),
+    "only a later compaction replaces one": PatchVariant(
+        (
+            (next_version, "_is_superseded", _never),
+            (actors, "read_and_list", _list_and_read),
+        )
+    ),
+    "the table's start moves before a deletion returns": PatchVariant(
+        ((actors, "move_table_start", _moves_nothing),)
+    ),
+    "a version that changes the setting adds no file": PatchVariant(
+        ((next_version, "next_partition", _adds_at_once),)
+    ),
+    "an older setting changes nothing": PatchVariant(((next_version, "_is_newer", _is_different),)),
+    "a name is freed only if no next version could add it": PatchVariant(
+        ((free_names, "could_add", _never),)
+    ),
+    "the version is read after the log was listed for deletion": PatchVariant(
+        ((CleanerOfTable, "_deletable", _reads_before_listing),)
+    ),
+    "replaced files stay for their time": PatchVariant(
+        ((free_names, "first_version_needed", _needs_the_newest),)
+    ),
+    "replaced files go by the storage's time": PatchVariant(
+        ((actors, "cleaner_time_us", _own_time_us),)
+    ),
+    "the log is read from the end of the version that is read": PatchVariant(
+        ((actors, "version_and_view", _files_and_end_of_two_versions),)
+    ),
+    "tombstones behind the table's end stay": PatchVariant(
+        ((CompactionsTable, "read_limit", _removes_all),)
+    ),
+    "tombstones stay for their time behind the table's end": PatchVariant(
+        ((CompactionsTable, "read_limit", _looks_at_the_newest),)
+    ),
+    "a compaction reads the table after it took its generation": PatchVariant(
+        ((CompactionsTable, "take_generation", _looks_before),)
+    ),
+}
+"""The name of each safety rule, and the variant without it."""
