@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.log.files import SegmentName
+from spark_log.log import SegmentName
 from spark_log.table.topic_table import PartitionTable, end_offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOfBoth:
-    """What one read of a partition consists of.
+    """The parts of one read of a partition.
 
     Attributes:
         start: the first offset of the read.
@@ -24,7 +24,7 @@ class ReadOfBoth:
 
 
 def read_of_both(table: PartitionTable, log_start_offset: int) -> ReadOfBoth:
-    """Return what a read of a partition consists of (protocol B12).
+    """Return the parts of a read of a partition (protocol B12).
 
     Args:
         table: the partition in a version.

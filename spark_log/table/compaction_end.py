@@ -1,4 +1,4 @@
-"""What a compaction says of its end, in the file with which it takes its generation (ADR 42).
+"""The end of a compaction, in the file with which it takes its generation (ADR 42).
 
 On storage, the content of ``<generation>.generation``::
 
@@ -18,7 +18,7 @@ import struct
 
 from google_crc32c import extend
 
-from spark_log.log.files import GENERATION_BYTES
+from spark_log.log import GENERATION_BYTES
 
 _HEAD = struct.Struct(">q4s")
 _GENERATION = struct.Struct(">q")

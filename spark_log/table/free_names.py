@@ -1,11 +1,11 @@
-"""Which names the table still needs, and which tombstones (protocol B9, B10, B13)."""
+"""The names and the tombstones that the table still needs (protocol B9, B10, B13)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from spark_log.log.files import SegmentName
+from spark_log.log import SegmentName
 from spark_log.table.next_version import could_add
 from spark_log.table.topic_table import CleanupPolicy, PartitionTable
 

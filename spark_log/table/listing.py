@@ -1,11 +1,11 @@
-"""What a listing of a partition's directory offers to its table."""
+"""The files that a listing of a partition's directory offers to its table."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from spark_log.log.files import (
+from spark_log.log import (
     LiveLog,
     SegmentName,
     live_log,
@@ -32,7 +32,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """What one listing offers. It began after the table's version was read (protocol B4).
+    """The files that one listing offers, made after the table's version was read (protocol B4).
 
     Attributes:
         log_start_offset: the log start offset.

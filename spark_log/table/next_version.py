@@ -1,4 +1,4 @@
-"""What the next version of a table may say of a partition, given the newest one and the log.
+"""The next version of a table, given the newest version and a listing of the log.
 
 Whoever commits reads the newest version, lists the log, decides here, and appends the next version
 at exactly the state that was read (protocol B1). No clock plays a part, nor which of two files a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_log.log.files import SegmentName
+from spark_log.log import SegmentName
 from spark_log.table.listing import LogFiles
 from spark_log.table.topic_table import (
     CleanupPolicy,

@@ -1,4 +1,4 @@
-"""What a version of a topic's table says of a partition: its files, its start, its end.
+"""The state of a partition in one version of its topic's table: files, start and end.
 
 In the Delta log: an ``add`` for each file, whose path is ``<partition directory>/<name>.parquet``;
 three ``txn`` actions for each partition, whose ``version`` is its start, its end, and the
@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from spark_log.delta import DataFile, TableState, Transaction
-from spark_log.log.files import SegmentName
+from spark_log.log import SegmentName
 
 PARQUET_SUFFIX: Final = ".parquet"
 
@@ -26,7 +26,7 @@ _TRANSACTIONS: Final = ("start", "end", "compaction")
 
 
 class CleanupPolicy(StrEnum):
-    """How the table follows the log; ``NONE`` is ``table.format=none``: it follows no more."""
+    """The way in which a table follows its log; ``NONE`` (``table.format=none``): not at all."""
 
     NONE = "none"
     DELETE = "delete"
@@ -53,7 +53,7 @@ class TableSetting:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTable:
-    """What one version says of a partition.
+    """The state of a partition in one version.
 
     Attributes:
         setting: the table's setting.

@@ -134,7 +134,7 @@ class DeletesRecords(_Actor):
                 offset = view.log_start_offset + world.scheduler.random.randint(1, extent)
                 move_log_start(log, offset)
                 move_table_start(world, table, offset)
-                world.table.check_started(offset)
+                world.table.check_deleted(offset)
 
 
 class Operator(_Actor):
@@ -250,7 +250,7 @@ class CleanerOfTable(PartitionCleaner):
         listed = super()._retain()
         start = listed.view.log_start_offset
         move_table_start(self.world, SimulatedTable(self.world), start)
-        self.world.table.check_started(start)
+        self.world.table.check_deleted(start)
         return listed
 
     def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
@@ -337,13 +337,13 @@ class ReaderOfBoth(_Actor):
     def read(self, log: PartitionLog, table: SimulatedTable) -> None:
         """Read once, and check all of it."""
         world, truth = self._world, self._world.table
-        began_ms, deleted = world.scheduler.now_ms, truth.newest.start
+        began_ms, deleted = world.scheduler.now_ms, truth.deleted
         found = version_and_view(world, log, table)
         version, log_start, log_end = found
         if version.setting.policy == CleanupPolicy.NONE:
             return
         plan = both.read_of_both(version, log_start)
-        if plan.start < deleted and truth.newest.setting.policy != CleanupPolicy.NONE:
+        if plan.start < deleted:
             raise ViolationError(f"a read begins at {plan.start}, deleted up to {deleted}")
         rows: list[tuple[int, Record]] = []
         for name in plan.files:

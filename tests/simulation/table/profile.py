@@ -88,7 +88,7 @@ def draw_table_profile(random: Random) -> TableProfile:
         min_compaction_lag_ms=0,
         segment_bytes=random.choice((2000, 4000, 2**30)),
     )
-    return TableProfile(
+    profile = TableProfile(
         log=log,
         policy=policy,
         toggles=random.choice((False, True)),
@@ -102,3 +102,31 @@ def draw_table_profile(random: Random) -> TableProfile:
         stale=random.choice((0.0, 0.2)),
         file_retention_ms=DELETE_DELAY_MS * random.choice((1, 3)),
     )
+    # What few seeds of all would show: a committer that stands still while files come and go, and
+    # a table that nobody brings up to date while the log loses tombstones.
+    match random.choice(("", "", "late", "idle")):
+        case "late":
+            return replace(
+                profile,
+                log=replace(log, faults=replace(faults, rest_ms=DELETE_DELAY_MS * 0.2)),
+                committers=1,
+                commits_after=0.1,
+                commit_ms=float(DELETE_DELAY_MS),
+                still=0.5,
+                table_cleaners=2,
+            )
+        case "idle" if policy == compact:
+            return replace(
+                profile,
+                log=replace(
+                    log,
+                    faults=replace(faults, followers=0),
+                    tables=0,
+                    compactors=2,
+                    delete_retention_ms=random.choice((0, DELETE_DELAY_MS)),
+                ),
+                committers=0,
+                commits_after=random.choice((0.1, 0.3)),
+                both_readers=2,
+            )
+    return profile

@@ -10,7 +10,7 @@ from spark_log.delta.parse import parse_version
 from spark_log.delta.state import TableState
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
 from spark_log.storage import Store
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable, end_offset, parse_partition
+from spark_log.table.topic_table import PartitionTable, end_offset, parse_partition
 from spark_log.util.clock import Clock
 from tests.simulation.compaction.compacted_log import CompactedTruth, is_tombstone, key_of
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
@@ -30,6 +30,7 @@ class TrueTable(CompactedTruth):
         versions: what each version says of the partition, in order.
         times_us: when each version appeared, by the storage's clock.
         was_compacted: whether a compaction ever began.
+        deleted: the highest offset up to which the deletion of records was acknowledged.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class TrueTable(CompactedTruth):
         self.was_compacted = False
         self._state = TableState()
         self._removed: set[SegmentName] = set()
+        self.deleted = 0
 
     @property
     def newest(self) -> PartitionTable:
@@ -105,6 +107,7 @@ class TrueTable(CompactedTruth):
             raise ViolationError(f"{where} starts at {table.start}, after {before.start}")
         if table.setting.metadata_offset < before.setting.metadata_offset:
             raise ViolationError(f"{where} has an older setting than the version before it")
+        self._check_start(table)
         self._check_changes(where, before, table)
         self._check_rows(where, table)
 
@@ -147,11 +150,20 @@ class TrueTable(CompactedTruth):
 
     # --- results of actors -----------------------------------------------------------------------
 
-    def check_started(self, offset: int) -> None:
-        """Check that the table has no record before an offset whose deletion was acknowledged."""
-        table = self.newest
-        if table.setting.policy != CleanupPolicy.NONE and table.start < offset:
-            raise ViolationError(f"deleted up to {offset}, and the table starts at {table.start}")
+    def check_deleted(self, offset: int) -> None:
+        """Check that no version has records before an offset whose deletion is acknowledged.
+
+        A table that has just begun may start before it, without files: whoever adds some lists the
+        log first.
+        """
+        self.deleted = max(self.deleted, offset)
+        self._check_start(self.newest)
+
+    def _check_start(self, table: PartitionTable) -> None:
+        if table.files and table.start < self.deleted:
+            raise ViolationError(
+                f"deleted up to {self.deleted}, and the table starts at {table.start}"
+            )
 
     def check_all(self, begin: int, offsets: list[int], end: int) -> None:
         """Check a read of table and log of a topic that was never compacted."""

@@ -1,0 +1,146 @@
+"""Simulations of a topic's table find no violation, and find one without each safety rule."""
+
+import os
+import re
+from collections import Counter
+from importlib import import_module
+from itertools import pairwise
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.simulation import simulate_many
+from tests.simulation.__main__ import app
+from tests.simulation.simulation import SimulationFailedError
+from tests.simulation.table.profile import CHANGING
+from tests.simulation.table.rules import TABLE_RULES
+from tests.simulation.table.simulation import TableSimulation
+
+SEEDS = 20
+SEEDS_PER_RULE = 300
+FIRST_SEED: dict[str, int] = {}
+"""Where the search begins for rules that few seeds miss, so that the test is quick."""
+
+RARE: dict[str, str] = {}
+"""Rules whose absence shows only in one of hundreds of seeds: for the command line. Each has a test
+in ``tests/table`` that fails without it."""
+
+
+def fails(seed, rule):
+    try:
+        TableSimulation(seed, TABLE_RULES[rule]).run()
+    except SimulationFailedError:
+        return True
+    return False
+
+
+def test_no_seed_breaks_a_guarantee():
+    all_totals = list(simulate_many(range(SEEDS), of="table", jobs=os.cpu_count() or 1))
+    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
+    assert sum(totals.seeds for totals in all_totals) == SEEDS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", [rule for rule in TABLE_RULES if rule not in RARE])
+def test_the_simulation_fails_without_the_rule_that(rule):
+    first = FIRST_SEED.get(rule, 0)
+    seeds = range(first, first + SEEDS_PER_RULE)
+    assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
+
+
+def test_one_seed_runs_the_same_way_each_time():
+    first, second = TableSimulation(5).run(), TableSimulation(5).run()
+    assert list(map(str, first.trace)) == list(map(str, second.trace))
+    assert list(map(str, first.trace)) != list(map(str, TableSimulation(6).run().trace))
+
+
+class TestSeedsThatFailed:
+    def test_files_of_two_compactions_are_no_compaction(self):
+        """A table whose policy had changed twice had some of each, all of them compacted."""
+        assert TableSimulation(45).run().trace
+
+    def test_a_table_begins_while_records_are_deleted(self):
+        """It may start before them, as long as it has no files."""
+        assert TableSimulation(256).run().trace
+
+
+@pytest.fixture(scope="module")
+def simulations():
+    found = []
+    for seed in range(20):
+        found.append(TableSimulation(seed))  # one after the other: they share a disk
+        found[-1].run()
+    return found
+
+
+@pytest.fixture(scope="module")
+def happened(simulations):
+    """The number of trace lines of each kind, without their numbers."""
+    texts = (entry.text for each in simulations for entry in each.scheduler.trace)
+    return Counter(re.sub(r"[0-9]+", "#", text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        r"crashes",
+        r"stands still",
+        r"sets none",
+        r"sets compact",
+        r"committed version #: delete, # files from # to #",
+        r"committed version #: compact, # files from # to #",
+        r"committed version #: none, # files from # to #",
+        r"put_if_absent #\.json: exists",
+        r"put_if_absent #\.json: a late copy takes effect",
+        r"generation # ends at #, names #",
+        r"compact # to #: # to #, # tombstones removed",
+        r"merged into #-#\.#\.log",
+        r"put_if_absent #-#\.start: done",
+        r"delete #-#\.#\.log: done",
+        r"read version #: # files",
+        r"read both: # rows from # to #",
+        r"list flights-#: # files, # wrong",
+    ],
+)
+def test_each_kind_of_event_happens(happened, what):
+    assert any(re.fullmatch(what, text) for text in happened), what
+
+
+def test_each_policy_has_versions_with_files(simulations):
+    found = {
+        (each.profile.policy, table.is_compacted)
+        for each in simulations
+        for table in each.world.table.versions
+        if table.files
+    }
+    assert {("delete", False), ("compact", True), (CHANGING, True), (CHANGING, False)} <= found
+
+
+def test_ends_starts_and_files_change(simulations):
+    versions = [each.world.table.versions for each in simulations]
+    pairs = [pair for each in versions for pair in pairwise(each)]
+    assert sum(before.end < after.end for before, after in pairs) > 20
+    assert sum(before.start < after.start for before, after in pairs) > 5
+    assert sum(bool(set(before.files) - set(after.files)) for before, after in pairs) > 20
+
+
+@pytest.mark.parametrize("name", RARE.values())
+def test_each_rare_rule_has_a_test(name):
+    file, *path = name.split("::")
+    found = import_module(f"tests.table.{file.removesuffix('.py')}")
+    for each in path:
+        found = getattr(found, each)
+    assert callable(found)
+
+
+class TestCommandLine:
+    def run(self, *arguments):
+        return CliRunner().invoke(app, ["--of", "table", *arguments])
+
+    def test_runs_many(self):
+        result = self.run("--seeds", "5", "--jobs", "1")
+        assert result.exit_code == 0, result.output
+        assert re.search(r"5 seeds from 0 in .* versions; 0 failures", result.stdout)
+
+    def test_lists_the_rules(self):
+        assert self.run("--rules").stdout.splitlines() == list(TABLE_RULES)
