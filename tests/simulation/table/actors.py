@@ -144,7 +144,7 @@ class Operator(_Actor):
         """Change settings until the simulation ends."""
         world, random = self._world, self._world.scheduler.random
         while not world.is_ending:
-            world.rest(3 * DELETE_DELAY_MS)
+            world.rest(world.conditions.operator_ms)
             present = world.topic_settings[-1]
             policies = [CleanupPolicy.DELETE, CleanupPolicy.COMPACT]
             if world.conditions.policy != CHANGING:
@@ -261,6 +261,7 @@ class CleanerOfTable(PartitionCleaner):
         self.world.stand_still()
         needed = names_needed(self, names)
         kept = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
+        self.world.stand_still()
         return replace(found, segments=tuple(kept))
 
 
@@ -346,10 +347,13 @@ class ReaderOfBoth(_Actor):
         if plan.start < deleted:
             raise ViolationError(f"a read begins at {plan.start}, deleted up to {deleted}")
         rows: list[tuple[int, Record]] = []
-        for name in plan.files:
-            rows += [row for row in read_file(world, name) if row[0] >= plan.start]
-        if world.scheduler.now_ms - began_ms > world.conditions.file_retention_ms / 2:
-            return
+        try:
+            for name in plan.files:
+                rows += [row for row in read_file(world, name) if row[0] >= plan.start]
+        except NotFoundError:
+            if world.scheduler.now_ms - began_ms < world.conditions.file_retention_ms:
+                raise
+            return  # too slow: files of replaced versions stay for their time only
         end = max(log_end, plan.log_start)
         try:
             rows += keyed_records(log.scan(plan.log_start, end))

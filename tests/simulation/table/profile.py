@@ -26,6 +26,7 @@ class TableProfile:
         still: probability that a committer stands still, before or after it decides.
         stale: probability that an actor knows only an older setting of the topic.
         file_retention_ms: ``table.deleted.file.retention.ms``.
+        operator_ms: mean time between two changes of the settings.
     """
 
     log: CompactionProfile
@@ -40,6 +41,7 @@ class TableProfile:
     still: float
     stale: float
     file_retention_ms: float
+    operator_ms: float
 
     def __str__(self) -> str:
         return (
@@ -48,7 +50,8 @@ class TableProfile:
             f"version_readers={self.version_readers} both_readers={self.both_readers} "
             f"table_cleaners={self.table_cleaners} commit_ms={self.commit_ms:g} "
             f"still={self.still:g} stale={self.stale:g} "
-            f"file_retention_ms={self.file_retention_ms:g} {self.log}"
+            f"file_retention_ms={self.file_retention_ms:g} operator_ms={self.operator_ms:g} "
+            f"{self.log}"
         )
 
 
@@ -101,10 +104,12 @@ def draw_table_profile(random: Random) -> TableProfile:
         still=random.choice((0.0, 0.2, 0.5)),
         stale=random.choice((0.0, 0.2)),
         file_retention_ms=DELETE_DELAY_MS * random.choice((1, 3)),
+        operator_ms=3.0 * DELETE_DELAY_MS,
     )
-    # What few seeds of all would show: a committer that stands still while files come and go, and
-    # a table that nobody brings up to date while the log loses tombstones.
-    match random.choice(("", "", "late", "idle")):
+    # What few seeds of all would show: a committer that stands still while files come and go, a
+    # table that nobody brings up to date while the log loses tombstones, and one that is turned on
+    # and off by the minute.
+    match random.choice(("", "", "late", "idle", "toggled")):
         case "late":
             return replace(
                 profile,
@@ -114,6 +119,18 @@ def draw_table_profile(random: Random) -> TableProfile:
                 commit_ms=float(DELETE_DELAY_MS),
                 still=0.5,
                 table_cleaners=2,
+            )
+        case "toggled":
+            return replace(
+                profile,
+                log=replace(log, faults=replace(faults, rest_ms=DELETE_DELAY_MS * 0.2, mergers=2)),
+                toggles=True,
+                committers=2,
+                commit_ms=DELETE_DELAY_MS * 0.3,
+                still=0.4,
+                table_cleaners=2,
+                file_retention_ms=float(DELETE_DELAY_MS),
+                operator_ms=float(DELETE_DELAY_MS),
             )
         case "idle" if policy == compact:
             return replace(

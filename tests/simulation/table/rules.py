@@ -136,8 +136,11 @@ def _reads_before_listing(
     kept = []
     for file in found.segments:
         name = SegmentName.parse(file.name)
-        is_free = history is not None and name and not free_names.is_needed(name, history)
-        if is_free or not (name and world.is_parquet(name)):
+        assert name is not None
+        is_needed = history is None or (
+            world.is_parquet(name) and free_names.is_needed(name, history)
+        )
+        if not (world.is_parquet(name) and is_needed):
             kept.append(file)
     return replace(found, segments=tuple(kept))
 
@@ -158,7 +161,7 @@ def _files_and_end_of_two_versions(
 ) -> tuple[PartitionTable, int, int]:
     version = table.read()
     view = log.observe()
-    world.stand_still()
+    world.rest(world.conditions.commit_ms)
     return replace(version, end=table.read().end), view.log_start_offset, view.log_end_offset
 
 

@@ -1,8 +1,9 @@
 """The state that the actors of a simulated table share, and one process's view of the table.
 
-There are no Parquet segments yet. Here a merged segment of generation 2 or higher, and every
-segment of a compaction, stands for one: its bytes are Arrow's and its name ends in ``.log``, while
-the table calls it ``.parquet``. So a listing tells the kind, as it will.
+There are no Parquet segments yet. Here a merged segment of generation 2 or higher, except each
+fourth, and every segment of a compaction stands for one: its bytes are Arrow's and its name ends in
+``.log``, while the table calls it ``.parquet``. So a listing tells the kind, as it will, and merges
+of either kind cover those of the other, as they will when a table is turned on and off.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _MIN_PARQUET_GENERATION = 2
 
 def is_parquet(name: SegmentName) -> bool:
     """Return whether a segment stands for a Parquet segment."""
-    return name.generation >= _MIN_PARQUET_GENERATION
+    if name.is_compacted:
+        return True
+    return name.generation >= _MIN_PARQUET_GENERATION and name.generation % 4 != 0
 
 
 def parquet_names(files: Iterable[FileInfo]) -> list[SegmentName]:
