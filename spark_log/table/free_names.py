@@ -17,7 +17,7 @@ def is_needed(name: SegmentName, history: Sequence[PartitionTable]) -> bool:
         name: the segment's name, which is spent in a listing of the log.
         history: the partition in each version that a reader may still read
             (`first_version_needed`), oldest first. The last is the newest version, read after the
-            log was listed (protocol B9). Empty if no version exists.
+            name was spent (protocol B9). Empty if no version exists.
     """
     if any(name in table.files for table in history):
         return True
@@ -50,7 +50,7 @@ def tombstone_limit(history: Sequence[PartitionTable]) -> float:
 
     Args:
         history: the partition in each version from the one that was the newest
-            ``delete.retention.ms`` ago to the newest, read after the generation was taken.
+            ``delete.retention.ms`` ago to the newest, read after the log was listed.
     """
     ends = [each.end for each in history if each.setting.policy != CleanupPolicy.NONE]
     return min(ends, default=math.inf)

@@ -272,6 +272,8 @@ def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[Segme
     retention_ms = cleaner.world.conditions.file_retention_ms
     history = table.history(retention_ms, cleaner_time_us(cleaner))
     parquet = [name for name in names if is_parquet(name)]
+    if history is not None:
+        cleaner.world.histories[cleaner.world.actor_name()] = history
     if history is None:
         return set(parquet)
     return {name for name in parquet if free_names.is_needed(name, history)}

@@ -9,11 +9,8 @@ from typing import Any
 from spark_log.delta import DeltaLog
 from spark_log.errors import LogEndOffsetMismatchError
 from spark_log.log import PartitionLog
-from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory import DirectoryListing, LogView
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.rewrite import DeletableFiles
 from spark_log.storage import FileInfo
 from spark_log.table import compaction_end, free_names, listing, next_version
 from spark_log.table.topic_table import PartitionTable, TableSetting, end_offset
@@ -124,25 +121,17 @@ def _moves_nothing(world: TableWorld, table: SimulatedTable, offset: int) -> Non
     """Leave the table as it is: the next commit moves its start."""
 
 
-def _reads_before_listing(
-    self: CleanerOfTable, listed: DirectoryListing | None = None
-) -> DeletableFiles:
-    table = SimulatedTable(self.world)
-    table.read()
-    retention_ms = self.world.conditions.file_retention_ms
-    history = table.history(retention_ms, actors.cleaner_time_us(self))
-    self.world.stand_still()
-    found = PartitionCleaner._deletable(self)
-    kept = []
-    for file in found.segments:
-        name = SegmentName.parse(file.name)
-        assert name is not None
-        is_needed = history is None or (
-            world.is_parquet(name) and free_names.is_needed(name, history)
-        )
-        if not (world.is_parquet(name) and is_needed):
-            kept.append(file)
-    return replace(found, segments=tuple(kept))
+def _knows_an_earlier_version(
+    cleaner: CleanerOfTable, names: list[SegmentName]
+) -> set[SegmentName]:
+    """Go by the versions that the cleaning before has read."""
+    histories = cleaner.world.histories
+    earlier = histories.get(cleaner.world.actor_name())
+    needed = _names_needed(cleaner, names)
+    return needed if earlier is None else {n for n in names if free_names.is_needed(n, earlier)}
+
+
+_names_needed = actors.names_needed
 
 
 def _needs_the_newest(times_us: Mapping[int, int], before_us: int) -> int:
@@ -166,21 +155,13 @@ def _files_and_end_of_two_versions(
 
 
 def _removes_all(self: CompactionsTable) -> float:
+    self.newest = self._table.read()
     return float("inf")
 
 
 def _looks_at_the_newest(self: CompactionsTable) -> float:
-    return free_names.tombstone_limit([self._table.read()])
-
-
-def _looks_before(self: CompactionsTable, view: LogView, *, keeps_clean: bool) -> int | None:
-    limit = self.read_limit()
-    generation = _take_generation(self, view, keeps_clean=keeps_clean)
-    self.tombstones_from = limit
-    return generation
-
-
-_take_generation = CompactionsTable.take_generation
+    self.newest = self._table.read()
+    return free_names.tombstone_limit([self.newest])
 
 
 TABLE_RULES: dict[str, PatchVariant] = {
@@ -224,8 +205,8 @@ TABLE_RULES: dict[str, PatchVariant] = {
     "a name is freed only if no next version could add it": PatchVariant(
         ((free_names, "could_add", _never),)
     ),
-    "the version is read after the log was listed for deletion": PatchVariant(
-        ((CleanerOfTable, "_deletable", _reads_before_listing),)
+    "the version is read after the name was spent": PatchVariant(
+        ((actors, "names_needed", _knows_an_earlier_version),)
     ),
     "replaced files stay for their time": PatchVariant(
         ((free_names, "first_version_needed", _needs_the_newest),)
@@ -241,9 +222,6 @@ TABLE_RULES: dict[str, PatchVariant] = {
     ),
     "tombstones stay for their time behind the table's end": PatchVariant(
         ((CompactionsTable, "read_limit", _looks_at_the_newest),)
-    ),
-    "a compaction reads the table after it took its generation": PatchVariant(
-        ((CompactionsTable, "take_generation", _looks_before),)
     ),
 }
 """The name of each safety rule, and the variant without it."""

@@ -72,11 +72,13 @@ class TableWorld(CompactedWorld):
         conditions: the conditions of the table.
         topic_settings: the topic's settings over time, the present one last.
         compactions: by actor, the table as its compaction sees it.
+        histories: by actor, the versions that its last cleaning has read.
     """
 
     conditions: TableProfile = field(kw_only=True)
     topic_settings: list[TableSetting] = field(default_factory=list)
     compactions: dict[str, CompactionsTable] = field(default_factory=dict)
+    histories: dict[str, list[PartitionTable]] = field(default_factory=dict)
 
     @property
     def table(self) -> TrueTable:
@@ -100,9 +102,12 @@ class TableWorld(CompactedWorld):
 
     def compactions_table(self) -> CompactionsTable:
         """Return the table as the running actor's compactions see it."""
+        return self.compactions.setdefault(self.actor_name(), CompactionsTable(self))
+
+    def actor_name(self) -> str:
+        """Return the name of the running actor."""
         actor = self.scheduler.current
-        assert actor is not None
-        return self.compactions.setdefault(actor.name, CompactionsTable(self))
+        return "" if actor is None else actor.name
 
 
 class SimulatedTable:
@@ -193,6 +198,7 @@ class CompactionsTable:
 
     Attributes:
         limit_offset: the end of the range that they compact, if it is shortened.
+        newest: the version that was read last.
         tombstones_from: the offset from which on the running one removes no tombstones.
     """
 
@@ -200,15 +206,17 @@ class CompactionsTable:
         self._world = world
         self._table = SimulatedTable(world)
         self.limit_offset = float("inf")
+        self.newest = PartitionTable()
         self.tombstones_from = float("inf")
 
     def take_generation(self, view: LogView, *, keeps_clean: bool) -> int | None:
-        """Take a generation and name the end; then look which tombstones have to stay."""
+        """Look which tombstones have to stay; name the end, and take a generation."""
         world = self._world
         generation = view.live.compaction_generation + 1
         passes = generation - view.live.clean_generation if keeps_clean else 0
         content = world.scheduler.random.randbytes(16 + passes)
-        if self._table.read().setting.policy != CleanupPolicy.NONE:
+        self.tombstones_from = self.read_limit()
+        if self.newest.setting.policy != CleanupPolicy.NONE:
             own_end = first_dirty_offset(view) if keeps_clean else self._own_end(view)
             end = self._end_to_name(own_end, view)
             content = compaction_end.encode_compaction_end(end, generation, passes)
@@ -217,13 +225,12 @@ class CompactionsTable:
             world.store.put_if_absent(f"{DIRECTORY}/{generation_name(generation)}", content)
         except AlreadyExistsError:
             return None
-        self.tombstones_from = self.read_limit()
         return generation
 
     def read_limit(self) -> float:
         """Return the offset from which on no tombstone is removed (protocol B13)."""
         world = self._world
-        self._table.read()
+        self.newest = self._table.read()
         now_us = world.storage_time_us()
         history = self._table.history(world.config.delete_retention_ms, now_us)
         return 0 if history is None else free_names.tombstone_limit(history)

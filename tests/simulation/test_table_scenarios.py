@@ -1,0 +1,178 @@
+"""Courses of events that few seeds of a simulated table have, step by step.
+
+Each test does the same steps twice: with all rules nothing is wrong, and without one of them the
+model of the table finds a violation.
+"""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from spark_log.log.rewrite import delete_found
+from spark_log.log.rewrite.merger import merge
+from spark_log.table import next_version
+from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.log.records import Record
+from tests.simulation.patches import patched
+from tests.simulation.scheduler import START_US
+from tests.simulation.table import actors
+from tests.simulation.table.rules import TABLE_RULES
+from tests.simulation.table.simulation import TableSimulation
+from tests.simulation.table.world import SimulatedTable
+from tests.simulation.violation import ViolationError
+
+OFF, ON = TableSetting(CleanupPolicy.NONE, 0), TableSetting(CleanupPolicy.DELETE, 1)
+
+
+class Scene:
+    """One process that does what several do, in the order that a test gives. Nothing fails."""
+
+    def __init__(self):
+        simulation = TableSimulation(0)
+        self.world = simulation.world
+        self.patches = simulation.patches
+        self.world.store.profile = self.world.profile.without_faults()
+        self.world.profile = replace(self.world.profile, latency_ms=1e-9)
+        self.world.conditions = replace(self.world.conditions, still=0.0, stale=0.0)
+        self.world.topic_settings[:] = [OFF]
+        self.log = self.world.open_log()
+        self.table = SimulatedTable(self.world)
+        self.count = 0
+
+    def append(self):
+        """Append a record."""
+        self.count += 1
+        records = [Record(b"r%d" % self.count, START_US)]
+        self.log.append([self.world.truth.record_batch(records)])
+
+    def merge(self, first=0, last=-1):
+        """Merge live segments; return the name of the new one."""
+        view = self.world.directory().observe()
+        count = len(view.live.segments)
+        return merge(self.world.directory(), view, first % count, last % count).name
+
+    def merge_to(self, generation):
+        """Append records and merge them until the segment has a generation."""
+        self.append()
+        self.append()
+        while (name := self.merge()).generation < generation:
+            pass
+        return name
+
+    def turn_on(self):
+        """Begin the table."""
+        self.world.topic_settings.append(ON)
+
+    def wait(self):
+        """Let pass what a cleaner waits for, and let the storage show it."""
+        self.world.scheduler.now_ms += 3 * DELETE_DELAY_MS
+
+    def cleaner(self):
+        """Return a cleaner that only deletes."""
+        log = self.world.open_log()
+        log.config = log.config.model_copy(update={"cleanup_policy": ()})
+        cleaner = actors.CleanerOfTable(log, max_clock_skew_ms=2**62)
+        cleaner.world = self.world
+        return cleaner
+
+    def found_deletable(self):
+        """Return what a cleaner is going to delete."""
+        cleaner = self.cleaner()
+        cleaner._now_us = self.world.storage_time_us()
+        return cleaner._deletable()
+
+    def decide(self, found=None):
+        """Return the newest version and what follows it, for a commit that comes later."""
+        before, log = found or actors.read_and_list(self.world, self.table)
+        return before, next_version.next_partition(before, self.world.topic_settings[-1], log)
+
+    def commit(self, decided=None):
+        """Commit what was decided."""
+        self.table.commit(*(decided or self.decide()))
+
+
+@contextmanager
+def scene(rule):
+    """Yield a scene without a rule; None: with all."""
+    found = Scene()
+    with patched(*found.patches, *(TABLE_RULES[rule].patches if rule else ())):
+        yield found
+
+
+def a_name_that_a_committer_has_listed_is_not_freed(scene):
+    scene.turn_on()
+    scene.commit()
+    name = scene.merge_to(2)
+    decided = scene.decide()
+    assert name in decided[1].files
+    scene.merge()
+    scene.wait()
+    scene.cleaner().clean()
+    scene.commit(decided)
+
+
+def a_table_that_begins_lists_the_log_first(scene):
+    scene.merge_to(2)
+    late = SimulatedTable(scene.world)
+    with patched((late, "read", lambda: read_later(scene, late))):
+        found = actors.read_and_list(scene.world, late)
+    before, log = found
+    late.commit(before, next_version.next_partition(before, ON, log))
+
+
+def read_later(scene, late):
+    """Read the version when a segment was freed, and the table has begun."""
+    scene.merge()
+    scene.wait()
+    scene.cleaner().clean()
+    scene.turn_on()
+    scene.commit()
+    return SimulatedTable.read(late)
+
+
+def what_a_cleaner_is_about_to_delete_is_not_added(scene):
+    scene.merge_to(3)
+    assert scene.merge().generation == 4  # Arrow
+    scene.wait()
+    doomed = scene.found_deletable()
+    assert doomed.segments
+    scene.turn_on()
+    scene.commit()
+    before, after = scene.decide()
+    if after != before:
+        scene.commit((before, after))
+    delete_found(scene.world.store, doomed)
+
+
+def a_table_that_begins_adds_nothing_yet(scene):
+    scene.merge_to(2)
+    scene.turn_on()
+    decided = scene.decide()
+    scene.merge()
+    scene.wait()
+    scene.cleaner().clean()
+    scene.commit(decided)
+
+
+SCENES = {
+    "a name is freed only if no next version could add it": (
+        a_name_that_a_committer_has_listed_is_not_freed
+    ),
+    "the log is listed after the version was read": a_table_that_begins_lists_the_log_first,
+    "nothing spent is added": what_a_cleaner_is_about_to_delete_is_not_added,
+    "a version that changes the setting adds no file": a_table_that_begins_adds_nothing_yet,
+}
+
+
+@pytest.mark.parametrize("rule", SCENES)
+def test_with_the_rule_nothing_is_wrong(rule):
+    with scene(None) as found:
+        SCENES[rule](found)
+
+
+@pytest.mark.parametrize("rule", SCENES)
+def test_it_fails_without_the_rule_that(rule):
+    with scene(rule) as found, pytest.raises(ViolationError):
+        SCENES[rule](found)
