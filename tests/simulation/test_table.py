@@ -81,7 +81,7 @@ def happened(simulations):
         r"committed version #: compact, # files from # to #",
         r"committed version #: none, # files from # to #",
         r"put_if_absent #\.json: exists",
-        r"put_if_absent #\.json: a late copy takes effect",
+        r"put_if_absent #\.json: gets no answer",
         r"generation # ends at #, names #",
         r"compact # to #: # to #, # tombstones removed",
         r"merged into #-#\.#\.log",
@@ -109,9 +109,9 @@ def test_each_policy_has_versions_with_files(simulations):
 def test_ends_starts_and_files_change(simulations):
     versions = [each.world.table.versions for each in simulations]
     pairs = [pair for each in versions for pair in pairwise(each)]
-    assert sum(before.end < after.end for before, after in pairs) > 20
+    assert sum(before.end < after.end for before, after in pairs) > 10
     assert sum(before.start < after.start for before, after in pairs) > 5
-    assert sum(bool(set(before.files) - set(after.files)) for before, after in pairs) > 20
+    assert sum(bool(set(before.files) - set(after.files)) for before, after in pairs) > 10
 
 
 def test_each_rare_rule_is_a_rule():

@@ -49,6 +49,7 @@ class TrueTable(CompactedTruth):
         self._state = TableState()
         self._removed: set[SegmentName] = set()
         self.deleted = 0
+        self._rows: dict[SegmentName, list[int]] = {}
 
     @property
     def newest(self) -> PartitionTable:
@@ -143,10 +144,12 @@ class TrueTable(CompactedTruth):
 
     def rows_of(self, name: SegmentName) -> list[int]:
         """Return the offsets of the rows of a segment."""
-        held = self._held.get(f"{DIRECTORY}/{name.log}")
-        if held is None:
-            return list(range(name.base_offset, end_offset(name)))
-        return sorted(held)
+        return self._rows[name]
+
+    def _check_rewritten(self, path: str, name: SegmentName) -> None:
+        super()._check_rewritten(path, name)
+        held = self._held.get(path, range(name.base_offset, end_offset(name)))
+        self._rows[name] = sorted(held)
 
     # --- results of actors -----------------------------------------------------------------------
 
