@@ -76,10 +76,11 @@ def with_files(table: PartitionTable, log: LogFiles) -> PartitionTable:
 
 
 def could_add(table: PartitionTable, name: SegmentName) -> bool:
-    """Return whether a version after this one may add a file that this one does not have.
+    """Return whether the next version could have a file that this one does not have (protocol B9).
 
-    Of files of which the answer is no, none is added any more that is still listed as not spent
-    (protocol B9).
+    A file behind a gap counts, too: the version may add others before it. Later versions may add
+    files that this one could not, after the start has moved or the setting has changed, but none
+    that was spent before (protocol B4).
     """
     if table.setting.policy == CleanupPolicy.NONE or end_offset(name) <= table.start:
         return False

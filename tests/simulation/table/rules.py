@@ -61,10 +61,6 @@ def _any(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[Seg
     return set(parquet)
 
 
-def _is_another(name: SegmentName, known: SegmentName) -> bool:
-    return name != known
-
-
 def _list_and_read(
     world: TableWorld, table: SimulatedTable
 ) -> tuple[PartitionTable, listing.LogFiles] | None:
@@ -172,9 +168,6 @@ TABLE_RULES: dict[str, PatchVariant] = {
     "a file leaves no gap": PatchVariant(((next_version, "_is_aligned", _leaves_gaps),)),
     "the end is that of the last file": PatchVariant(
         ((next_version, "_with_file", _ends_with_the_last_added),)
-    ),
-    "of one range the higher generation is taken": PatchVariant(
-        ((next_version, "_is_better", _is_another), (listing, "unspent", _any))
     ),
     "nothing spent is added": PatchVariant(((listing, "unspent", _any),)),
     "the log is listed after the version was read": PatchVariant(
