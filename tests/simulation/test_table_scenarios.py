@@ -83,9 +83,11 @@ class Scene:
         cleaner._now_us = self.world.storage_time_us()
         return cleaner._deletable()
 
-    def decide(self, found=None):
+    def decide(self):
         """Return the newest version and what follows it, for a commit that comes later."""
-        before, log = found or actors.read_and_list(self.world, self.table)
+        found = actors.read_and_list(self.world, self.table)
+        assert found is not None
+        before, log = found
         return before, next_version.next_partition(before, self.world.topic_settings[-1], log)
 
     def commit(self, decided=None):
@@ -118,6 +120,7 @@ def a_table_that_begins_lists_the_log_first(scene):
     late = SimulatedTable(scene.world)
     with patched((late, "read", lambda: read_later(scene, late))):
         found = actors.read_and_list(scene.world, late)
+    assert found is not None
     before, log = found
     late.commit(before, next_version.next_partition(before, ON, log))
 
