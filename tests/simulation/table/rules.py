@@ -124,7 +124,9 @@ def _knows_an_earlier_version(
     histories = cleaner.world.histories
     earlier = histories.get(cleaner.world.actor_name())
     needed = _names_needed(cleaner, names)
-    return needed if earlier is None else {n for n in names if free_names.is_needed(n, earlier)}
+    if earlier is None:
+        return needed
+    return {n for n in names if world.is_parquet(n) and free_names.is_needed(n, earlier)}
 
 
 _names_needed = actors.names_needed
