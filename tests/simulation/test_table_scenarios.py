@@ -4,15 +4,21 @@ Each test does the same steps twice: with all rules nothing is wrong, and withou
 model of the table finds a violation.
 """
 
-from contextlib import contextmanager
+import math
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count, islice
 
 import pytest
 
+from spark_log.errors import StorageError
+from spark_log.log.clean.compactor import compact
+from spark_log.log.files import SegmentName
 from spark_log.log.rewrite import delete_found
 from spark_log.log.rewrite.merger import merge
 from spark_log.table import next_version
 from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from tests.simulation.compaction.compacted_log import is_tombstone, key_of
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
 from tests.simulation.patches import patched
@@ -24,6 +30,13 @@ from tests.simulation.table.world import SimulatedTable
 from tests.simulation.violation import ViolationError
 
 OFF, ON = TableSetting(CleanupPolicy.NONE, 0), TableSetting(CleanupPolicy.DELETE, 1)
+COMPACTED = TableSetting(CleanupPolicy.COMPACT, 1)
+
+
+def records(key):
+    """Yield records of a key that are no tombstones."""
+    found = (Record(b"r%d" % number, START_US) for number in count())
+    return (each for each in found if key_of(each) == key and not is_tombstone(each))
 
 
 class Scene:
@@ -41,11 +54,29 @@ class Scene:
         self.table = SimulatedTable(self.world)
         self.count = 0
 
-    def append(self):
+    def append(self, record=None):
         """Append a record."""
         self.count += 1
-        records = [Record(b"r%d" % self.count, START_US)]
-        self.log.append([self.world.truth.record_batch(records)])
+        record = record or Record(b"a%d" % self.count, START_US)
+        self.log.append([self.world.truth.record_batch([record])])
+
+    def compact(self, *, end=math.inf, dies_after=math.inf):
+        """Compact up to an offset, each segment by itself; die after some of them."""
+        left = [dies_after]
+
+        def put_if_absent(path, source, **others):
+            name = SegmentName.parse(path.rpartition("/")[2])
+            if name is not None and name.is_compacted:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise StorageError("it dies")
+            type(store).put_if_absent(store, path, source, **others)
+
+        world, store = self.world, self.world.store
+        world.config = world.config.model_copy(update={"segment_bytes": 1})
+        world.compactions_table().limit_offset = end
+        with patched((store, "put_if_absent", put_if_absent)), suppress(StorageError):
+            compact(world.open_log(), now_us=world.storage_time_us(), limit_offset=end)
 
     def merge(self, first=0, last=-1):
         """Merge live segments; return the name of the new one."""
@@ -61,9 +92,9 @@ class Scene:
             pass
         return name
 
-    def turn_on(self):
-        """Begin the table."""
-        self.world.topic_settings.append(ON)
+    def turn_on(self, setting=ON):
+        """Turn the table on; the next commit begins it."""
+        self.world.topic_settings.append(setting)
 
     def wait(self):
         """Let pass what a cleaner waits for, and let the storage show it."""
@@ -159,12 +190,30 @@ def a_table_that_begins_adds_nothing_yet(scene):
     scene.commit(decided)
 
 
+def an_end_that_was_not_named_binds_all_the_same(scene):
+    """The first compaction left out the key's first record, and died before it wrote the last."""
+    first, second = islice(records(b"k1"), 2)
+    for record in (first, None, second, None):
+        scene.append(record)
+    scene.compact(end=3, dies_after=1)
+    scene.turn_on(COMPACTED)
+    scene.commit()
+    scene.wait()
+    scene.compact(end=2)
+    before, after = scene.decide()
+    if after != before:
+        scene.commit((before, after))
+
+
 SCENES = {
     "a name is freed only if no next version could add it": (
         a_name_that_a_committer_has_listed_is_not_freed
     ),
     "the log is listed after the version was read": a_table_that_begins_lists_the_log_first,
     "nothing spent is added": what_a_cleaner_is_about_to_delete_is_not_added,
+    "after a compaction that named no end the log's end is named": (
+        an_end_that_was_not_named_binds_all_the_same
+    ),
     "a version that changes the setting adds no file": a_table_that_begins_adds_nothing_yet,
 }
 
