@@ -25,6 +25,9 @@ RARE = {
     "nothing spent is added",
     "the log is listed after the version was read",
     "after a compaction that named no end the log's end is named",
+    "the version is read after the name was spent",
+    "tombstones behind the table's end stay",
+    "tombstones stay for their time behind the table's end",
 }
 """Rules whose absence shows only in one of hundreds of seeds: for the command line. Each has a
 course of events in ``test_table_scenarios.py`` that fails without it."""

@@ -13,6 +13,7 @@ import pytest
 
 from spark_log.errors import StorageError
 from spark_log.log.clean.compactor import compact
+from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite import delete_found
 from spark_log.log.rewrite.merger import merge
@@ -33,10 +34,13 @@ OFF, ON = TableSetting(CleanupPolicy.NONE, 0), TableSetting(CleanupPolicy.DELETE
 COMPACTED = TableSetting(CleanupPolicy.COMPACT, 1)
 
 
-def records(key):
-    """Yield records of a key that are no tombstones."""
+DELETE_RETENTION_MS = DELETE_DELAY_MS
+
+
+def records(key, *, tombstones=False):
+    """Yield records of a key: values or tombstones."""
     found = (Record(b"r%d" % number, START_US) for number in count())
-    return (each for each in found if key_of(each) == key and not is_tombstone(each))
+    return (each for each in found if key_of(each) == key and is_tombstone(each) == tombstones)
 
 
 class Scene:
@@ -50,6 +54,9 @@ class Scene:
         self.world.profile = replace(self.world.profile, latency_ms=1e-9)
         self.world.conditions = replace(self.world.conditions, still=0.0, stale=0.0)
         self.world.topic_settings[:] = [OFF]
+        settings = {"delete_retention_ms": DELETE_RETENTION_MS, "segment_bytes": 1}
+        self.world.config = self.world.config.model_copy(update=settings)
+        self.world.table.delete_retention_ms = DELETE_RETENTION_MS
         self.log = self.world.open_log()
         self.table = SimulatedTable(self.world)
         self.count = 0
@@ -60,7 +67,7 @@ class Scene:
         record = record or Record(b"a%d" % self.count, START_US)
         self.log.append([self.world.truth.record_batch([record])])
 
-    def compact(self, *, end=math.inf, dies_after=math.inf):
+    def compact(self, rewrite=compact, *, end=math.inf, dies_after=math.inf):
         """Compact up to an offset, each segment by itself; die after some of them."""
         left = [dies_after]
 
@@ -73,10 +80,9 @@ class Scene:
             type(store).put_if_absent(store, path, source, **others)
 
         world, store = self.world, self.world.store
-        world.config = world.config.model_copy(update={"segment_bytes": 1})
         world.compactions_table().limit_offset = end
         with patched((store, "put_if_absent", put_if_absent)), suppress(StorageError):
-            compact(world.open_log(), now_us=world.storage_time_us(), limit_offset=end)
+            rewrite(world.open_log(), now_us=world.storage_time_us(), limit_offset=end)
 
     def merge(self, first=0, last=-1):
         """Merge live segments; return the name of the new one."""
@@ -205,6 +211,57 @@ def an_end_that_was_not_named_binds_all_the_same(scene):
         scene.commit((before, after))
 
 
+def a_cleaner_reads_the_table_each_time(scene):
+    scene.merge_to(3)
+    scene.wait()
+    scene.cleaner().clean()
+    scene.turn_on()
+    scene.commit()
+    name = scene.merge_to(5)
+    scene.commit()
+    assert name in scene.world.table.newest.files
+    scene.merge()
+    scene.wait()
+    scene.cleaner().clean()
+
+
+def make_a_tombstone_behind_the_table(scene):
+    """Let a version have a key that the log deletes behind its end, and a compaction meet this."""
+    (value,), (tombstone,) = islice(records(b"k1"), 1), islice(records(b"k1", tombstones=True), 1)
+    scene.turn_on(COMPACTED)
+    scene.commit()
+    for record in (value, None):
+        scene.append(record)
+    scene.compact()
+    scene.commit()
+    assert scene.world.table.newest.end == 1
+    for record in (tombstone, None):
+        scene.append(record)
+    scene.wait()
+    scene.compact()
+    scene.wait()
+
+
+def a_deleted_key_stays_deleted(scene):
+    make_a_tombstone_behind_the_table(scene)
+    scene.compact(remove_expired_tombstones)
+    actors.ReaderOfBoth(scene.world).read(scene.log, scene.table)
+
+
+def a_deleted_key_stays_deleted_for_readers_of_the_version_before(scene):
+    make_a_tombstone_behind_the_table(scene)
+
+    def version_and_view(world, log, table):
+        version = table.read()
+        scene.commit()
+        scene.compact(remove_expired_tombstones)
+        view = log.observe()
+        return version, view.log_start_offset, view.log_end_offset
+
+    with patched((actors, "version_and_view", version_and_view)):
+        actors.ReaderOfBoth(scene.world).read(scene.log, SimulatedTable(scene.world))
+
+
 SCENES = {
     "a name is freed only if no next version could add it": (
         a_name_that_a_committer_has_listed_is_not_freed
@@ -213,6 +270,11 @@ SCENES = {
     "nothing spent is added": what_a_cleaner_is_about_to_delete_is_not_added,
     "after a compaction that named no end the log's end is named": (
         an_end_that_was_not_named_binds_all_the_same
+    ),
+    "the version is read after the name was spent": a_cleaner_reads_the_table_each_time,
+    "tombstones behind the table's end stay": a_deleted_key_stays_deleted,
+    "tombstones stay for their time behind the table's end": (
+        a_deleted_key_stays_deleted_for_readers_of_the_version_before
     ),
     "a version that changes the setting adds no file": a_table_that_begins_adds_nothing_yet,
 }

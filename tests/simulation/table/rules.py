@@ -120,12 +120,13 @@ def _moves_nothing(world: TableWorld, table: SimulatedTable, offset: int) -> Non
 def _knows_an_earlier_version(
     cleaner: CleanerOfTable, names: list[SegmentName]
 ) -> set[SegmentName]:
-    """Go by the versions that the cleaning before has read."""
+    """Go by the versions that the process has read first."""
     histories = cleaner.world.histories
     earlier = histories.get(cleaner.world.actor_name())
     needed = _names_needed(cleaner, names)
     if earlier is None:
         return needed
+    histories[cleaner.world.actor_name()] = earlier
     return {n for n in names if world.is_parquet(n) and free_names.is_needed(n, earlier)}
 
 
