@@ -18,14 +18,17 @@ from tests.simulation.test_table_scenarios import SCENES
 
 SEEDS = 20
 SEEDS_PER_RULE = 300
-FIRST_SEED: dict[str, int] = {}
+FIRST_SEED = {
+    "no compaction names an end below an earlier one": 100,
+    "a version that changes the setting adds no file": 112,
+    "replaced files go by the storage's time": 66,
+}
 """Where the search begins for rules that few seeds miss, so that the test is quick."""
 
 RARE = {
     "nothing spent is added",
     "the log is listed after the version was read",
     "after a compaction that named no end the log's end is named",
-    "the version is read after the name was spent",
     "tombstones behind the table's end stay",
     "tombstones stay for their time behind the table's end",
 }
