@@ -18,7 +18,11 @@ from spark_log.log.clean import compactor, expired_tombstones
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.log_to_clean import first_dirty_offset
 from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
-from spark_log.log.files.file_names import SegmentName, generation_name, parse_generation_name
+from spark_log.log.files.file_names import (
+    MAX_MERGE_GENERATION,
+    SegmentName,
+    generation_name,
+)
 from spark_log.log.files.live_segments import live_log
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage import FileInfo
@@ -247,9 +251,7 @@ class CompactionsTable:
 
     def _end_to_name(self, own_end: int, view: LogView) -> int:
         newest = view.live.compaction_generation
-        is_first = not any(
-            parse_generation_name(file.name) for file in self._world.store.disk.list(DIRECTORY)
-        )
+        is_first = newest == MAX_MERGE_GENERATION
         named = None if is_first else named_end(self._world, newest)
         return compaction_end.end_to_name(own_end, named, view.log_end_offset, is_first=is_first)
 
