@@ -24,7 +24,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.append.derived_files import Beside, DerivedFiles
+from spark_log.log.append.derived_files import DerivedFiles, MergeExecutor
 from spark_log.log.append.lost_append import check_may_retry, find_in_log
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory, PutResult, is_last_gone
 from spark_log.log.files import SegmentName
@@ -77,14 +77,14 @@ class Appender:
         config: TopicConfig,
         *,
         has_leader_epochs: bool = False,
-        beside: Beside | None = None,
+        merge_executor: MergeExecutor | None = None,
     ) -> None:
         self._directory = directory
         self._config = config
         self._has_leader_epochs = has_leader_epochs
         self.check_root: Callable[[], None] = lambda: None
         self._clock = directory.clock
-        self._derived = DerivedFiles(directory, snapshots, config, beside)
+        self._derived = DerivedFiles(directory, snapshots, config, merge_executor)
         self._state = AppenderState(directory, snapshots, config, self._derived)
 
     @property

@@ -15,7 +15,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     SparkLogError,
 )
-from spark_log.log.append.tail_merger import TailMerge, TailMerger, TailWork
+from spark_log.log.append.tail_merger import MergedSegment, MergeTask, TailMerger
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
@@ -23,7 +23,7 @@ from spark_log.log.snapshot import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class MergeExecutor:
     """Another thread, for merges at a log's end.
 
     Attributes:
@@ -54,9 +54,9 @@ class DerivedFiles:
         directory: PartitionDirectory,
         snapshots: Snapshots,
         config: TopicConfig,
-        beside: Beside | None = None,
+        merge_executor: MergeExecutor | None = None,
     ) -> None:
-        self._beside = beside
+        self._merge_executor = merge_executor
         self._running: _RunningMerge | None = None
         self.merger = TailMerger(directory, config)
         self._directory = directory
@@ -184,10 +184,10 @@ class DerivedFiles:
         if work is None:
             return
         merge = _RunningMerge(self.merger, work)
-        if self._beside is None:
+        if self._merge_executor is None:
             merge.run()
             self._on_done(merge)
-        elif self._beside.run(partial(merge.run_beside, self._beside.pause)):
+        elif self._merge_executor.run(partial(merge.run_beside, self._merge_executor.pause)):
             self._running = merge
 
     def _on_done(self, merge: _RunningMerge) -> None:
@@ -210,9 +210,9 @@ class _RunningMerge:
         misses_files: whether files were missing or damaged.
     """
 
-    def __init__(self, merger: TailMerger, work: TailWork) -> None:
+    def __init__(self, merger: TailMerger, work: MergeTask) -> None:
         self.is_done = False
-        self.made: list[TailMerge] = []
+        self.made: list[MergedSegment] = []
         self.misses_files = False
         self._merger = merger
         self._work = work

@@ -5,7 +5,7 @@ therefore merge them without listing the directory. It deletes the merged segmen
 ``file.delete.delay.ms``; if the process ends before, the cleaner deletes them.
 
 The appender's thread decides which segments are merged, and records the result. The merge itself is
-a `TailWork`, which another thread may do, as it shares no state with the appender.
+a `MergeTask`, which another thread may do, as it shares no state with the appender.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SPREAD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TailMerge:
+class MergedSegment:
     """A merged segment.
 
     Attributes:
@@ -57,7 +57,7 @@ class TailMerge:
 
 
 @dataclass(frozen=True, slots=True)
-class TailWork:
+class MergeTask:
     """Merges and deletions that are due at a log's end. Nothing in it changes.
 
     Attributes:
@@ -116,7 +116,7 @@ class TailMerger:
         self._has_others = False
         self._needs_listing = False
         self._merges = 0
-        self._covered: list[TailMerge] = []
+        self._covered: list[MergedSegment] = []
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
@@ -184,7 +184,7 @@ class TailMerger:
             NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: See `run`.
         """
         work = self.due_work(end_offset)
-        merges: list[TailMerge] = []
+        merges: list[MergedSegment] = []
         try:
             if work is not None:
                 merges += self.run(work)
@@ -192,7 +192,7 @@ class TailMerger:
             self.on_merged(merges)
         return [each.summary for each in merges]
 
-    def due_work(self, end_offset: float = math.inf) -> TailWork | None:
+    def due_work(self, end_offset: float = math.inf) -> MergeTask | None:
         """Return the merges and deletions that are due, once; None if nothing is due.
 
         Args:
@@ -203,7 +203,7 @@ class TailMerger:
             CorruptRecordError: segments are missing or damaged.
             StorageError: the log could not be listed. A later call tries again.
         """
-        work: TailWork | None = None
+        work: MergeTask | None = None
         deletable: Sequence[SegmentTable] = ()
         if self._needs_listing or len(self._tail) >= max(1, self._due):
             work = self._mergeable(end_offset)
@@ -212,9 +212,9 @@ class TailMerger:
             return replace(work, deletable=deletable)
         if not deletable:
             return None
-        return TailWork(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
+        return MergeTask(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
 
-    def _mergeable(self, end_offset: float) -> TailWork | None:
+    def _mergeable(self, end_offset: float) -> MergeTask | None:
         """Return the newest segments to merge, and drop them from the tail; None for no merge."""
         limit = min(self.limit_offset, end_offset)
         if self._is_remembered():
@@ -242,7 +242,9 @@ class TailMerger:
         if not runs:
             return None
         backlog = max(1, sum(map(len, runs)) // self._policy.fan_in)
-        return TailWork(copy(self._directory), segments, start, end, observed_ms, runs, backlog, ())
+        return MergeTask(
+            copy(self._directory), segments, start, end, observed_ms, runs, backlog, ()
+        )
 
     def _runs(self, candidates: list[MergeCandidate], limit: float) -> Sequence[range]:
         """Return the runs of candidates to merge; remove candidates that end after a limit."""
@@ -251,8 +253,8 @@ class TailMerger:
         return self._policy.runs(candidates)
 
     def run(
-        self, work: TailWork, on_progress: Callable[[int], None] = lambda done_bytes: None
-    ) -> Iterator[TailMerge]:
+        self, work: MergeTask, on_progress: Callable[[int], None] = lambda done_bytes: None
+    ) -> Iterator[MergedSegment]:
         """Merge and delete, and yield each merged segment. Any thread may call it at any time.
 
         Args:
@@ -282,7 +284,7 @@ class TailMerger:
         if deletable:
             delete_segments(work.directory, deletable)
 
-    def on_merged(self, merges: Sequence[TailMerge]) -> None:
+    def on_merged(self, merges: Sequence[MergedSegment]) -> None:
         """Update the state from merges that were made."""
         self._covered.extend(merges)
         # An occasional listing shows whether enough merged segments wait to be merged again.
@@ -329,7 +331,7 @@ class TailMerger:
         view: LogView,
         run: range,
         on_progress: Callable[[int], None],
-    ) -> TailMerge:
+    ) -> MergedSegment:
         interval_bytes = self._config.index_interval_bytes
         merged = merge(
             directory,
@@ -342,7 +344,7 @@ class TailMerger:
         resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self._config.file_delete_delay_ms + resolution_ms
         covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
-        return TailMerge(merged, covered, self._clock.monotonic_ms() + delay_ms)
+        return MergedSegment(merged, covered, self._clock.monotonic_ms() + delay_ms)
 
     def _take_deletable(self) -> list[SegmentTable]:
         """Return segments that a merge of this appender has covered for long enough."""

@@ -14,7 +14,7 @@ from spark_log.errors import (
 )
 from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_merger import TailMerge, TailMerger
+from spark_log.log.append.tail_merger import MergedSegment, TailMerger
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.directory.partition_directory import (
     DirectoryListing,
@@ -102,7 +102,7 @@ class _RemembersForEver(TailMerger):
 
 
 class _FreesItsOwnAtOnce(TailMerger):
-    def _merge(self, *args: Any) -> TailMerge:
+    def _merge(self, *args: Any) -> MergedSegment:
         return replace(super()._merge(*args), deletable_ms=self._clock.monotonic_ms())
 
 
