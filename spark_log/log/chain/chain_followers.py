@@ -94,7 +94,7 @@ class ChainFollowers:
                     with blaming(state.leader):  # or it was emptied, and has other records now
                         self._check_leaders_root(state)
                 raise
-        if state.is_replicated and not state.hidden_from_epoch:
+        if state.is_replicated and not state.high_watermark_cap_epoch:
             # All replicas have the log up to this offset: now its segments may be merged.
             for broker_id in state.chain:
                 with blaming(broker_id):
