@@ -66,7 +66,7 @@ class Replica:
             has_leader_epochs=has_leader_epochs,
             merge_executor=merge_executor,
         )
-        self.follower = FollowerAppender(files, self.snapshots, config, self.appender.derived)
+        self.follower = FollowerAppender(files, config, self.appender.derived)
         self.reader = LogReader(files, self.snapshots)
         self._config = config
 
