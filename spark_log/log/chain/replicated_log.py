@@ -14,10 +14,9 @@ from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain.chain_appender import ChainAppender
-from spark_log.log.chain.chain_start import move_chain_start
-from spark_log.log.chain.committed_end import committed_end
+from spark_log.log.chain.chain_attempt import MAX_CHANGES
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import ReplicaFailedError, StagingFailedError, blaming
 from spark_log.log.chain.replica_selection import MAX_REWRITES, ReplicaSelection
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
@@ -249,7 +248,7 @@ class ReplicatedLog(PartitionLog):
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
         if state.is_replicated or self._replica.files.store.is_mapped:
             view = None
-        return move_chain_start(self._chain, offset, view)
+        return self._chain.move_start(offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if the partition has only one replica."""
@@ -292,8 +291,7 @@ class ReplicatedLog(PartitionLog):
         Raises:
             StorageError, CorruptRecordError: the replica cannot be read.
         """
-        end_offset = committed_end(self._chain.replica(state, broker_id), self._replica)
-        return int(min(end_offset, self._selection.high_watermark_cap))
+        return self._selection.committed_end(state, broker_id)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -332,7 +330,7 @@ class ReplicatedLog(PartitionLog):
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
                 self._selection.refresh(max_age_ms=0)
             else:
                 self._selection.refresh_epoch()
@@ -355,7 +353,7 @@ class ReplicatedLog(PartitionLog):
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
                 self._selection.refresh()
 
     def _check_is_there(self) -> None:
@@ -488,7 +486,7 @@ class ReplicatedLog(PartitionLog):
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
 
     def _is_at_end(self, offset: int) -> bool:
         """Return whether the last replica ends at an offset; if not, list it to learn its end."""
@@ -530,4 +528,4 @@ class ReplicatedLog(PartitionLog):
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
