@@ -35,7 +35,14 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.log import (
+    MergeExecutor,
+    PartitionDirectory,
+    PartitionLog,
+    Replica,
+    ReplicatedLog,
+    Witness,
+)
 from spark_log.metadata import (
     METADATA_WITNESS,
     ROOT_BROKER_ID,
@@ -294,15 +301,15 @@ class Cluster:
         return self._broker_stores.unchecked(broker_id, root)
 
     def partition_log(
-        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
+        self, topic: TopicImage, partition: int, *, merge_executor: MergeExecutor | None = None
     ) -> ReplicatedLog:
         """Return the log of a partition, with all of its replicas.
 
         Args:
             topic: the partition's topic.
             partition: the partition's number.
-            beside: runs the merges of the log's end on another thread; if None, the append that
-                makes a merge due waits for it.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -317,7 +324,7 @@ class Cluster:
 
         def open_replica(broker_id: int, number: int) -> Replica:
             files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True, beside=beside)
+            return Replica(files, config, has_leader_epochs=True, merge_executor=merge_executor)
 
         return ReplicatedLog(
             MetadataPartitionStates(self._metadata, topic, partition),
