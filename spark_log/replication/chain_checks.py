@@ -22,7 +22,7 @@ from spark_log.errors import (
 )
 from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
 from spark_log.metadata import MetadataImage
-from spark_log.replication.decision import Decision
+from spark_log.replication.controller_decision import Decision
 from spark_log.storage import LimitedCall
 from spark_log.types import TopicPartition
 

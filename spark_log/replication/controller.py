@@ -40,16 +40,16 @@ from spark_log.metadata import (
     list_reassignments,
     rebalance_leader,
 )
-from spark_log.replication.background_copies import BackgroundCopies, CopyPartition
+from spark_log.replication.background_recovery import BackgroundCopies, CopyPartition
 from spark_log.replication.broker_probes import BrokerFailure, BrokerProbes
 from spark_log.replication.chain_checks import ChainChecks
-from spark_log.replication.cluster_replicator import (
+from spark_log.replication.cluster_recovery import (
     ClusterReplicator,
     ReplicatedPartition,
     TopicPartitionReplica,
     out_of_sync_replicas,
 )
-from spark_log.replication.decision import Decision
+from spark_log.replication.controller_decision import Decision
 from spark_log.types import TopicPartition, random_id
 
 _PROBE_TIMEOUT_MS: Final = 5_000

@@ -13,9 +13,10 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_log.admin import topics as admin_module
+from spark_log.cluster import cleaner as cluster_cleaner
 from spark_log.cluster import cluster as cluster_module
-from spark_log.cluster import cluster_cleaner, topic_deletion
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster import topic_deletion
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.cluster.topic_deletion import DeletedTopic
 from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError

@@ -31,7 +31,7 @@ from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
-from spark_log.replication import Replicator, catching_up
+from spark_log.replication import Replicator, replica_recovery
 from tests.simulation.patches import PatchVariant
 
 REPLICATION_SOUND = PatchVariant()
@@ -261,7 +261,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a replica that ends before the log start was emptied": PatchVariant(
         (
             (replica_fetcher, "follow_log_start", move_replica_start),
-            (catching_up, "follow_log_start", move_replica_start),
+            (replica_recovery, "follow_log_start", move_replica_start),
             (cleaner, "follow_log_start", move_replica_start),
         )
     ),
@@ -314,7 +314,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "_complete", _completes_at_once),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
-        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
+        ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
     "a replica outside of the chain gets what all have": PatchVariant(
         ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)

@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic, TopicPartition
-from spark_log.cluster import Cluster, cluster_cleaner
+from spark_log.cluster import Cluster
+from spark_log.cluster import cleaner as cluster_cleaner
 from spark_log.cluster import cluster as cluster_module
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.errors import ClockSkewError, CorruptRecordError, StorageUnavailableError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.storage import open_store

@@ -15,7 +15,7 @@ from spark_log.errors import (
 )
 from spark_log.log import Throttle
 from spark_log.metadata import MetadataImage, MetadataRecord, TopicImage, advance_reassignment
-from spark_log.replication.catching_up import CatchUp, Replicator
+from spark_log.replication.replica_recovery import CatchUp, Replicator
 
 _REPLICA_FAILURES = (
     BrokerIdNotRegisteredError,

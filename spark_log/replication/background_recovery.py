@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from spark_log.errors import SparkLogError
-from spark_log.replication.cluster_replicator import ReplicatedPartition, TopicPartitionReplica
+from spark_log.replication.cluster_recovery import ReplicatedPartition, TopicPartitionReplica
 from spark_log.types import TopicPartition
 from spark_log.util import Clock, retry_pause_ms
 
