@@ -5,7 +5,7 @@ import shutil
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
 from spark_log.metadata import leave_isr
-from spark_log.replication import ClusterReplicator, out_of_sync_replicas
+from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 
 
 class Disks:
@@ -80,7 +80,7 @@ class Disks:
         """Bring all replicas back, as another process."""
         cluster = self.cluster()
         replicas = out_of_sync_replicas(cluster.image())
-        return list(ClusterReplicator(cluster, on_progress).catch_up(replicas))
+        return list(ClusterRecovery(cluster, on_progress).run(replicas))
 
 
 def values_of(log):

@@ -10,7 +10,7 @@ from spark_log import ConfigResource
 from spark_log.cluster import Cluster
 from spark_log.errors import StorageUnavailableError
 from spark_log.metadata import PartitionChangeRecord, fence_broker_records, reassign_partition
-from spark_log.replication import Controller, Decision, ReplicatedPartition, controller
+from spark_log.replication import Controller, ControllerDecision, RecoveredReplica, controller
 from spark_log.util.clock import ManualClock
 from tests.record.samples import numbered
 from tests.replication.support import values_of
@@ -26,7 +26,7 @@ class Watch:
     def __init__(self, disks, **options):
         self.clock = ManualClock()
         self.cluster = Cluster(disks.root, clock=self.clock)
-        self.decisions: list[Decision] = []
+        self.decisions: list[ControllerDecision] = []
         self.controller = Controller(self.cluster, on_decision=self.decisions.append, **options)
 
     def round(self, after_ms=0):
@@ -204,7 +204,7 @@ class TestCopies:
         def fail(partition, replicas):
             number = next(tries)
             for replica in replicas:
-                yield ReplicatedPartition(replica, None, f"full {number}")
+                yield RecoveredReplica(replica, None, f"full {number}")
 
         watch = Watch(disks, copy=fail)
 
