@@ -6,6 +6,7 @@ import os
 from collections import Counter
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.types import BrokerDescription, ClusterDescription
 from spark_log.cluster import Cluster, register_broker
 from spark_log.metadata import (
     ROOT_BROKER_ID,
@@ -14,7 +15,7 @@ from spark_log.metadata import (
     fence_broker_records,
     unregister_broker_records,
 )
-from spark_log.types import BrokerDescription, ClusterDescription, TopicPartition
+from spark_log.types import TopicPartition
 
 
 class BrokerOperations(ClusterAccess):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.group_descriptions import (
+from spark_log.admin.types import (
     GroupDescription,
     GroupListing,
     GroupPartitionLag,

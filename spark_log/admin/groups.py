@@ -12,12 +12,8 @@ from spark_log.storage import map_requests
 from spark_log.types import OffsetAndMetadata, OffsetSpec, OffsetTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.admin.group_descriptions import (
-        GroupDescription,
-        GroupListing,
-        GroupPartitionLag,
-    )
     from spark_log.admin.group_manager import GroupManager
+    from spark_log.admin.types import GroupDescription, GroupListing, GroupPartitionLag
 
 
 class GroupOperations(OffsetOperations):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.types import LogDirDescription, ReplicaInfo
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -15,7 +16,7 @@ from spark_log.errors import (
 from spark_log.log import LogView
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
+from spark_log.types import TopicPartition
 
 
 class LogDirOperations(ClusterAccess):

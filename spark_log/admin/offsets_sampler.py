@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from spark_log.admin.group_descriptions import GroupDescription
 from spark_log.admin.group_manager import described_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
+from spark_log.admin.types import GroupDescription
 from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     CommittedOffset,

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from spark_log import transaction as txn
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.types import ActiveProducer, PartitionProducerState
 from spark_log.log import NOT_LISTED_US, PartitionLog, ProducerEntry, sequence_after
 from spark_log.storage import Store
-from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
+from spark_log.types import TopicPartition
 
 
 class ProducerOperations(ClusterAccess):

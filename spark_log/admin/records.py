@@ -7,9 +7,10 @@ from typing import Final
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
 from spark_log.admin.offsets import check_by_partition
+from spark_log.admin.types import DeletedRecords
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from spark_log.log import LogView
-from spark_log.types import DeletedRecords, TopicPartition
+from spark_log.types import TopicPartition
 
 ALL_RECORDS: Final = -1
 """The value instead of an offset that deletes up to the log's end, as in Kafka's requests."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.types import PartitionDescription, TopicDescription
 from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -31,14 +32,7 @@ from spark_log.metadata import (
     validate_topic_name,
 )
 from spark_log.storage import Deadline, LimitedCall, map_requests, retry_append, with_reserve
-from spark_log.types import (
-    NewPartitions,
-    NewTopic,
-    PartitionDescription,
-    TopicDescription,
-    TopicPartition,
-    random_id,
-)
+from spark_log.types import NewPartitions, NewTopic, TopicPartition, random_id
 from spark_log.util import SYSTEM_CLOCK
 
 _POLL_INTERVAL_MS = 100.0

@@ -8,6 +8,12 @@ from collections.abc import Collection, Iterable
 from spark_log import coordinator as groups
 from spark_log import transaction as txn
 from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.types import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidTxnStateError,
@@ -16,13 +22,7 @@ from spark_log.errors import (
 from spark_log.log import NOT_LISTED_US, OpenTransaction, ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import (
-    AbortTransactionSpec,
-    HangingTransaction,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-)
+from spark_log.types import TopicPartition
 
 
 class TransactionOperations(ClusterAccess):
