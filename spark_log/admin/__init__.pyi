@@ -1,5 +1,5 @@
 from .admin import Admin as Admin
-from .cluster_access import share_cluster as share_cluster
+from .admin import share_cluster as share_cluster
 from .offset_reset import OffsetResetPlanner as OffsetResetPlanner
 from .offset_reset import ResetPlan as ResetPlan
 from .offsets_sampler import GroupOffset as GroupOffset

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from spark_log.admin.group_manager import described_group
+from spark_log.admin.groups import describe_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
 from spark_log.admin.types import GroupDescription
 from spark_log.cluster import Cluster
@@ -264,7 +264,7 @@ class OffsetsSampler:
                     raise
                 self._failures.add("group sample", group_id, error)
                 return None
-            return described_group(GroupView(log.group))
+            return describe_group(GroupView(log.group))
 
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}
