@@ -56,6 +56,17 @@ def test_what_was_changed_since_it_began_counts(root):
     assert starts(cleaner) == [3]
 
 
+def test_what_was_deleted_is_logged(root, caplog):
+    append(root, "t", 3)
+    append(root, "t", 3)
+    change(root, {"retention.bytes": 1})
+    with caplog.at_level("DEBUG", "spark_log.cluster"):
+        assert starts(ClusterCleaner(Cluster(root))) == [3]
+    logged = [each for each in caplog.messages if each.startswith("t-0 on broker 0: ")]
+    assert len(logged) == 1
+    assert "log start offset 3; retention removed 1 segments (" in logged[0]
+
+
 @pytest.mark.parametrize("key", CHANGES)
 def test_so_does_every_key_that_a_cleaner_goes_by(root, monkeypatch, key):
     seen = []

@@ -65,6 +65,22 @@ class TestBrokers:
         assert "failed for 30.0 s: the root" in decision.reason
         assert "this changes 1 partitions" in decision.reason
 
+    def test_a_fence_is_a_warning_and_what_mends_it_is_logged_once(self, disks, watch, caplog):
+        caplog.set_level("INFO", "spark_log.replication")
+        disks.take_away(1)
+        watch.round()
+        watch.round(LONG_MS)
+        disks.bring_back(1)
+        watch.settle()
+        logged = [(each.levelname, " ".join(each.message.split()[:4])) for each in caplog.records]
+        assert logged == [
+            ("INFO", "broker 1: its root"),
+            ("WARNING", "fence broker 1: its"),
+            ("INFO", "broker 1: its root"),
+            ("INFO", "unfence broker 1: its"),
+            ("INFO", "expand the isr 1"),
+        ]
+
     def test_are_not_fenced_for_failures_with_a_success_between(self, disks, watch):
         for _ in range(3):
             disks.take_away(1)

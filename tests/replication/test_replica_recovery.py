@@ -42,6 +42,24 @@ def recover(disks, broker_id, **options):
 
 
 class TestComesBack:
+    def test_and_each_step_is_logged(self, disks, caplog):
+        disks.create()
+        disks.send(*NUMBERS[:3])
+        disks.leave(2)
+        disks.send(*NUMBERS[3:6])
+        caplog.set_level("DEBUG", "spark_log.replication")
+        report = recover(disks, 2)
+        steps = [each.partition(": ")[2] for each in caplog.messages]
+        epoch = disks.partition().leader_epoch
+        assert steps == [
+            f"the replica on broker 2 joins in directory 0, after a copy of "
+            f"{report.copied_segments} segments, {report.copied_bytes} bytes from the leader on "
+            f"broker 1 in leader epoch {epoch - 2}",
+            f"the barrier of leader epoch {epoch - 1} is on the joining replica of broker 2, which "
+            "enters the isr after 0 ms",
+            "the replica on broker 2 is in sync",
+        ]
+
     def test_after_an_absence_in_which_a_producer_wrote_on(self, disks):
         disks.create()
         with Producer(disks.root) as producer:
