@@ -36,9 +36,9 @@ from spark_log.metadata import (
     elect_online_leader,
     fence_broker_records,
     imbalanced_partitions,
-    leave_isr,
     list_reassignments,
     rebalance_leader,
+    shrink_isr,
 )
 from spark_log.replication.background_recovery import BackgroundRecovery, RecoverPartition
 from spark_log.replication.broker_probes import BrokerFailure, BrokerProbes
@@ -280,7 +280,7 @@ class Controller:
                 leaving = sorted(lagging.intersection((*state.isr, *state.joining)))
                 if leaving:
                     decide = partial(
-                        leave_isr,
+                        shrink_isr,
                         topic_id=topic.topic_id,
                         partition=number,
                         brokers=leaving,

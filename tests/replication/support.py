@@ -4,7 +4,7 @@ import shutil
 
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.metadata import leave_isr
+from spark_log.metadata import shrink_isr
 from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 
 
@@ -73,7 +73,7 @@ class Disks:
         found = cluster.topic(topic)
         epoch = found.partitions[number].leader_epoch
         cluster.metadata.commit(
-            lambda image: leave_isr(image, found.topic_id, number, brokers, leader_epoch=epoch)
+            lambda image: shrink_isr(image, found.topic_id, number, brokers, leader_epoch=epoch)
         )
 
     def replicate(self, on_progress=lambda done_bytes: None):

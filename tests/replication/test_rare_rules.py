@@ -23,7 +23,7 @@ from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
-from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr
+from spark_log.metadata import METADATA_LEASE_MS, begin_joining, shrink_isr
 from spark_log.replication import ReplicaRecovery
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
@@ -306,7 +306,7 @@ def leave_without_barrier(cluster, broker_id):
     """Take a replica out of the in-sync ones, as a process does that dies then."""
     topic, epoch = cluster.topic("t"), state(cluster).leader_epoch
     cluster.metadata.commit(
-        lambda image: leave_isr(image, topic.topic_id, 0, (broker_id,), leader_epoch=epoch)
+        lambda image: shrink_isr(image, topic.topic_id, 0, (broker_id,), leader_epoch=epoch)
     )
 
 
