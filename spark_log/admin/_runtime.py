@@ -11,7 +11,8 @@ from spark_log.cluster import Cluster, open_cluster
 from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
 from spark_log.metadata import MetadataImage
-from spark_log.storage import Deadline, StorageOptions, call_through_outages, open_store
+from spark_log.storage import StorageOptions, call_through_outages, open_store
+from spark_log.threads import Deadline
 from spark_log.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:

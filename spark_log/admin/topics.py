@@ -33,7 +33,8 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, map_requests, retry_append
+from spark_log.storage import map_requests, retry_append
+from spark_log.threads import Deadline, LimitedCall
 from spark_log.types import NewPartitions, NewTopic, TopicPartition, random_id
 from spark_log.util import SYSTEM_CLOCK
 

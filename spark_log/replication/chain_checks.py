@@ -23,7 +23,7 @@ from spark_log.errors import (
 from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
 from spark_log.metadata import MetadataImage
 from spark_log.replication.controller_decision import ControllerDecision
-from spark_log.storage import LimitedCall
+from spark_log.threads import LimitedCall
 from spark_log.types import TopicPartition
 
 _INTERVAL_MS: Final = 300_000
@@ -50,7 +50,7 @@ class ChainChecks:
             cluster: the opened root.
         """
         self._cluster = cluster
-        self._call: LimitedCall | None = None
+        self._call: LimitedCall[list[ControllerDecision]] | None = None
         self._began_ms: float | None = None
 
     @property
@@ -67,10 +67,8 @@ class ChainChecks:
         """
         if self._call is not None and self._call.wait(0):
             call, self._call = self._call, None  # also after a failure: the next check begins
-            decisions = call.result()
-            assert isinstance(decisions, list)
-            for each in decisions:
-                report(each)
+            for decision in call.result():
+                report(decision)
         if self._call is None and self._is_due():
             self._began_ms = self._cluster.clock.monotonic_ms()
             partitions = list(_replicated_partitions(image))
