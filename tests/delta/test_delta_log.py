@@ -44,7 +44,8 @@ def log(cluster):
     return opened(cluster)
 
 
-def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
+def test_a_version_is_made_on_the_newest_state_alone(cluster, log, caplog):
+    caplog.set_level("DEBUG", "spark_log.delta")
     other = opened(cluster)
     log.append(moved("a", 1), "TEST")
 
@@ -55,6 +56,13 @@ def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
     assert (version.number, version.transactions) == (2, (Transaction("a", 1),))
     assert other.state.transaction("b") is None
     assert other.append(moved("b", 1), "TEST").number == 3
+    told = [each.removeprefix(f"{DIRECTORY}: ").partition(",")[0] for each in caplog.messages]
+    assert told == [
+        "read the whole state of version 1",
+        "committed version 2",
+        "another process was first with version 2",
+        "committed version 3",
+    ]
 
 
 def test_nothing_new_costs_one_look(cluster, log, monkeypatch):

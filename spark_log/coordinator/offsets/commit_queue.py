@@ -327,7 +327,7 @@ class CommitQueue:
 
     def _stage(self, content: _Content) -> StagedVersion:
         """Return a written version with this content: the last attempt's, if it is the same."""
-        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
         if self._staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
             self._staged.content == content

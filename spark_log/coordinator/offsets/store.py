@@ -128,7 +128,7 @@ class OffsetsStore:
     def _was_absent(self) -> bool:
         """Return whether the table was missing a moment ago: it is then created without a check."""
         absent_ms, self._absent_ms = self._absent_ms, None
-        if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
+        if absent_ms is None or self.state.version >= 0 or not self.log.has_valid_listing():
             return False
         return self.clock.monotonic_ms() - absent_ms < self.log.listing_valid_ms
 
