@@ -1,8 +1,8 @@
 """A cluster: its root and the roots of its brokers, opened as one; and work on all partitions.
 
 - `Cluster` is an opened root: its metadata, and the logs of its partitions on all brokers.
-  ``meta_properties`` is the file that tells which root it is, ``broker_stores`` opens the roots of
-  the other brokers, and ``broker_registration`` adds a broker.
+  ``meta_properties`` is the file that tells which root it is, ``root_creation`` creates a root,
+  ``broker_stores`` opens the roots of the other brokers, ``broker_registration`` adds a broker.
 - ``cleaner`` and ``verifier`` work on each partition in turn. ``topic_deletion``,
   ``stray_replicas`` and ``orphans`` deal with directories that no partition uses any more.
 """
