@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 
@@ -17,6 +18,8 @@ from spark_log.metadata import (
     unregister_broker_records,
 )
 from spark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 def describe_cluster(cluster: Cluster) -> ClusterDescription:
@@ -46,6 +49,7 @@ def alter_broker(cluster: Cluster, broker_id: int, *, rack: str | None) -> Broke
 def set_fenced(cluster: Cluster, broker_id: int, *, fenced: bool) -> BrokerDescription:
     """Fence or unfence a broker."""
     commit(cluster, lambda image: fence_broker_records(image, broker_id, fenced=fenced))
+    _log.info("%s: broker %d is %s", cluster.root, broker_id, "fenced" if fenced else "unfenced")
     return _describe(cluster, broker_id)
 
 
@@ -53,11 +57,22 @@ def unregister_broker(cluster: Cluster, broker_id: int) -> list[TopicPartition]:
     """Unregister a broker, or begin to; return the partitions that it still has replicas of."""
     commit(cluster, lambda image: unregister_broker_records(image, broker_id))
     image = cluster.image()
-    return [
+    remaining = [
         tp
         for tp in all_partitions(image)
         if broker_id in image.topic(tp.topic).partitions[tp.partition].replicas
     ]
+    if remaining:
+        _log.info(
+            "%s: broker %d gets no new replicas; it is unregistered when its replicas of %d "
+            "partitions were moved",
+            cluster.root,
+            broker_id,
+            len(remaining),
+        )
+    else:
+        _log.info("%s: broker %d is unregistered", cluster.root, broker_id)
+    return remaining
 
 
 def _describe(cluster: Cluster, broker_id: int) -> BrokerDescription:

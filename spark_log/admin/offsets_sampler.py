@@ -46,7 +46,7 @@ _Position = tuple[PartitionKey, int]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffsetLag:
     """A group's committed offset in one partition, and its lag.
 
     Attributes:
@@ -82,7 +82,7 @@ class OffsetsSample:
     brokers: tuple[RegisterBrokerRecord, ...]
     topics: tuple[TopicImage, ...]
     partitions: Mapping[PartitionKey, PartitionSample]
-    groups: Mapping[str, Mapping[PartitionKey, GroupOffset]]
+    groups: Mapping[str, Mapping[PartitionKey, GroupOffsetLag]]
     descriptions: Mapping[str, GroupDescription]
 
 
@@ -269,13 +269,15 @@ class OffsetsSampler:
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}
 
-    def _group_offset(self, key: PartitionKey, offset: int, sample: PartitionSample) -> GroupOffset:
+    def _group_offset(
+        self, key: PartitionKey, offset: int, sample: PartitionSample
+    ) -> GroupOffsetLag:
         lag = _lag(offset, sample)
         lag_ms = None if lag.unread else 0
         since_us = self._since_us.get((key, lag.first_offset))
         if lag.unread and since_us is not None:
             lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000  # only shown
-        return GroupOffset(offset, lag.unread, lag.deleted, lag_ms)
+        return GroupOffsetLag(offset, lag.unread, lag.deleted, lag_ms)
 
 
 def _lag(offset: int, sample: PartitionSample) -> Lag:

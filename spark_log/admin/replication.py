@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin.cluster_calls import all_partitions, commit
@@ -22,6 +23,8 @@ from spark_log.metadata import (
 )
 from spark_log.types import ElectionType, TopicPartition
 
+_log = logging.getLogger(__name__)
+
 
 def elect_leaders(
     cluster: Cluster, election_type: ElectionType, partitions: Collection[TopicPartition] | None
@@ -41,6 +44,8 @@ def elect_leaders(
         return records
 
     commit(cluster, decide)
+    elected = sum(error is None for error in results.values())
+    _log.debug("%s: elected leaders of %d partitions", cluster.root, elected)
     if partitions is not None:
         return results
     return {
@@ -74,6 +79,11 @@ def alter_partition_reassignments(
         return records
 
     commit(cluster, decide)
+    for tp, target in reassignments.items():
+        if target is None:
+            _log.debug("%s: cancelled the reassignment of %s", cluster.root, tp)
+        else:
+            _log.debug("%s: began to reassign %s to brokers %s", cluster.root, tp, list(target))
 
 
 def _topic_id(image: MetadataImage, tp: TopicPartition) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ from spark_log.storage import (
 )
 from spark_log.threads import call_beside
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
+
+_log = logging.getLogger(__name__)
 
 _open_clusters: WeakSet[Cluster] = WeakSet()
 """The clusters that this process has open, if their roots are on a file system that can be
@@ -178,6 +181,7 @@ class Cluster:
             storage_options,
             clock,
         )
+        _log.debug("%s: opened the root of the cluster %s", self.root, self.cluster_id)
 
     def __repr__(self) -> str:
         return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"

@@ -58,7 +58,7 @@ class ChainChecks:
         """Whether no check is running or due."""
         return self._call is None and not self._is_due()
 
-    def continue_(self, image: MetadataImage, report: Callable[[ControllerDecision], None]) -> None:
+    def poll(self, image: MetadataImage, report: Callable[[ControllerDecision], None]) -> None:
         """Begin to check if a check is due; report the decisions since the last call.
 
         Args:

@@ -209,7 +209,7 @@ class Controller:
         self._advance_reassignments(self._known_image())
         self._balance(self._known_image())
         image = self._known_image()
-        self._checks.continue_(image, self._report)
+        self._checks.poll(image, self._report)
         replicas = self._replicas_to_copy(image, failures)
         self._background.begin(replicas)
         is_waiting = any(
