@@ -171,7 +171,7 @@ class ReplicaRecovery:
             except LeaderFailedError as failed:
                 raise failed.error from failed
         raise StorageUnavailableError(
-            f"{self._log.directory}: the replica on broker {broker_id} did not come back: its "
+            f"{self._log.directory}: the replica on broker {broker_id} is not in sync: its "
             f"partition changed {_MAX_TRIES} times meanwhile; try again",
             path=self._log.directory,
         )
