@@ -230,17 +230,17 @@ class ClusterVerifier:
             )
             yield None, 0, [_Replica(ROOT_BROKER_ID, log, METADATA_DIRECTORY)]
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)
-        is_there = partitions is None
+        exists = partitions is None
         for topic in chosen:
             for partition in sorted(topic.partitions) if partitions is None else partitions:
                 if topics is None and partition not in topic.partitions:
                     continue
-                is_there = True
+                exists = True
                 self._cluster.partition_log(topic, partition)  # raises if there is none
                 state = topic.partitions[partition]
                 brokers = dict.fromkeys((*state.isr, *state.joining, *state.replicas))
                 yield topic, partition, [self._open(topic, partition, each) for each in brokers]
-        if not is_there:
+        if not exists:
             raise UnknownTopicOrPartitionError(f"no topic has a partition {partitions}")
 
     def _open(self, topic: TopicImage, partition: int, broker_id: int) -> _Replica:
