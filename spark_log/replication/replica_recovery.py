@@ -1,4 +1,4 @@
-"""`Replicator`: returns a replica that is not in sync to the in-sync replicas.
+"""`ReplicaRecovery`: returns a replica that is not in sync to the in-sync replicas.
 
 1. It chooses the directory. It keeps the present one if its log is a prefix of the leader's. If the
    replica is damaged, or has records that the leader lacks (an old leader's, which were never
@@ -16,6 +16,7 @@ of processes may do this for the same replica at the same time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -48,10 +49,12 @@ unfinished copies in them."""
 _CLOSE_BYTES: Final = 4_194_304
 """Maximum bytes of a copy's last pass. The replica joins after it; writers copy the rest."""
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
-    """The result of catching up for one replica.
+class RecoveryReport:
+    """The result of the recovery of one replica.
 
     Attributes:
         broker_id: the id of the broker that has the replica.
@@ -71,7 +74,7 @@ class CatchUp:
     is_joining: bool = False
 
 
-class Replicator:
+class ReplicaRecovery:
     """Returns one replica of one partition to the in-sync replicas. Not thread-safe."""
 
     def __init__(
@@ -84,7 +87,7 @@ class Replicator:
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         on_listed: Callable[[int], None] = lambda remaining_bytes: None,
     ) -> None:
-        """Return the replicator of a replica; no storage is accessed yet.
+        """Return the recovery of a replica; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
@@ -110,7 +113,7 @@ class Replicator:
         self._copied_bytes = 0
         self._joining_until = 0, 0.0
 
-    def catch_up(self) -> CatchUp:
+    def run(self) -> RecoveryReport:
         """Copy the records that the replica lacks, and add it to the in-sync replicas.
 
         Raises:
@@ -134,7 +137,7 @@ class Replicator:
             return 0.0  # `advance` has to read the metadata first
         return max(until_ms - self._cluster.clock.monotonic_ms(), 0.0)
 
-    def advance(self) -> CatchUp:
+    def advance(self) -> RecoveryReport:
         """Copy, join or enter the in-sync replicas, as far as possible without waiting for writers.
 
         Returns:
@@ -168,15 +171,15 @@ class Replicator:
             except LeaderFailedError as failed:
                 raise failed.error from failed
         raise StorageUnavailableError(
-            f"{self._log.directory}: the replica on broker {broker_id} did not come back: its "
-            f"partition changed {_MAX_TRIES} times meanwhile",
+            f"{self._log.directory}: the replica on broker {broker_id} is not in sync: its "
+            f"partition changed {_MAX_TRIES} times meanwhile; try again",
             path=self._log.directory,
         )
 
     def _report(
         self, state: PartitionState, *, is_in_sync: bool, is_joining: bool = False
-    ) -> CatchUp:
-        return CatchUp(
+    ) -> RecoveryReport:
+        return RecoveryReport(
             self._broker_id,
             is_in_sync,
             state.directory_number(self._broker_id),
@@ -206,10 +209,18 @@ class Replicator:
             lease_ms = 0 if all(store.shows_gone for store in stores) else METADATA_LEASE_MS
             until_ms = self._cluster.clock.monotonic_ms() + lease_ms
             self._joining_until = state.leader_epoch, until_ms
+            _log.debug(
+                "%s: the barrier of leader epoch %d is on the joining replica of broker %d, which "
+                "enters the isr after %d ms",
+                self._log.directory,
+                state.leader_epoch,
+                self._broker_id,
+                lease_ms,
+            )
         if self.remaining_ms > 0:
             return False
         self._cluster.check_broker(self._broker_id)
-        self._cluster.metadata.commit(
+        has_joined = self._cluster.metadata.commit(
             lambda image: complete_joining(
                 image,
                 self._topic.topic_id,
@@ -218,6 +229,10 @@ class Replicator:
                 leader_epoch=state.leader_epoch,
             )
         )
+        if has_joined:
+            _log.debug(
+                "%s: the replica on broker %d is in sync", self._log.directory, self._broker_id
+            )
         self._log.replicate()
         return True
 
@@ -241,9 +256,10 @@ class Replicator:
                 self._cluster.suppressed.add("replica", follower.files.url, error)
                 number += 1
         if epoch is None:
+            _log.debug("%s: the leader epoch changed during the copy", self._log.directory)
             return
         self._cluster.check_broker(self._broker_id)
-        self._cluster.metadata.commit(
+        begins = self._cluster.metadata.commit(
             lambda image: begin_joining(
                 image,
                 self._topic.topic_id,
@@ -253,6 +269,18 @@ class Replicator:
                 directory=number,
             )
         )
+        if begins:
+            _log.debug(
+                "%s: the replica on broker %d joins in directory %d, after a copy of %d segments, "
+                "%d bytes from the leader on broker %d in leader epoch %d",
+                self._log.directory,
+                self._broker_id,
+                number,
+                self._copied_segments,
+                self._copied_bytes,
+                state.leader,
+                epoch,
+            )
 
     # --- copying ---------------------------------------------------------------------------------
 

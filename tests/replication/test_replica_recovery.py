@@ -18,9 +18,9 @@ from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, Storag
 from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
 from spark_log.producer import RecordFuture
 from spark_log.replication import (
-    ClusterReplicator,
-    ReplicatedPartition,
-    Replicator,
+    ClusterRecovery,
+    RecoveredReplica,
+    ReplicaRecovery,
     TopicPartitionReplica,
     out_of_sync_replicas,
 )
@@ -33,15 +33,33 @@ from tests.sleeping_clock import SleepingClock
 NUMBERS = [b"%d" % number for number in range(60)]
 
 
-def replicator(cluster, broker_id, **options):
-    return Replicator(cluster, cluster.topic("t"), 0, broker_id, **options)
+def recovery(cluster, broker_id, **options):
+    return ReplicaRecovery(cluster, cluster.topic("t"), 0, broker_id, **options)
 
 
-def catch_up(disks, broker_id, **options):
-    return replicator(disks.cluster(), broker_id, **options).catch_up()
+def recover(disks, broker_id, **options):
+    return recovery(disks.cluster(), broker_id, **options).run()
 
 
 class TestComesBack:
+    def test_and_each_step_is_logged(self, disks, caplog):
+        disks.create()
+        disks.send(*NUMBERS[:3])
+        disks.leave(2)
+        disks.send(*NUMBERS[3:6])
+        caplog.set_level("DEBUG", "spark_log.replication")
+        report = recover(disks, 2)
+        steps = [each.partition(": ")[2] for each in caplog.messages]
+        epoch = disks.partition().leader_epoch
+        assert steps == [
+            f"the replica on broker 2 joins in directory 0, after a copy of "
+            f"{report.copied_segments} segments, {report.copied_bytes} bytes from the leader on "
+            f"broker 1 in leader epoch {epoch - 2}",
+            f"the barrier of leader epoch {epoch - 1} is on the joining replica of broker 2, which "
+            "enters the isr after 0 ms",
+            "the replica on broker 2 is in sync",
+        ]
+
     def test_after_an_absence_in_which_a_producer_wrote_on(self, disks):
         disks.create()
         with Producer(disks.root) as producer:
@@ -73,7 +91,7 @@ class TestComesBack:
         disks.send(*NUMBERS[:10])
         disks.leave(2)
         disks.send(*NUMBERS[10:12])
-        report = catch_up(disks, 2)
+        report = recover(disks, 2)
         # Two appends, and the barrier before them.
         assert (report.copied_segments, report.directory) == (3, 0)
 
@@ -126,7 +144,7 @@ class TestComesBack:
         disks.take_away(2)
         disks.path(2).mkdir()
         with pytest.raises(StorageUnavailableError, match="mount it again"):
-            replicator(cluster, 2).catch_up()
+            recovery(cluster, 2).run()
         assert list(disks.path(2).iterdir()) == []
 
     def test_after_a_reader_met_its_mount_point_without_its_disk(self, disks):
@@ -148,14 +166,14 @@ class TestComesBack:
             disks.admin.fence_broker(broker_id)
         disks.admin.unfence_broker(2)
         with pytest.raises(LeaderNotAvailableError):
-            catch_up(disks, 2)
+            recover(disks, 2)
 
     def test_by_several_processes_at_once(self, disks):
         disks.create()
         disks.send(*NUMBERS[:30])
         disks.wipe(2)
         with ThreadPoolExecutor(4) as pool:
-            reports = list(pool.map(lambda _: catch_up(disks, 2), range(4)))
+            reports = list(pool.map(lambda _: recover(disks, 2), range(4)))
         assert all(report.is_in_sync for report in reports)
         state = disks.partition()
         assert (state.isr, state.directory_of(2), state.leader_epoch) == ((1, 0, 2), 1, 3)
@@ -166,7 +184,7 @@ class TestComesBack:
         disks.send(*NUMBERS[:30])
         disks.leave(0, 2)
         with ThreadPoolExecutor(2) as pool:
-            reports = list(pool.map(lambda each: catch_up(disks, each), (0, 2)))
+            reports = list(pool.map(lambda each: recover(disks, each), (0, 2)))
         assert all(report.is_in_sync for report in reports)
         assert set(disks.partition().isr) == {0, 1, 2}
 
@@ -175,7 +193,7 @@ class TestComesBack:
         disks.send(*NUMBERS[:10])
         disks.wipe(2)
         clock = SleepingClock()
-        report = catch_up(disks, 2, on_progress=Throttle(1000, clock))
+        report = recover(disks, 2, on_progress=Throttle(1000, clock))
         assert clock.monotonic_ms() == pytest.approx(report.copied_bytes)
 
     def test_how_much_is_left_is_known_from_the_leaders_listing(self, disks):
@@ -183,7 +201,7 @@ class TestComesBack:
         disks.send(*NUMBERS[:10])
         disks.wipe(2)
         remaining: list[int] = []
-        assert remaining == [catch_up(disks, 2, on_listed=remaining.append).copied_bytes]
+        assert remaining == [recover(disks, 2, on_listed=remaining.append).copied_bytes]
 
     def test_replicas_on_one_file_system_share_no_file(self, disks):
         disks.create()
@@ -366,7 +384,7 @@ class TestDamaged:
         path.write_bytes(damaged)
         cluster = disks.cluster()
         with pytest.raises(CorruptRecordError, match=r"0001\.log"):
-            replicator(cluster, 2).catch_up()
+            recovery(cluster, 2).run()
         assert values_of(disks.replica(2)) == [b"alpha"]
 
 
@@ -380,7 +398,7 @@ class TestKilled:
         script = (
             "import sys\n"
             "from spark_log.cluster import Cluster\n"
-            "from spark_log.replication import Replicator\n"
+            "from spark_log.replication import ReplicaRecovery\n"
             "done = []\n"
             "def stop(done_bytes):\n"
             "    done.append(done_bytes)\n"
@@ -388,7 +406,7 @@ class TestKilled:
             "        print('copied', flush=True)\n"
             "        sys.stdin.read()\n"
             "cluster = Cluster(sys.argv[1])\n"
-            "Replicator(cluster, cluster.topic('t'), 0, 2, on_progress=stop).catch_up()\n"
+            "ReplicaRecovery(cluster, cluster.topic('t'), 0, 2, on_progress=stop).run()\n"
         )
         with subprocess.Popen(
             [sys.executable, "-c", script, disks.root],
@@ -399,7 +417,7 @@ class TestKilled:
             assert child.stdout.readline() == b"copied\n"
             os.kill(child.pid, signal.SIGKILL)
         assert disks.partition().isr == (1, 0)
-        report = catch_up(disks, 2)
+        report = recover(disks, 2)
         assert (report.is_in_sync, report.directory) == (True, 0)
         assert report.copied_segments == 10 + 1 - 4
         assert values_of(disks.replica(2)) == NUMBERS[:10]
@@ -417,7 +435,7 @@ class TestKilled:
         for kills in itertools.count():
             if not dies(disks, kills):
                 break
-            catch_up(disks, 2)
+            recover(disks, 2)
             state = disks.partition()
             assert (state.isr, state.joining) == ((1, 0, 2), ())
             assert values_of(disks.replica(2)) == NUMBERS[start:4]
@@ -433,7 +451,7 @@ class _Killed(BaseException):
 
 
 def dies(disks, count):
-    """Run a replicator that dies after some changes of the storage; return whether it did."""
+    """Run a recovery that dies after some changes of the storage; return whether it did."""
     left = itertools.count(count, -1)
 
     def dying(original):
@@ -447,7 +465,7 @@ def dies(disks, count):
     changes = {name: dying(getattr(LocalStore, name)) for name in ("put_if_absent", "put")}
     with mock.patch.multiple(LocalStore, **changes):
         try:
-            catch_up(disks, 2)
+            recover(disks, 2)
         except _Killed:
             return True
     return False
@@ -470,13 +488,13 @@ class TestWhichReplicas:
         cluster = Cluster(disks.root)
         replicas = out_of_sync_replicas(cluster.image())
         disks.admin.delete_topics(["t"])
-        assert list(ClusterReplicator(cluster).catch_up(replicas)) == []
+        assert list(ClusterRecovery(cluster).run(replicas)) == []
 
 
 def test_the_last_replica_that_a_reassignment_waits_for_completes_it(disks):
     disks.admin.register_broker(3, disks.path(3))
     disks.create(0)
     disks.admin.alter_partition_reassignments({TopicPartition("t", 0): [1, 3]})
-    first, last = (ReplicatedPartition.from_document(each.document()) for each in disks.replicate())
+    first, last = (RecoveredReplica.from_document(each.document()) for each in disks.replicate())
     assert (first.completes_reassignment, last.completes_reassignment) == (False, True)
     assert disks.partition().replicas == (1, 3)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.verifier import ClusterVerifier
 from spark_log.errors import (
     AuthorizationError,
     CorruptRecordError,

@@ -186,13 +186,13 @@ class ClusterVerifier:
         if found is not None:
             offset, what = found.offset, found.what
         elif end_offset > leading_end:
-            offset, what = leading_end, "it has records behind the end of the other"
+            offset, what = leading_end, "it has records after the end of the other"
         else:
             return None
         remedy = (
             "Find out which of the two has the right records"
             if is_in_sync
-            else "It is not in sync: it gets a new directory when it comes back"
+            else "It is not in sync: when it is recovered, it gets a new directory"
         )
         return Finding(
             replica.directory,
@@ -230,17 +230,17 @@ class ClusterVerifier:
             )
             yield None, 0, [_Replica(ROOT_BROKER_ID, log, METADATA_DIRECTORY)]
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)
-        is_there = partitions is None
+        exists = partitions is None
         for topic in chosen:
             for partition in sorted(topic.partitions) if partitions is None else partitions:
                 if topics is None and partition not in topic.partitions:
                     continue
-                is_there = True
+                exists = True
                 self._cluster.partition_log(topic, partition)  # raises if there is none
                 state = topic.partitions[partition]
                 brokers = dict.fromkeys((*state.isr, *state.joining, *state.replicas))
                 yield topic, partition, [self._open(topic, partition, each) for each in brokers]
-        if not is_there:
+        if not exists:
             raise UnknownTopicOrPartitionError(f"no topic has a partition {partitions}")
 
     def _open(self, topic: TopicImage, partition: int, broker_id: int) -> _Replica:
@@ -278,10 +278,12 @@ def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
 
 def _orphan(directory: OrphanedDirectory, broker_id: int) -> Finding:
     if directory.kind is OrphanKind.REPLICA:
-        message = "the directory of a former replica, or of one that comes back; clean deletes it"
+        message = (
+            "the directory of a former replica, which clean deletes, or of one being recovered"
+        )
         severity = Severity.NOTE
     elif directory.kind is OrphanKind.SCRATCH:
-        message = "a doctor that runs writes in it; of one that was killed, remove it by hand"
+        message = "a running doctor writes in it; remove it by hand if no doctor runs"
         severity = Severity.NOTE
     else:
         reason = {

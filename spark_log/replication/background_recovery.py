@@ -1,4 +1,4 @@
-"""`BackgroundCopies`: lets replicas catch up on other threads, and retries after a failure."""
+"""`BackgroundRecovery`: returns replicas to the ISR on other threads, and retries failures."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from random import Random
 from typing import Final
 
 from spark_log.errors import SparkLogError
-from spark_log.replication.cluster_replicator import ReplicatedPartition, TopicPartitionReplica
+from spark_log.replication.cluster_recovery import RecoveredReplica, TopicPartitionReplica
 from spark_log.types import TopicPartition
 from spark_log.util import Clock, retry_pause_ms
 
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 300_000
 
-CopyPartition = Callable[
-    [TopicPartition, Collection[TopicPartitionReplica]], Iterable[ReplicatedPartition]
+RecoverPartition = Callable[
+    [TopicPartition, Collection[TopicPartitionReplica]], Iterable[RecoveredReplica]
 ]
-"""A function that lets replicas of one partition catch up, one after the other."""
+"""A function that returns replicas of one partition to the in-sync replicas, in turn."""
 
 
-class BackgroundCopies:
-    """Lets the replicas of several partitions catch up at the same time.
+class BackgroundRecovery:
+    """Returns the replicas of several partitions to the in-sync replicas at the same time.
 
     The threads are daemons: a root that hangs does not keep the process from ending, and the next
     process continues an interrupted copy.
     """
 
-    def __init__(self, copy: CopyPartition, *, threads: int, clock: Clock, random: Random) -> None:
-        """Return the copies; no thread is started yet.
+    def __init__(
+        self, recover: RecoverPartition, *, threads: int, clock: Clock, random: Random
+    ) -> None:
+        """Return the recovery; no thread is started yet.
 
         Args:
-            copy: lets replicas of one partition catch up.
+            recover: returns replicas of one partition to the in-sync replicas.
             threads: the number of partitions that are copied at the same time.
             clock: measures the pauses between tries.
             random: varies the pauses.
         """
-        self._copy = copy
+        self._recover = recover
         self._clock = clock
         self._random = random
         self._threads = threads
@@ -48,7 +50,7 @@ class BackgroundCopies:
         self._lock = threading.Lock()
         self._failures: dict[TopicPartitionReplica, int] = {}
         self._next_try_ms: dict[TopicPartitionReplica, float] = {}
-        self._done: queue.SimpleQueue[tuple[TopicPartition, list[ReplicatedPartition]]]
+        self._done: queue.SimpleQueue[tuple[TopicPartition, list[RecoveredReplica]]]
         self._done = queue.SimpleQueue()
 
     @property
@@ -83,7 +85,7 @@ class BackgroundCopies:
         """Return whether the last try for a replica failed."""
         return replica in self._failures
 
-    def finished(self) -> Iterator[ReplicatedPartition]:
+    def finished(self) -> Iterator[RecoveredReplica]:
         """Yield the results since the last call."""
         while True:
             try:
@@ -117,10 +119,10 @@ class BackgroundCopies:
                 tp = next(iter(self._pending))
                 replicas = self._pending.pop(tp)
                 self._busy.add(tp)
-            results: list[ReplicatedPartition] = []
+            results: list[RecoveredReplica] = []
             try:
-                results += self._copy(tp, replicas)
+                results += self._recover(tp, replicas)
             except Exception as error:
                 text = str(error) if isinstance(error, SparkLogError) else repr(error)
-                results += [ReplicatedPartition(each, None, text) for each in replicas]
+                results += [RecoveredReplica(each, None, text) for each in replicas]
             self._done.put((tp, results))

@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic, TopicPartition
-from spark_log.cluster import Cluster, cluster_cleaner
+from spark_log.cluster import Cluster
+from spark_log.cluster import cleaner as cluster_cleaner
 from spark_log.cluster import cluster as cluster_module
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.errors import ClockSkewError, CorruptRecordError, StorageUnavailableError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.storage import open_store
@@ -53,6 +54,17 @@ def test_what_was_changed_since_it_began_counts(root):
     assert starts(cleaner) == [0]
     change(root, {"retention.bytes": 1})
     assert starts(cleaner) == [3]
+
+
+def test_what_was_deleted_is_logged(root, caplog):
+    append(root, "t", 3)
+    append(root, "t", 3)
+    change(root, {"retention.bytes": 1})
+    with caplog.at_level("DEBUG", "spark_log.cluster"):
+        assert starts(ClusterCleaner(Cluster(root))) == [3]
+    logged = [each for each in caplog.messages if each.startswith("t-0 on broker 0: ")]
+    assert len(logged) == 1
+    assert "log start offset 3; retention removed 1 segments (" in logged[0]
 
 
 @pytest.mark.parametrize("key", CHANGES)

@@ -1,4 +1,4 @@
-"""Returns replicas of a root to the in-sync replicas, one partition after the other."""
+"""`ClusterRecovery`: returns many replicas of a cluster to the in-sync replicas, in turn."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import Throttle
-from spark_log.metadata import MetadataImage, MetadataRecord, TopicImage, advance_reassignment
-from spark_log.replication.catching_up import CatchUp, Replicator
+from spark_log.metadata import MetadataImage, TopicImage, advance_reassignment
+from spark_log.replication.replica_recovery import RecoveryReport, ReplicaRecovery
 
 _REPLICA_FAILURES = (
     BrokerIdNotRegisteredError,
@@ -36,19 +36,19 @@ class TopicPartitionReplica(NamedTuple):
         return f"{self.topic}-{self.partition}-{self.broker_id}"
 
 
-class ReplicatedPartition(NamedTuple):
-    """The result for one replica.
+class RecoveredReplica(NamedTuple):
+    """The result of the recovery of one replica.
 
     Attributes:
         replica: the replica.
-        report: the result of catching up; None if it raised an error.
+        report: the report of the recovery; None if it raised an error.
         error: the reason why the replica is not in sync; None if it is, or was moved away.
         completes_reassignment: whether the replica was the last one that a reassignment waited for,
             and the reassignment is completed now.
     """
 
     replica: TopicPartitionReplica
-    report: CatchUp | None
+    report: RecoveryReport | None
     error: str | None = None
     completes_reassignment: bool = False
 
@@ -66,12 +66,12 @@ class ReplicatedPartition(NamedTuple):
         return document | ({"error": self.error} if self.error is not None else {})
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ReplicatedPartition:
+    def from_document(cls, document: Mapping[str, Any]) -> RecoveredReplica:
         """Return the result with this `document`."""
         broker_id = document["broker"]
         report = None
         if "in_sync" in document:
-            report = CatchUp(
+            report = RecoveryReport(
                 broker_id,
                 document["in_sync"],
                 document["directory"],
@@ -111,7 +111,7 @@ def out_of_sync_replicas(
 
 
 def replication_throttle(image: MetadataImage, bytes_per_second: float | None = None) -> Throttle:
-    """Return the throttle of a replicator.
+    """Return the throttle of copies to replicas.
 
     Args:
         image: the metadata.
@@ -122,11 +122,11 @@ def replication_throttle(image: MetadataImage, bytes_per_second: float | None = 
     return Throttle(bytes_per_second)
 
 
-class ClusterReplicator:
+class ClusterRecovery:
     """Returns replicas to the in-sync replicas in turn; one failure does not stop the others.
 
-    Several replicas can be joining (`Replicator.remaining_ms`) at the same time. Thread-safe, if no
-    two threads work on one replica.
+    Several replicas can be joining (`ReplicaRecovery.remaining_ms`) at the same time. Thread-safe,
+    if no two threads work on one replica.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ClusterReplicator:
         on_listed: Callable[[int], None] = lambda remaining_bytes: None,
         on_begin: Callable[[TopicPartitionReplica], None] = lambda replica: None,
     ) -> None:
-        """Return the replicator of a cluster; no storage is accessed yet.
+        """Return the recovery of a cluster; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
@@ -150,11 +150,9 @@ class ClusterReplicator:
         self._on_progress = on_progress
         self._on_listed = on_listed
         self._on_begin = on_begin
-        self._joining: dict[TopicPartitionReplica, Replicator] = {}
+        self._joining: dict[TopicPartitionReplica, ReplicaRecovery] = {}
 
-    def catch_up(
-        self, replicas: Collection[TopicPartitionReplica]
-    ) -> Iterator[ReplicatedPartition]:
+    def run(self, replicas: Collection[TopicPartitionReplica]) -> Iterator[RecoveredReplica]:
         """Return replicas to the in-sync replicas; skip those whose topic was deleted meanwhile.
 
         Raises:
@@ -168,8 +166,8 @@ class ClusterReplicator:
             self._cluster.clock.sleep_ms(self._remaining_ms())
             yield from self.advance(self._due())
 
-    def advance(self, replicas: Collection[TopicPartitionReplica]) -> Iterator[ReplicatedPartition]:
-        """Advance replicas as far as possible without waiting for writers (`Replicator.advance`).
+    def advance(self, replicas: Collection[TopicPartitionReplica]) -> Iterator[RecoveredReplica]:
+        """Advance replicas as `ReplicaRecovery.advance` does, without waiting for writers.
 
         Yields:
             A result for each replica, except replicas that are joining and replicas whose topic was
@@ -185,12 +183,12 @@ class ClusterReplicator:
 
     def _due(self) -> list[TopicPartitionReplica]:
         joining = list(self._joining.items())
-        return [replica for replica, replicator in joining if replicator.remaining_ms <= 0]
+        return [replica for replica, recovery in joining if recovery.remaining_ms <= 0]
 
     def _remaining_ms(self) -> float:
-        return min(replicator.remaining_ms for replicator in self._joining.values())
+        return min(recovery.remaining_ms for recovery in self._joining.values())
 
-    def _advance(self, replica: TopicPartitionReplica) -> ReplicatedPartition | None:
+    def _advance(self, replica: TopicPartitionReplica) -> RecoveredReplica | None:
         """Advance a replica; return None if it is joining, or its topic was deleted.
 
         If the replica was the last one that a reassignment waited for, the reassignment is
@@ -199,13 +197,13 @@ class ClusterReplicator:
         Raises:
             StorageError: the metadata cannot be read.
         """
-        replicator = self._joining.pop(replica, None)
+        recovery = self._joining.pop(replica, None)
         topic = self._cluster.image().find(replica.topic)
         if topic is None or replica.partition not in topic.partitions:
             return None
         try:
             with self._cluster.detecting_deletion(topic):
-                replicator = replicator or Replicator(
+                recovery = recovery or ReplicaRecovery(
                     self._cluster,
                     topic,
                     replica.partition,
@@ -213,29 +211,25 @@ class ClusterReplicator:
                     on_progress=self._on_progress,
                     on_listed=self._on_listed,
                 )
-                report = replicator.advance()
+                report = recovery.advance()
         except UnknownTopicOrPartitionError:
             return None
         except _REPLICA_FAILURES as error:
-            return ReplicatedPartition(replica, None, str(error))
+            return RecoveredReplica(replica, None, str(error))
         if report.is_joining:
-            self._joining[replica] = replicator
+            self._joining[replica] = recovery
             return None
         if report.is_in_sync:
             completes = self._complete_reassignment(topic, replica.partition)
-            return ReplicatedPartition(replica, report, completes_reassignment=completes)
-        return ReplicatedPartition(replica, report, self._why_not(replica))
+            return RecoveredReplica(replica, report, completes_reassignment=completes)
+        return RecoveredReplica(replica, report, self._why_not(replica))
 
     def _complete_reassignment(self, topic: TopicImage, partition: int) -> bool:
         """Complete a partition's reassignment if all its replicas are in sync; return whether."""
-        records: list[MetadataRecord] = []
-
-        def decide(image: MetadataImage) -> list[MetadataRecord]:
-            records[:] = advance_reassignment(image, topic.topic_id, partition)
-            return records
-
-        self._cluster.metadata.commit(decide)
-        return bool(records)
+        completed = self._cluster.metadata.commit(
+            lambda image: advance_reassignment(image, topic.topic_id, partition)
+        )
+        return bool(completed)
 
     def _why_not(self, replica: TopicPartitionReplica) -> str | None:
         image = self._cluster.metadata.known_image()

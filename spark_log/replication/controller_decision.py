@@ -1,4 +1,4 @@
-"""`Decision`: an action of a controller, with its reason."""
+"""`ControllerDecision`: an action of a controller, with its reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ControllerDecision:
     """An action of a controller, with its reason.
 
     Attributes:

@@ -12,6 +12,7 @@ log moves its own start, and the offsets table has its own maintenance.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -54,6 +55,8 @@ _FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegi
 
 _MAX_AT_ONCE: Final = 16
 """Maximum number of partitions that are listed at the same time on an object store."""
+
+_log = logging.getLogger(__name__)
 
 
 def check_clock(cluster: Cluster) -> None:
@@ -163,7 +166,27 @@ def clean_replicas(
         except _FAILURES as error:
             yield CleanedPartition(tp, None, error, broker_id)
         else:
+            _log_report(tp, broker_id, report, dry_run=dry_run)
             yield CleanedPartition(tp, report, broker_id=broker_id)
+
+
+def _log_report(tp: TopicPartition, broker_id: int, report: CleanReport, *, dry_run: bool) -> None:
+    _log.debug(
+        "%s on broker %d%s: log start offset %d; retention removed %d segments (%d bytes); merged "
+        "%d segments into %d; compaction kept %d of %d records; deleted %d files (%d bytes)",
+        tp,
+        broker_id,
+        ", in a dry run" if dry_run else "",
+        report.log_start_offset,
+        report.expired_segments,
+        report.expired_bytes,
+        report.merged_segments,
+        report.merged_into,
+        report.kept_records,
+        report.compacted_records,
+        report.deleted_files,
+        report.deleted_bytes,
+    )
 
 
 class ClusterCleaner:
