@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.cluster import open_cluster
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.consumer_records import AnyDeserializer, checked_deserializers
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.group import CommitCallback
 from spark_log.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
@@ -23,8 +22,9 @@ from spark_log.consumer.operations import (
     SubscriptionOperations,
     TopicOperations,
 )
-from spark_log.consumer.storage_executor import API_TIMEOUT, StorageExecutor
-from spark_log.consumer.subscription_state import shown_partitions
+from spark_log.consumer.position import shown_partitions
+from spark_log.consumer.record_factory import AnyDeserializer, checked_deserializers
+from spark_log.consumer.timed_calls import API_TIMEOUT, StorageExecutor
 from spark_log.errors import (
     InvalidConfigurationError,
     InvalidGroupIdError,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from spark_log.cluster import Cluster
 from spark_log.consumer.fetch import FetchedRows, Fetcher
 from spark_log.consumer.group import CoordinatorMetrics, Membership
+from spark_log.consumer.position import SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
-from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.metrics import ClientReading, definitions
 
 

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
-from spark_log.consumer.consumer_records import RecordFactory, TableFactory
 from spark_log.consumer.fetch import Fetch, Fetcher
-from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group import AutoCommit, ConsumerCoordinator
 from spark_log.consumer.interceptors import ConsumerInterceptors, Records
-from spark_log.consumer.storage_executor import StorageExecutor
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.position import FetchPositions, SubscriptionState
+from spark_log.consumer.record_factory import RecordFactory, TableFactory
+from spark_log.consumer.timed_calls import StorageExecutor
 from spark_log.errors import IllegalStateError, RecordDeserializationError
 from spark_log.types import ConsumerRecord, TopicPartition
 from spark_log.util import Clock

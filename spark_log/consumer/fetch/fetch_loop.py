@@ -27,18 +27,15 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
+from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.errors import AuthorizationError, SparkLogError, StorageError
-from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
+from spark_log.log import ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
 from spark_log.util import retry_pause_ms
 
 _log = logging.getLogger(__name__)
-
-Resolve = Callable[[OpenTransaction, PartitionLog], bool]
-"""A function that ends a transaction that blocks a reader, if its producer is gone. Returns whether
-the transaction has ended."""
 
 _IDLE_MS: Final = 10_000.0
 _HINTED_MIN_MS: Final = 100.0

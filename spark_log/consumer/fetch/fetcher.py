@@ -11,7 +11,8 @@ from typing import Final
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
-from spark_log.consumer.fetch.fetch_loop import FetchLoop, Resolve
+from spark_log.consumer.fetch.fetch_loop import FetchLoop
+from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.log import PartitionLog
 from spark_log.storage import DirectoryWatch, Store, watch_directories

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_log.cluster import Cluster
 from spark_log.consumer.group.membership import Membership
 from spark_log.consumer.latency import Latency
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.position import SubscriptionState
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterable
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group.auto_commit import AutoCommit
 from spark_log.consumer.group.committer import Committer
 from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
 from spark_log.consumer.group.membership import GroupAssignment, Membership
-from spark_log.consumer.offset_fetcher import OffsetFetcher
+from spark_log.consumer.position import FetchPositions, OffsetFetcher, SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
-from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.errors import (
     AuthorizationError,
     FencedInstanceIdError,

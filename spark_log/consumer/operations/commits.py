@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from spark_log.consumer.group import CommitCallback, Committer
 from spark_log.consumer.operations.consumer_access import ConsumerAccess
-from spark_log.consumer.subscription_state import checked_partitions
+from spark_log.consumer.position import checked_partitions
 from spark_log.errors import InvalidGroupIdError, UnknownOutcomeError
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 

@@ -8,9 +8,7 @@ from typing import TypeVar
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
-from spark_log.consumer.consumer_records import AnyDeserializer, RecordFactory
-from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.fetch_positions import FetchPositions
+from spark_log.consumer.fetch import Fetcher, resolver
 from spark_log.consumer.group import (
     AutoCommit,
     CommitCallback,
@@ -22,13 +20,12 @@ from spark_log.consumer.group import (
     StandaloneMembership,
 )
 from spark_log.consumer.interceptors import ConsumerInterceptors
-from spark_log.consumer.offset_fetcher import OffsetFetcher
+from spark_log.consumer.position import FetchPositions, OffsetFetcher, SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
+from spark_log.consumer.record_factory import AnyDeserializer, RecordFactory
 from spark_log.consumer.record_poller import RecordPoller
 from spark_log.consumer.single_thread import SingleThread
-from spark_log.consumer.storage_executor import StorageExecutor
-from spark_log.consumer.subscription_state import SubscriptionState
-from spark_log.consumer.transaction_resolver import resolver
+from spark_log.consumer.timed_calls import StorageExecutor
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, UnstableOffsetCommitError
 from spark_log.metadata import METADATA_DIRECTORY, MetadataImage
 

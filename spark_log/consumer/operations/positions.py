@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from spark_log.consumer.operations.consumer_access import ConsumerAccess
-from spark_log.consumer.subscription_state import checked_partitions
+from spark_log.consumer.position import checked_partitions
 from spark_log.errors import IllegalStateError
 from spark_log.types import TopicPartition
 

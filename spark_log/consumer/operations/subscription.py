@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 
 from spark_log.consumer.operations.consumer_access import ConsumerAccess
+from spark_log.consumer.position import checked_partitions
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
-from spark_log.consumer.subscription_state import checked_partitions
 from spark_log.types import TopicPartition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from spark_log.consumer.operations.consumer_access import ConsumerAccess
-from spark_log.consumer.subscription_state import checked_partitions
+from spark_log.consumer.position import checked_partitions
 from spark_log.log import Lag
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 

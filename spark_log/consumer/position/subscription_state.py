@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from spark_log.consumer.offset_reset import ResetPolicy
+from spark_log.consumer.position.offset_reset import ResetPolicy
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.errors import IllegalStateError
 from spark_log.metadata import INTERNAL_TOPICS, MetadataImage, TopicImage, validate_topic_name

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import KafkaTimeoutError, WakeupError
-from spark_log.consumer.storage_executor import StorageExecutor
+from spark_log.consumer.timed_calls import StorageExecutor
 from spark_log.errors import StorageUnavailableError
 from tests.sleeping_clock import SleepingClock
 

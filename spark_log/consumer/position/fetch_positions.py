@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.offset_fetcher import OffsetFetcher
-from spark_log.consumer.offset_reset import ResetPolicy, log_truncated
-from spark_log.consumer.subscription_state import SubscriptionState, TopicPartitionState
+from spark_log.consumer.position.offset_fetcher import OffsetFetcher
+from spark_log.consumer.position.offset_reset import ResetPolicy, log_truncated
+from spark_log.consumer.position.subscription_state import SubscriptionState, TopicPartitionState
 from spark_log.errors import (
     AuthorizationError,
     IllegalStateError,
