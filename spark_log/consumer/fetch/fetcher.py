@@ -109,8 +109,7 @@ class Fetcher:
         with self._changed:
             cursor = self._cursors.get(partition)
             if cursor is not None:
-                cursor.log = log
-                cursor.version += 1  # a read that began with the old handle is repeated
+                cursor.use_log(log)
                 self._loop.enqueue(cursor)
 
     def pause(self, partition: TopicPartition) -> None:

@@ -27,6 +27,7 @@ class AutoCommit:
         self,
         subscription: SubscriptionState,
         committer: Committer | None,
+        *,
         interval_ms: float,
         clock: Clock,
         callback: CommitCallback | None = None,

@@ -1,4 +1,4 @@
-"""The membership of a consumer in a group: adapts `GroupMember` to the `Membership` interface."""
+"""The membership of a consumer in a group: a `GroupMember` as a `ConsumerMembership`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLLS_PER_INTERVAL = 3
 
 
 class GroupMembership:
-    """A `Membership` in a group. The first `current_assignment` joins the group.
+    """A `ConsumerMembership` in a group. The first `current_assignment` joins the group.
 
     `GroupMember` may read a newer generation at any time; `poll` reports it, and only
     `current_assignment` makes it the consumer's generation. No partition is therefore released

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_log.consumer.position.offset_reset import ResetPolicy
@@ -159,6 +159,14 @@ class SubscriptionState:
         """Return the paused partitions."""
         return {tp for tp, state in list(self.partitions.items()) if state.is_paused}
 
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        """Return the id of the topic that is read by name; of assigned partitions only."""
+        return {
+            tp.topic: state.topic.topic_id
+            for tp in partitions
+            if (state := self.partitions.get(tp)) is not None
+        }
+
     def positions(self) -> dict[TopicPartition, int]:
         """Return the known positions, by partition."""
         return {
@@ -186,3 +194,8 @@ def shown_partitions(partitions: Collection[TopicPartition], most: int = 5) -> s
     names = ", ".join(str(each) for each in sorted(partitions)[:most])
     more = len(partitions) - most
     return (names + (f" and {more} more" if more > 0 else "")) or "none"
+
+
+def shown_positions(positions: Mapping[TopicPartition, int]) -> str:
+    """Return positions as text for log lines."""
+    return ", ".join(f"{tp}: {offset}" for tp, offset in sorted(positions.items()))
