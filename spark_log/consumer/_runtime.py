@@ -124,7 +124,7 @@ class ConsumerRuntime:
             fetcher=self.fetcher,
             offset_fetcher=self.offset_fetcher,
             subscription=self.subscription,
-            committed_offsets=self.committer and self.committer.initial_offsets,
+            committed_offsets=self.committer.initial_offsets if self.committer else None,
         )
         listener_invoker = ConsumerRebalanceListenerInvoker(
             clock.monotonic_ms, self.calls.run_in_caller

@@ -69,9 +69,9 @@ class Consumer(ForeignMethods):
 
     One thread at a time may use a consumer. Only `wakeup` may be called by any thread.
 
-    On a local root a method takes as long as the operating system needs, and timeouts other than
-    those of polls have no effect. On an object store a method that has to wait raises
-    `KafkaTimeoutError` after its ``timeout_ms``, or after ``default.api.timeout.ms``.
+    A method that waits longer than its ``timeout_ms``, or than ``default.api.timeout.ms``, raises
+    `KafkaTimeoutError`. A read or write of a local root is not interrupted: it lasts as long as the
+    operating system needs.
 
     Attributes:
         config: the settings.
@@ -105,24 +105,24 @@ class Consumer(ForeignMethods):
             storage_options: options of the file system; never logged or printed.
             broker_storage_options: broker id → storage options of its root. A broker without them
                 has ``storage_options``, if its URL has the same scheme as the root. Never shown.
-            clock: gives time for ages and intervals.
+            clock: the clock for ages and intervals.
             key_deserializer: a function of a key's bytes, or an object with ``deserialize(topic,
                 bytes)``. A null key stays None. `poll_table` does not use it.
             value_deserializer: a function of a value's bytes, or an object with
                 ``deserialize(topic, bytes)``. A null value stays None. `poll_table` does not use
                 it.
-            interceptors: called in this order; the errors that they raise are logged. `poll_table`
-                does not call them.
+            interceptors: the interceptors, in the order of their calls; the errors that they raise
+                are logged. `poll_table` does not call them.
             metric_reporters: objects with the methods of kafka-python's
-                ``AbstractMetricsReporter``, or classes and functions that return one. They are told
-                of the values of `metrics`.
-            metrics_port: port on 127.0.0.1 at which Prometheus can read the metrics until `close`
-                (docs/metrics.md). Clients of one process may have the same port.
+                ``AbstractMetricsReporter``, or classes and functions that return one. They get the
+                values of `metrics`.
+            metrics_port: the port on 127.0.0.1 at which Prometheus can read the metrics until
+                `close` (docs/metrics.md). Clients of one process may have the same port.
             metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
-            default_offset_commit_callback: called for each automatic commit, and for each
-                `commit_async` without a callback, with the offsets, and with None or the error, on
-                another thread.
-            config: keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
+            default_offset_commit_callback: the function that is called for each automatic commit,
+                and for each `commit_async` without a callback, with the offsets, and with None or
+                the error, on another thread.
+            config: the keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
             InvalidConfigurationError: a key is unknown, or a value is not valid.

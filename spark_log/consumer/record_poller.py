@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from functools import partial
 
@@ -93,7 +93,7 @@ class RecordPoller:
         fetch = self._fetch(timeout_ms, max_records)
         table = self._tables.table(fetch.rows, leader_epochs=leader_epochs)
         self._positions.advance(fetch.positions)
-        self._record_rows(fetch)
+        self._record_returned(fetch, [table])
         return table
 
     def next_record(self) -> ConsumerRecord | None:
@@ -183,16 +183,16 @@ class RecordPoller:
             self._fetcher.seek(tp, error.offset)
         if refused and not records:
             raise next(iter(refused.values()))
-        self._record_rows(fetch)
+        self._record_returned(fetch, records.values())
         return self._interceptors.on_consume(records) if self._interceptors else records
 
-    def _record_rows(self, fetch: Fetch) -> None:
-        """Count returned rows, and log how far they go."""
+    def _record_returned(self, fetch: Fetch, returned: Iterable[Sized]) -> None:
+        """Count fetched rows, and log how many records are returned of them."""
         self._metrics.record_rows(fetch.rows)
         if fetch.rows and _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "poll returns %d records; the next offsets are %s",
-                sum(rows.count for rows in fetch.rows),
+                sum(map(len, returned)),
                 shown_positions(fetch.positions),
             )
 

@@ -144,7 +144,6 @@ class ConsumerCoordinator:
         if not self._subscription.is_subscribed or self._committer is None:
             self._membership.leave()
             return
-        _log.info("%s: leaving the group", self._name)
         held = set(self._subscription.partitions)
         listener = self._subscription.listener
         try:
@@ -294,13 +293,15 @@ class ConsumerCoordinator:
         if known != added:  # this image is older than the group's, or a topic was just deleted
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
         if known:
-            _log.info(
-                "%s: generation %d: assigned %s",
-                self._name,
-                assignment.generation,
-                shown_partitions(known),
-            )
+            _log.info("%s: assigned %s", self._name, shown_partitions(known))
             self._listener_invoker.assigned(self._subscription.listener, known)
+        _log.debug(
+            "%s: has %d partitions in generation %d, %s",
+            self._name,
+            len(partitions),
+            assignment.generation,
+            "which is settled" if assignment.is_settled else "in which others change hands",
+        )
         self._metrics.end_rebalance(assignment.generation, is_settled=assignment.is_settled)
 
     def _is_lost(
