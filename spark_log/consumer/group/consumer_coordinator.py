@@ -107,7 +107,6 @@ class ConsumerCoordinator:
                 self._positions.remove(tp)
             if tp not in held:
                 self._positions.add(tp, topic)
-
         _log.info("%s: reads %s, as assigned by the user", self._name, shown_partitions(wanted))
 
     def subscribe(
@@ -119,10 +118,7 @@ class ConsumerCoordinator:
         """Read topics, which the next `update` assigns; the errors are those of `Consumer`."""
         self._subscription.subscribe(topics, pattern, listener)
         self.request_update()
-        if pattern is None:
-            _log.info("%s: subscribed to %s", self._name, ", ".join(sorted(topics)))
-        else:
-            _log.info("%s: subscribed to topics that match %s", self._name, pattern)
+        _log.info("%s: subscribed to %s", self._name, self._subscription.describe())
 
     def unsubscribe(self) -> None:
         """Leave the group and read nothing."""

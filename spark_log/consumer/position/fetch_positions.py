@@ -173,7 +173,7 @@ class FetchPositions:
         return state.position
 
     def lag(self, partitions: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:
-        """Return the number of records between position and current end, by partition.
+        """Return the number of offsets between position and current end, by partition.
 
         Args:
             partitions: the partitions; empty for all assigned partitions.

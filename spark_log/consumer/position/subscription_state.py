@@ -137,6 +137,12 @@ class SubscriptionState:
             and not (exclude_internal and topic.name in INTERNAL_TOPICS)
         )
 
+    def describe(self) -> str:
+        """Return the subscribed topics as text for log lines."""
+        if self._pattern is not None:
+            return f"topics that match {self._pattern.pattern}"
+        return ", ".join(sorted(self._topics))
+
     def named_topics(self) -> frozenset[str]:
         """Return the subscribed topic names; empty for a pattern."""
         return self._topics
