@@ -555,8 +555,8 @@ class Consumer(ForeignMethods):
         Args:
             offsets: by partition, the offset of the next record to read; None: the positions of
                 all assigned partitions.
-            callback: called with the offsets, and with None or the error, on another thread. None:
-                the ``default_offset_commit_callback``.
+            callback: the function that is called with the offsets, and with None or the error, on
+                another thread; None for the ``default_offset_commit_callback``.
 
         Returns:
             A future that is done when the offsets are durable; its errors are those of `commit`.

@@ -48,21 +48,7 @@ class RecordPoller:
         interceptors: ConsumerInterceptors,
         metrics: ConsumerMetrics,
     ) -> None:
-        """Connect the parts of one consumer.
-
-        Args:
-            clock: the clock that measures the timeouts of polls.
-            config: the consumer's config.
-            calls: the calls of a poll that may wait for the storage.
-            subscription: the subscription or the assigned partitions.
-            coordinator: the assignment, which each poll updates.
-            positions: the positions, which move behind returned records.
-            fetcher: the rows that were read ahead.
-            auto_commit: the automatic commits, which a poll begins when they are due.
-            records: the conversion of rows to records.
-            interceptors: the interceptors, which get the records of `poll` and `next_record`.
-            metrics: the metrics that count polls and returned rows.
-        """
+        """Connect the parts of one consumer."""
         self._clock = clock
         timeout_ms = config.consumer_timeout_ms
         self._iterator_timeout_ms = math.inf if timeout_ms < 0 else timeout_ms

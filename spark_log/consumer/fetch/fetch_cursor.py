@@ -96,7 +96,7 @@ class FetchCursor:
         self.records_ms = now_ms
 
     def unassign(self) -> None:
-        """Stop reading, also if the partition is still queued."""
+        """Stop reading, also while the partition is queued."""
         self.is_assigned = False
 
     def use_log(self, log: PartitionLog) -> None:

@@ -111,14 +111,9 @@ class Committer:
     ) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets at which to start newly assigned partitions.
 
-        Returns:
-            Partition → the committed offset, or None if the group committed none. For a member,
-            partitions that other members may have got meanwhile are missing.
-
-        Raises:
-            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
-                again.
-            StorageError: the storage failed; call again.
+        The group's offset of a partition is None if the group committed none. For a member,
+        partitions that other members may have got meanwhile are missing. The errors are those of
+        `committed`.
         """
         offsets = self._membership.initial_offsets(partitions)
         if offsets is not None:

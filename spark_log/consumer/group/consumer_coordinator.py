@@ -54,18 +54,7 @@ class ConsumerCoordinator:
     ) -> None:
         """Start with no partitions.
 
-        Args:
-            cluster: the opened root.
-            config: the consumer's config.
-            name: the consumer's name in log lines.
-            fetcher: the fetcher that reads the assigned partitions.
-            positions: the positions of assigned partitions.
-            subscription: the topics, pattern, or partitions, and the state of each partition.
-            membership: the membership that gives the partitions of a subscription.
-            committer: the committer of the group's offsets; None without a group.
-            auto_commit: the automatic commits, which also precede a revocation.
-            metrics: the metrics that record rebalances.
-            listener_invoker: the caller of the user's rebalance listener.
+        The committer is None without a group. The name is the consumer's in log lines.
         """
         self._cluster = cluster
         self._config = config

@@ -94,16 +94,7 @@ class GroupMembership:
     def current_assignment(self, topics: Set[str], image: MetadataImage) -> GroupAssignment:
         """Return the assignment; join the group, or change the subscription, if necessary.
 
-        Args:
-            topics: the names of the subscribed topics; they need not exist.
-            image: the current metadata; not used, because the group's coordinator reads them
-                itself.
-
-        Raises:
-            UnknownMemberIdError: the consumer is no member any more and lost all partitions. Call
-                `leave`, then this again.
-            FencedInstanceIdError: another process took over the ``group.instance.id``.
-            StorageError: the storage failed; call again.
+        The image is not used: the group's coordinator reads the metadata itself.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -136,13 +127,7 @@ class GroupMembership:
         )
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Give up revoked partitions, which are not read any more and whose commits are done.
-
-        Raises:
-            UnknownMemberIdError: the consumer is no member any more and lost all partitions.
-            FencedInstanceIdError: another process took over the ``group.instance.id``.
-            StorageError: the storage failed; call again.
-        """
+        """Give up revoked partitions, which are not read any more and whose commits are done."""
         try:
             self._open_member().release(partitions)
         except FencedInstanceIdError as error:
@@ -152,18 +137,7 @@ class GroupMembership:
     def initial_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None] | None:
-        """Return the committed offsets at which to start newly assigned partitions.
-
-        Returns:
-            Partition → the committed offset, or None if the group committed none. Partitions that
-            other members may have got meanwhile are missing. None instead of a mapping if the
-            consumer has not joined.
-
-        Raises:
-            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
-                again.
-            StorageError: the storage failed; call again.
-        """
+        """Return the committed offsets at which to start newly assigned partitions."""
         if self._member is None:
             return None
         try:
@@ -174,12 +148,7 @@ class GroupMembership:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
-        """Commit offsets of assigned or revoked partitions, all or none.
-
-        Raises:
-            CommitFailedError: the consumer is no member, or does not have one of the partitions any
-                more; nothing was committed.
-        """
+        """Commit offsets of assigned or revoked partitions, all or none."""
         member = self._member
         if member is None or self._known_status is None:
             raise CommitFailedError(

@@ -51,16 +51,7 @@ class FetchPositions:
         subscription: SubscriptionState,
         committed_offsets: CommittedOffsets | None = None,
     ) -> None:
-        """Start with no partitions.
-
-        Args:
-            cluster: the opened root.
-            config: the consumer's config.
-            fetcher: the fetcher that reads the partitions.
-            offset_fetcher: the lookup of log start and log end offsets.
-            subscription: the subscription state, which has the assigned partitions.
-            committed_offsets: the lookup of the group's committed offsets; None without a group.
-        """
+        """Start with no partitions. Without a group there is no lookup of committed offsets."""
         self._cluster = cluster
         self._config = config
         self._fetcher = fetcher

@@ -70,15 +70,7 @@ class SubscriptionState:
         pattern: str | re.Pattern[str] | None,
         listener: ConsumerRebalanceListener | None,
     ) -> None:
-        """Replace the subscription.
-
-        Raises:
-            IllegalStateError: partitions are assigned, or topics and a pattern are given.
-            ValueError: neither topics nor a pattern is given, or the pattern is no regular
-                expression.
-            TypeError: an argument has the wrong type.
-            InvalidTopicError: a name is not valid for a topic.
-        """
+        """Replace the subscription; the errors are those of `Consumer.subscribe`."""
         if self._is_assigned:
             raise IllegalStateError(
                 "partitions are assigned to this consumer; call unsubscribe() before subscribe()"
