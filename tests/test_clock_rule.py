@@ -30,7 +30,7 @@ ALLOWED = {
     "spark_log/util/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/console/views/groups.py": {"_ages_ms": _SHOWS},
     "spark_log/console/views/overview.py": {"read_overview": _SHOWS},
-    "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
+    "spark_log/consumer/position/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.stage": _STAMPS},
     "spark_log/admin/groups.py": {"GroupManager.lags": _SHOWS},
     "spark_log/admin/offsets_sampler.py": {"OffsetsSampler._group_offset": _SHOWS},

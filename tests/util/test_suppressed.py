@@ -124,7 +124,7 @@ SILENT = {
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
     (
-        "consumer/fetch_positions.py",
+        "consumer/position/fetch_positions.py",
         "StorageError",
     ): "the caller raises what it was told first",
     ("delta/delta_log.py", "StorageError"): "the put is then looked for, which raises",

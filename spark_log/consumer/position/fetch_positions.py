@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.offset_fetcher import OffsetFetcher
-from spark_log.consumer.offset_reset import ResetPolicy, log_truncated
-from spark_log.consumer.subscription_state import SubscriptionState, TopicPartitionState
+from spark_log.consumer.position.offset_fetcher import OffsetFetcher
+from spark_log.consumer.position.offset_reset import ResetPolicy, log_truncated
+from spark_log.consumer.position.subscription_state import SubscriptionState, TopicPartitionState
 from spark_log.errors import (
     AuthorizationError,
     IllegalStateError,
@@ -24,11 +23,13 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
+from spark_log.log import Lag
 from spark_log.metadata import TopicImage
 from spark_log.types import TopicPartition
 
-if TYPE_CHECKING:
-    from spark_log.consumer.group import Committer, Membership
+CommittedOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int | None]]
+"""A function that returns the group's committed offsets of partitions: None without one. Partitions
+that the group is revoking are missing."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,31 +45,19 @@ class FetchPositions:
         self,
         cluster: Cluster,
         config: ConsumerConfig,
+        *,
         fetcher: Fetcher,
         offset_fetcher: OffsetFetcher,
         subscription: SubscriptionState,
-        membership: Membership,
-        committer: Committer | None,
+        committed_offsets: CommittedOffsets | None = None,
     ) -> None:
-        """Start with no partitions.
-
-        Args:
-            cluster: the opened root.
-            config: the consumer's config.
-            fetcher: the fetcher that reads the partitions.
-            offset_fetcher: the lookup of log start and log end offsets.
-            subscription: the subscription state, which has the assigned partitions.
-            membership: the source of the group's committed offsets for a member.
-            committer: the source of committed offsets for a consumer that is no member; None
-                without a group.
-        """
+        """Start with no partitions. Without a group there is no lookup of committed offsets."""
         self._cluster = cluster
         self._config = config
         self._fetcher = fetcher
         self._offset_fetcher = offset_fetcher
         self._subscription = subscription
-        self._membership = membership
-        self._committer = committer
+        self._committed_offsets = committed_offsets or _no_offsets
         self._policy = offset_reset(config.auto_offset_reset)
         self._unresolved: set[TopicPartition] = set()
         self._resolve_due_ms = -math.inf
@@ -86,32 +75,63 @@ class FetchPositions:
         self._fetcher.remove(tp)
         self._offset_fetcher.forget(state.topic, tp.partition)
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at an offset. If the log does not contain it, the next read is out of range."""
-        state = self._subscription.state(tp)
-        is_fetched = state.position is not None and tp not in self._unresolved
-        state.position, state.reset = offset, None
-        self._unresolved.discard(tp)
-        if is_fetched:
-            self._fetcher.seek(tp, offset)
-            return
-        log = self._offset_fetcher.take_log(state.topic, tp.partition)
-        self._fetcher.add(tp, log, offset)
-        if state.is_paused:
-            self._fetcher.pause(tp)
-
-    def reset(self, tp: TopicPartition, policy: ResetPolicy | None) -> None:
-        """Continue at the offset of a reset policy, which the next `resolve` finds.
+    def update_topic(self, tp: TopicPartition, topic: TopicImage) -> None:
+        """Read a partition by its topic's new settings: they decide how long a listing is valid.
 
         Args:
             tp: an assigned partition.
-            policy: the reset policy; None for the committed offset, or else ``auto.offset.reset``.
+            topic: the partition's topic, with other settings than before.
         """
-        state = self._subscription.state(tp)
-        self._fetcher.remove(tp)
-        state.position, state.reset = None, policy
-        self._unresolved.add(tp)
-        self._resolve_due_ms = -math.inf
+        state = self._subscription.partitions[tp]
+        self._offset_fetcher.forget(state.topic, tp.partition)
+        state.topic = topic
+        self._fetcher.update_log(tp, self._cluster.partition_log(topic, tp.partition))
+
+    # --- calls of the user -----------------------------------------------------------------------
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continue at an offset. If the log does not contain it, the next read is out of range.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+        """
+        self._start(tp, offset)
+        self._subscription.state(tp).is_sought = True
+        _log.debug("%s: seek to offset %d", tp, offset)
+
+    def reset(self, partitions: Collection[TopicPartition], policy: ResetPolicy) -> None:
+        """Continue at the offset of a reset policy, which the next `resolve` finds.
+
+        Raises:
+            IllegalStateError: a partition is not assigned; nothing is changed.
+        """
+        self._check_assigned(partitions)
+        for tp in partitions:
+            self._reset(tp, policy)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no records of these partitions until `resume`.
+
+        Raises:
+            IllegalStateError: a partition is not assigned; nothing is changed.
+        """
+        self._check_assigned(partitions)
+        for tp in partitions:
+            self._subscription.state(tp).is_paused = True
+            if tp not in self._unresolved:
+                self._fetcher.pause(tp)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of paused partitions again.
+
+        Raises:
+            IllegalStateError: a partition is not assigned; nothing is changed.
+        """
+        self._check_assigned(partitions)
+        for tp in partitions:
+            self._subscription.state(tp).is_paused = False
+            if tp not in self._unresolved:
+                self._fetcher.resume(tp)
 
     def position(self, tp: TopicPartition) -> int:
         """Return the offset of the next record; find it if necessary.
@@ -132,7 +152,7 @@ class FetchPositions:
                 if state.position is None:
                     raise
         if state.position is None:
-            if self.is_of_deleted_topic(tp):
+            if self._is_of_deleted_topic(tp):
                 raise UnknownTopicOrPartitionError(
                     f"topic {tp.topic!r} was deleted; call poll() to update the assignment",
                     topic=tp.topic,
@@ -143,17 +163,21 @@ class FetchPositions:
             )
         return state.position
 
-    def pause(self, tp: TopicPartition) -> None:
-        """Return no records of a partition until `resume`."""
-        self._subscription.state(tp).is_paused = True
-        if tp not in self._unresolved:
-            self._fetcher.pause(tp)
+    def lag(self, partitions: Collection[TopicPartition] = ()) -> dict[TopicPartition, int]:
+        """Return the number of offsets between position and current end, by partition.
 
-    def resume(self, tp: TopicPartition) -> None:
-        """Return records of a paused partition again."""
-        self._subscription.state(tp).is_paused = False
-        if tp not in self._unresolved:
-            self._fetcher.resume(tp)
+        Args:
+            partitions: the partitions; empty for all assigned partitions.
+
+        Raises:
+            SparkLogError: the errors of `position`.
+        """
+        chosen = partitions or list(self._subscription.partitions)
+        positions = {tp: self.position(tp) for tp in chosen}
+        bounds = self._offset_fetcher.bounds(chosen)
+        return {tp: Lag.of(positions[tp], *bounds[tp]).unread for tp in chosen}
+
+    # --- returned records ------------------------------------------------------------------------
 
     def advance(self, positions: Mapping[TopicPartition, int]) -> None:
         """Move positions behind the records that were returned."""
@@ -165,6 +189,13 @@ class FetchPositions:
         state = self._subscription.partitions.get(tp)
         if state is not None:
             state.position, state.is_sought = offset, False
+
+    def rewind(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch again from the positions; fetched rows behind them were not returned."""
+        for tp in partitions:
+            state = self._subscription.partitions.get(tp)
+            if state is not None and state.position is not None:
+                self._start(tp, state.position)
 
     # --- initial positions -----------------------------------------------------------------------
 
@@ -224,7 +255,7 @@ class FetchPositions:
         asked = {tp for tp in self._unresolved if partitions[tp].reset is None}
         listed = self._offset_fetcher.views_beside(topics)
         try:
-            committed = self._committed(asked) if asked else {}
+            committed = self._committed_offsets(asked) if asked else {}
         finally:
             views = listed()
         found = {tp: offset for tp, offset in committed.items() if offset is not None}
@@ -238,27 +269,16 @@ class FetchPositions:
         failed = [each for each in answers.values() if isinstance(each, SparkLogError)]
         found |= {tp: each for tp, each in answers.items() if isinstance(each, int)}
         for tp, offset in found.items():
-            self.seek(tp, offset)
+            self._start(tp, offset)
             self._subscription.state(tp).is_sought = False
+            _log.debug("%s: starts at offset %d (%s)", tp, offset, policies.get(tp, "committed"))
         if failed:
             error = min(failed, key=_patience)
             raise error from error.__cause__
 
-    def _committed(self, asked: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return partition → the group's offset, None without one; revoked ones are left out."""
-        if self._committer is None:
-            return dict.fromkeys(asked)
-        offsets = self._membership.initial_offsets(asked)
-        if offsets is not None:
-            return offsets
-        committed = self._committer.committed(asked)
-        return {tp: committed[tp].offset if tp in committed else None for tp in asked}
-
     # --- failed reads ----------------------------------------------------------------------------
 
-    def recover(
-        self, tp: TopicPartition, error: Exception, request_update: Callable[[], None]
-    ) -> None:
+    def recover(self, tp: TopicPartition, error: Exception) -> bool:
         """Continue a partition after a failed read.
 
         If the position is out of range, ``auto.offset.reset`` gives the next one.
@@ -266,8 +286,9 @@ class FetchPositions:
         Args:
             tp: the partition.
             error: the failure.
-            request_update: the function that is called if the topic was deleted, so that the
-                metadata is read again.
+
+        Returns:
+            False if the topic was deleted, so that the metadata has to be read again.
 
         Raises:
             OffsetOutOfRangeError: ``auto.offset.reset`` is ``none``.
@@ -276,14 +297,13 @@ class FetchPositions:
             StorageError: access to the storage is denied.
         """
         if isinstance(error, OffsetOutOfRangeError | LogTruncatedError):
-            self._out_of_range(tp, error, request_update)
-        elif self.is_of_deleted_topic(tp):  # its files disappear one by one
-            request_update()
-            self._fetcher.retry_later(tp, error)
-        else:
+            return self._recover_out_of_range(tp, error)
+        if not self._is_of_deleted_topic(tp):
             raise error
+        self._fetcher.retry_later(tp, error)  # the files of the topic disappear one by one
+        return False
 
-    def is_of_deleted_topic(self, tp: TopicPartition) -> bool:
+    def _is_of_deleted_topic(self, tp: TopicPartition) -> bool:
         """Return whether the topic was deleted; False if the metadata cannot be read."""
         try:
             self._offset_fetcher.check_root()
@@ -293,12 +313,9 @@ class FetchPositions:
             return False
         return deleted
 
-    def _out_of_range(
-        self,
-        tp: TopicPartition,
-        error: OffsetOutOfRangeError | LogTruncatedError,
-        request_update: Callable[[], None],
-    ) -> None:
+    def _recover_out_of_range(
+        self, tp: TopicPartition, error: OffsetOutOfRangeError | LogTruncatedError
+    ) -> bool:
         state = self._subscription.partitions[tp]
         try:
             # All is read once more: a root that is being mounted was empty a moment ago.
@@ -307,16 +324,15 @@ class FetchPositions:
             view = None if is_deleted else self._offset_fetcher.view(state.topic, tp.partition)
             self._offset_fetcher.check_root()
         except UnknownTopicOrPartitionError as deleted:
-            request_update()
             self._fetcher.retry_later(tp, deleted)
-            return
+            return False
         except (StorageError, OffsetOutOfRangeError) as missing:
             self._fetcher.retry_later(tp, missing)
-            return
+            return True
         if view is None:
-            request_update()
             self._fetcher.retry_later(tp, error)
-        elif isinstance(error, LogTruncatedError):
+            return False
+        if isinstance(error, LogTruncatedError):
             if view.log_end_offset < error.witnessed_offset or state.position is None:
                 raise error
             self._fetcher.seek(tp, state.position)
@@ -333,7 +349,40 @@ class FetchPositions:
                 error,
                 self._config.auto_offset_reset,
             )
-            self.reset(tp, self._policy)
+            self._reset(tp, self._policy)
+        return True
+
+    # --- the fetcher -----------------------------------------------------------------------------
+
+    def _start(self, tp: TopicPartition, offset: int) -> None:
+        """Set a position, and let the fetcher continue or begin there."""
+        state = self._subscription.state(tp)
+        is_fetched = state.position is not None and tp not in self._unresolved
+        state.position, state.reset = offset, None
+        self._unresolved.discard(tp)
+        if is_fetched:
+            self._fetcher.seek(tp, offset)
+            return
+        log = self._offset_fetcher.take_log(state.topic, tp.partition)
+        self._fetcher.add(tp, log, offset)
+        if state.is_paused:
+            self._fetcher.pause(tp)
+
+    def _reset(self, tp: TopicPartition, policy: ResetPolicy) -> None:
+        """Stop reading a partition until `resolve` has found the offset of a reset policy."""
+        state = self._subscription.state(tp)
+        self._fetcher.remove(tp)
+        state.position, state.reset = None, policy
+        self._unresolved.add(tp)
+        self._resolve_due_ms = -math.inf
+
+    def _check_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            self._subscription.state(tp)
+
+
+def _no_offsets(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    return dict.fromkeys(partitions)
 
 
 def _patience(error: SparkLogError) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import KafkaTimeoutError, WakeupError
-from spark_log.consumer.storage_executor import StorageExecutor
+from spark_log.consumer.timed_calls import TimedCalls
 from spark_log.errors import StorageUnavailableError
 from tests.sleeping_clock import SleepingClock
 
@@ -16,9 +16,9 @@ def clock():
 
 
 @pytest.fixture
-def executor(clock):
+def calls(clock):
     """Of a local root: its time is that of the clock."""
-    return StorageExecutor("/root", clock, 60_000, is_mapped=True)
+    return TimedCalls("/root", clock, 60_000, is_local=True)
 
 
 def away(times):
@@ -35,26 +35,26 @@ def away(times):
 
 @pytest.mark.parametrize("way", ["run", "run_stateless"])
 class TestEachWay:
-    def test_it_is_repeated(self, executor, way):
-        assert getattr(executor, way)("end_offsets", away(20)) == "read"
+    def test_it_is_repeated(self, calls, way):
+        assert getattr(calls, way)("end_offsets", away(20)) == "read"
 
-    def test_up_to_the_timeout_of_the_call(self, executor, clock, way):
+    def test_up_to_the_timeout_of_the_call(self, calls, clock, way):
         with pytest.raises(KafkaTimeoutError, match=r"end_offsets: .*\(5000 ms\).*refused"):
-            getattr(executor, way)("end_offsets", away(1_000), 5_000)
+            getattr(calls, way)("end_offsets", away(1_000), 5_000)
         assert 5_000 <= clock.monotonic_ms() < 5_100
 
-    def test_up_to_default_api_timeout_ms(self, executor, clock, way):
+    def test_up_to_default_api_timeout_ms(self, calls, clock, way):
         with pytest.raises(KafkaTimeoutError, match=r"default\.api\.timeout\.ms"):
-            getattr(executor, way)("end_offsets", away(1_000))
+            getattr(calls, way)("end_offsets", away(1_000))
         assert 60_000 <= clock.monotonic_ms() < 60_100
 
-    def test_wakeup_ends_it(self, executor, way):
-        executor.wakeup()
+    def test_wakeup_ends_it(self, calls, way):
+        calls.wakeup()
         with pytest.raises(WakeupError):
-            getattr(executor, way)("position", away(1))
+            getattr(calls, way)("position", away(1))
 
 
-def test_what_calls_a_listener_is_made_once(executor, clock):
+def test_what_calls_a_listener_is_made_once(calls, clock):
     with pytest.raises(StorageUnavailableError):
-        executor.run("unsubscribe", away(1), is_repeated=False)
+        calls.run("unsubscribe", away(1), is_repeated=False)
     assert clock.slept_ms == 0

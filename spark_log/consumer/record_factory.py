@@ -10,7 +10,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.consumer.fetch import FetchedRows
+from spark_log.consumer.fetch import BatchSlice
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
 from spark_log.record import HEADERS_TYPE, TIMESTAMP_TYPE, int_array, ints_of, text_scalar
 from spark_log.types import ConsumerRecord
@@ -118,7 +118,7 @@ class RecordFactory:
         self._value_deserializer = value_deserializer
 
     def records(
-        self, rows: FetchedRows
+        self, rows: BatchSlice
     ) -> tuple[list[ConsumerRecord], RecordDeserializationError | None]:
         """Return the records of consecutive rows.
 
@@ -184,7 +184,7 @@ class TableFactory:
         self._types = _Constants(_int32_scalar)
         self._epochs = _Constants(_int32_scalar)
 
-    def table(self, taken: Sequence[FetchedRows], *, leader_epochs: bool = False) -> pa.Table:
+    def table(self, taken: Sequence[BatchSlice], *, leader_epochs: bool = False) -> pa.Table:
         """Return a table with `TABLE_SCHEMA`, one chunk for each of the fetched rows.
 
         With ``leader_epochs`` it has one more column, `LEADER_EPOCH`.
@@ -195,7 +195,7 @@ class TableFactory:
         epochs = [self._epochs.repeated(rows.batch.leader_epoch, rows.count) for rows in taken]
         return table.append_column(LEADER_EPOCH, pa.chunked_array(epochs, LEADER_EPOCH.type))
 
-    def _batch(self, rows: FetchedRows) -> pa.RecordBatch:
+    def _batch(self, rows: BatchSlice) -> pa.RecordBatch:
         tp = rows.partition
         return pa.RecordBatch.from_arrays(
             [
@@ -231,7 +231,7 @@ def _int32_scalar(value: int) -> pa.Scalar:
     return int_array([value], pa.int32())[0]
 
 
-def _times_ms(rows: FetchedRows) -> np.ndarray:
+def _times_ms(rows: BatchSlice) -> np.ndarray:
     times_ms: np.ndarray = ints_of(rows.column("timestamp"), np.int64) // 1000
     return times_ms
 

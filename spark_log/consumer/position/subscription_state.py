@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_log.consumer.offset_reset import ResetPolicy
+from spark_log.consumer.position.offset_reset import ResetPolicy
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.errors import IllegalStateError
 from spark_log.metadata import INTERNAL_TOPICS, MetadataImage, TopicImage, validate_topic_name
@@ -70,15 +70,7 @@ class SubscriptionState:
         pattern: str | re.Pattern[str] | None,
         listener: ConsumerRebalanceListener | None,
     ) -> None:
-        """Replace the subscription.
-
-        Raises:
-            IllegalStateError: partitions are assigned, or topics and a pattern are given.
-            ValueError: neither topics nor a pattern is given, or the pattern is no regular
-                expression.
-            TypeError: an argument has the wrong type.
-            InvalidTopicError: a name is not valid for a topic.
-        """
+        """Replace the subscription; the errors are those of `Consumer.subscribe`."""
         if self._is_assigned:
             raise IllegalStateError(
                 "partitions are assigned to this consumer; call unsubscribe() before subscribe()"
@@ -137,6 +129,12 @@ class SubscriptionState:
             and not (exclude_internal and topic.name in INTERNAL_TOPICS)
         )
 
+    def describe(self) -> str:
+        """Return the subscribed topics as text for log lines."""
+        if self._pattern is not None:
+            return f"topics that match {self._pattern.pattern}"
+        return ", ".join(sorted(self._topics))
+
     def named_topics(self) -> frozenset[str]:
         """Return the subscribed topic names; empty for a pattern."""
         return self._topics
@@ -158,6 +156,14 @@ class SubscriptionState:
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
         return {tp for tp, state in list(self.partitions.items()) if state.is_paused}
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+        """Return the id of the topic that is read by name; of assigned partitions only."""
+        return {
+            tp.topic: state.topic.topic_id
+            for tp in partitions
+            if (state := self.partitions.get(tp)) is not None
+        }
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the known positions, by partition."""
@@ -186,3 +192,8 @@ def shown_partitions(partitions: Collection[TopicPartition], most: int = 5) -> s
     names = ", ".join(str(each) for each in sorted(partitions)[:most])
     more = len(partitions) - most
     return (names + (f" and {more} more" if more > 0 else "")) or "none"
+
+
+def shown_positions(positions: Mapping[TopicPartition, int]) -> str:
+    """Return positions as text for log lines."""
+    return ", ".join(f"{tp}: {offset}" for tp, offset in sorted(positions.items()))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from spark_log.cluster import META_PROPERTIES, Cluster
-from spark_log.consumer.offset_reset import ResetPolicy, start_offset
+from spark_log.consumer.position.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
 from spark_log.log import IsolationLevel, LogView, PartitionLog
 from spark_log.metadata import MetadataImage, TopicImage

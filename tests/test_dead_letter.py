@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import ConsumerRecord, InvalidRecordError, RecordDeserializationError
-from spark_log.consumer.dead_letter import DeadLetter, DeadLetters
+from spark_log.dead_letter import DeadLetter, DeadLetters
 
 
 class Outgoing:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spark_log.cluster import Cluster
-from spark_log.consumer.fetch import Resolve
 from spark_log.log import OpenTransaction, PartitionLog
+
+Resolve = Callable[[OpenTransaction, PartitionLog], bool]
+"""A function that ends a transaction that blocks a reader, if its producer is gone. Returns whether
+the transaction has ended."""
 
 
 def resolver(cluster: Cluster) -> Resolve:
