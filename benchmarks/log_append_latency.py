@@ -15,7 +15,7 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records
 from benchmarks.timing import timed
 from spark_log.log import Beside
-from spark_log.producer.merge_thread import MergeThread
+from spark_log.producer.send.merge_thread import MergeThread
 from spark_log.storage.local import LocalStore
 
 GOALS_MS = {False: 0.3, True: 1.0}

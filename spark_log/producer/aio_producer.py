@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from spark_log.errors import SparkLogError
 from spark_log.producer.producer import Producer
-from spark_log.producer.transactions import TransactionCall, Transactions
+from spark_log.producer.transaction import TransactionCall, Transactions
 from spark_log.threads import ClientThread, with_arguments_of
 from spark_log.types import (
     ConsumerGroupMetadata,

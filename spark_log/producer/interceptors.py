@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from spark_log.producer.producer_batch import ProducerBatch
+from spark_log.producer.batch import ProducerBatch
 from spark_log.types import RecordMetadata
 
 _logger = logging.getLogger(__name__)

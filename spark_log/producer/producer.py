@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from spark_log.cluster import Cluster, open_cluster
 from spark_log.errors import SerializationError, SparkLogError
 from spark_log.metrics import ClientMetrics, MetricsReporters, ReporterOrFactory, definitions
-from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
-from spark_log.producer.interceptors import Interceptors, ProducerRecord
-from spark_log.producer.partitioner import (
+from spark_log.producer._runtime import ProducerRuntime
+from spark_log.producer.batch import (
+    RECORD_OVERHEAD_BYTES,
     Partitioner,
     PartitionerName,
+    RecordBatcher,
+    RecordFuture,
     TopicPartitioner,
+    failed_future,
     partitioner_factory,
 )
-from spark_log.producer.producer_runtime import ProducerRuntime
-from spark_log.producer.record_batcher import RecordBatcher
-from spark_log.producer.record_future import RecordFuture, failed_future
+from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.validation import (
     Headers,
     as_bytes,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from spark_log.config import BrokerOptions, ProducerSettings
-    from spark_log.producer.table_sender import TableFuture
+    from spark_log.producer.batch import TableFuture
 
 Serializer = Callable[[Any], bytes | None]
 
@@ -278,8 +279,7 @@ class Producer(ForeignMethods):
             RecordTooLargeError: a row is larger than a record may be; nothing was sent.
             SparkLogError: the same errors as `send` raises; nothing was sent.
         """
-        from spark_log.producer.record_arrays import check_is_table
-        from spark_log.producer.table_sender import send_table
+        from spark_log.producer.batch import check_is_table, send_table
 
         check_is_table(table)
         self._check_can_send()

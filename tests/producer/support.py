@@ -6,7 +6,7 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.producer import Producer
-from spark_log.producer.producer_runtime import ProducerRuntime
+from spark_log.producer._runtime import ProducerRuntime
 from tests.log.support import HookedStore
 
 ANY_TIME = {"flush.on.append": False, "message.timestamp.after.max.ms": 2**63 - 1}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_log.types import RecordMetadata
 
 if TYPE_CHECKING:
-    from spark_log.producer.record_future import RecordFuture
+    from spark_log.producer.batch.record_future import RecordFuture
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from spark_log.errors import (
     ProducerFencedError,
     UnknownOutcomeError,
 )
-from spark_log.metrics import Histogram, MetricDefinition, definitions
+from spark_log.metrics import Histogram, definitions
+from spark_log.metrics.definitions import MetricDefinition
 
 WINDOW_MS: Final = 30_000
 """Time that rates and averages cover (Kafka's ``metrics.sample.window.ms``)."""

@@ -8,8 +8,8 @@ from typing import Final
 from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import ClientQuota, MetadataImage
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.partition_appender import PartitionAppender
+from spark_log.producer.batch import Accumulator
+from spark_log.producer.send.partition_appender import PartitionAppender
 from spark_log.util import Clock
 
 _logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError
 from spark_log.metadata import MetadataImage, TopicImage
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.partitioner import TopicPartitioner
-from spark_log.producer.topic_route import TopicRoute
+from spark_log.producer.batch.accumulator import Accumulator
+from spark_log.producer.batch.partitioner import TopicPartitioner
+from spark_log.producer.batch.topic_route import TopicRoute
 from spark_log.storage import call_within
 from spark_log.util import Clock, retry_pause_ms
 

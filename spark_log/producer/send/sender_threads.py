@@ -6,9 +6,8 @@ import logging
 import threading
 from typing import Final
 
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.sender import Sender
-from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
+from spark_log.producer.batch import NEVER_MS, Accumulator, PartitionQueue
+from spark_log.producer.send.sender import Sender
 from spark_log.util import Clock
 
 _logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_log import StorageTimeoutError
-from spark_log.producer.metadata_lookup import MetadataLookup
+from spark_log.producer.send.metadata_lookup import MetadataLookup
 from spark_log.util.clock import ManualClock
 from tests.waiting import wait_until
 

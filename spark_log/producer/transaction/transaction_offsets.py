@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from spark_log.cluster import Cluster
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import InvalidGroupIdError
-from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
 from spark_log.transaction import GroupOffset
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 

@@ -26,11 +26,15 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.sender import Sender
-from spark_log.producer.transaction_manager import State, TransactionManager
-from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
-from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.producer.batch import Accumulator
+from spark_log.producer.send import Sender
+from spark_log.producer.transaction.transaction_manager import State, TransactionManager
+from spark_log.producer.transaction.transaction_offsets import (
+    Offsets,
+    TransactionOffsets,
+    checked_group,
+)
+from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
 from spark_log.threads import in_new_thread
 from spark_log.transaction import GroupOffset, TransactionCoordinator
 from spark_log.types import ConsumerGroupMetadata

@@ -7,7 +7,7 @@ import math
 import threading
 from itertools import count
 
-from spark_log.producer.topic_route import NEVER_MS, PartitionQueue
+from spark_log.producer.batch.topic_route import NEVER_MS, PartitionQueue
 
 
 class DuePartitions:

@@ -9,10 +9,10 @@ from typing import Final
 
 from spark_log.config import ProducerConfig
 from spark_log.log import PartitionLog
-from spark_log.producer.buffer_pool import BufferPool
-from spark_log.producer.due_partitions import DuePartitions
-from spark_log.producer.producer_batch import ProducerBatch
-from spark_log.producer.topic_route import NEVER_MS, PartitionQueue, TopicRoute
+from spark_log.producer.batch.buffer_pool import BufferPool
+from spark_log.producer.batch.producer_batch import ProducerBatch
+from spark_log.producer.batch.ready_partitions import DuePartitions
+from spark_log.producer.batch.topic_route import NEVER_MS, PartitionQueue, TopicRoute
 from spark_log.transaction import TopicIdPartition
 from spark_log.util import Clock
 

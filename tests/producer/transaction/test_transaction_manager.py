@@ -11,7 +11,7 @@ from spark_log import (
     TransactionAbortedError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.producer.transaction_manager import APPENDING, State, TransactionManager
+from spark_log.producer.transaction.transaction_manager import APPENDING, State, TransactionManager
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 NEXT = ProducerIdAndEpoch(7, 4)

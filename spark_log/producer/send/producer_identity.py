@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_log.log import MAX_PRODUCER_EPOCH, ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import random_producer_id
-from spark_log.producer.topic_route import PartitionQueue
+from spark_log.producer.batch import PartitionQueue
 
 
 class ProducerIdentity:

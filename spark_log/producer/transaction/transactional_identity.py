@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.topic_route import PartitionQueue
-from spark_log.producer.transaction_manager import TransactionManager
+from spark_log.producer.batch import Accumulator, PartitionQueue
+from spark_log.producer.transaction.transaction_manager import TransactionManager
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
 
 

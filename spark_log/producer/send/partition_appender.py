@@ -29,10 +29,9 @@ from spark_log.log import (
     StagingFailedError,
 )
 from spark_log.metadata import METADATA_LEASE_MS, UNLIMITED, MetadataImage
-from spark_log.producer.delivery import Delivery
-from spark_log.producer.merge_thread import MergeThread
-from spark_log.producer.metadata_lookup import MetadataLookup
-from spark_log.producer.topic_route import PartitionQueue
+from spark_log.producer.batch import Delivery, PartitionQueue
+from spark_log.producer.send.merge_thread import MergeThread
+from spark_log.producer.send.metadata_lookup import MetadataLookup
 from spark_log.storage import TRANSIENT_ERRNOS
 
 _MAX_STAGINGS: Final = 10

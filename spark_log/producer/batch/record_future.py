@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from spark_log.errors import KafkaTimeoutError
-from spark_log.producer.producer_batch import RECORD_FIELDS, ProducerBatch
+from spark_log.producer.batch.producer_batch import RECORD_FIELDS, ProducerBatch
 from spark_log.types import RecordMetadata
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.producer.producer_metrics import WINDOW_MS, ProducerMetrics
+from spark_log.producer.send.producer_metrics import WINDOW_MS, ProducerMetrics
 
 
 def append(metrics, now_ms, latency_ms=1.0):

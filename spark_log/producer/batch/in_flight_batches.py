@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from spark_log.errors import SparkLogError
 from spark_log.log import LogAppendInfo, LogValidator, ProducerAppend
-from spark_log.producer.producer_batch import RECORD_FIELDS, ProducerBatch
-from spark_log.producer.record_arrays import record_batch
+from spark_log.producer.batch.producer_batch import RECORD_FIELDS, ProducerBatch
+from spark_log.producer.batch.record_arrays import record_batch
 from spark_log.record import int_array, times_us_of
 
 _PIECE_BYTES: Final = 1_048_576

@@ -13,26 +13,24 @@ from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
-from spark_log.metrics import (
-    ClientReading,
-    Histogram,
-    MetricDefinition,
-    MetricsReporters,
-    definitions,
-)
+from spark_log.metrics import ClientReading, Histogram, MetricsReporters, definitions
+from spark_log.metrics.definitions import MetricDefinition
 from spark_log.producer import process_exit
-from spark_log.producer.accumulator import Accumulator
+from spark_log.producer.batch import Accumulator, TopicPartitioner, TopicRouter
 from spark_log.producer.interceptors import Interceptors
-from spark_log.producer.merge_thread import MergeThread
-from spark_log.producer.partition_appender import PartitionAppender
-from spark_log.producer.partitioner import TopicPartitioner
-from spark_log.producer.producer_identity import ProducerIdentity
-from spark_log.producer.sender import Sender
-from spark_log.producer.sender_threads import SenderThreads
-from spark_log.producer.topic_router import TopicRouter
-from spark_log.producer.transaction_manager import State, TransactionManager
-from spark_log.producer.transactional_identity import TransactionalIdentity
-from spark_log.producer.transactions import Transactions
+from spark_log.producer.send import (
+    MergeThread,
+    PartitionAppender,
+    ProducerIdentity,
+    Sender,
+    SenderThreads,
+)
+from spark_log.producer.transaction import (
+    State,
+    TransactionalIdentity,
+    TransactionManager,
+    Transactions,
+)
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 from spark_log.util import Clock
 

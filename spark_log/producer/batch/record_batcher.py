@@ -8,11 +8,11 @@ import numpy as np
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError
-from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
-from spark_log.producer.producer_batch import Record
-from spark_log.producer.record_future import RecordFuture, failed_future
-from spark_log.producer.topic_route import PartitionQueue, TopicRoute
-from spark_log.producer.topic_router import TopicRouter
+from spark_log.producer.batch.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
+from spark_log.producer.batch.producer_batch import Record
+from spark_log.producer.batch.record_future import RecordFuture, failed_future
+from spark_log.producer.batch.topic_route import PartitionQueue, TopicRoute
+from spark_log.producer.batch.topic_router import TopicRouter
 from spark_log.producer.validation import too_large
 
 

@@ -20,22 +20,23 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ProducerAppend, sequence_after
-from spark_log.producer.accumulator import Accumulator
-from spark_log.producer.client_throttle import ClientThrottle
-from spark_log.producer.delivery import Delivery
-from spark_log.producer.partition_appender import (
+from spark_log.producer.batch import NO_OFFSET, Accumulator, Delivery, PartitionQueue, ProducerBatch
+from spark_log.producer.send.client_throttle import ClientThrottle
+from spark_log.producer.send.partition_appender import (
     AppendResult,
     DeleteDelayLoweredError,
     PartitionAppender,
     TopicDeletedError,
     unknown_topic,
 )
-from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
-from spark_log.producer.producer_identity import ProducerIdentity
-from spark_log.producer.producer_metrics import ProducerMetrics
-from spark_log.producer.topic_route import PartitionQueue
-from spark_log.producer.transaction_manager import APPENDING, State, TransactionManager
-from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.producer.send.producer_identity import ProducerIdentity
+from spark_log.producer.send.producer_metrics import ProducerMetrics
+from spark_log.producer.transaction import (
+    APPENDING,
+    State,
+    TransactionalIdentity,
+    TransactionManager,
+)
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 _logger = logging.getLogger(__name__)

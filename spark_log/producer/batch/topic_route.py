@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from spark_log.log import PartitionLog
 from spark_log.metadata import TopicImage
-from spark_log.producer.partitioner import TopicPartitioner
-from spark_log.producer.producer_batch import ProducerBatch
+from spark_log.producer.batch.partitioner import TopicPartitioner
+from spark_log.producer.batch.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
-    from spark_log.producer.delivery import Delivery
+    from spark_log.producer.batch.in_flight_batches import Delivery
 
 NEVER_MS = math.inf
 

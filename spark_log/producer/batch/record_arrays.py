@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
-from spark_log.producer.producer_batch import RECORD_FIELDS
+from spark_log.producer.batch.producer_batch import RECORD_FIELDS
 from spark_log.record import (
     HEADERS_TYPE,
     RECORD_SCHEMA,

@@ -1,0 +1,5 @@
+from .merge_thread import MergeThread as MergeThread
+from .partition_appender import PartitionAppender as PartitionAppender
+from .producer_identity import ProducerIdentity as ProducerIdentity
+from .sender import Sender as Sender
+from .sender_threads import SenderThreads as SenderThreads
