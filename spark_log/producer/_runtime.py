@@ -12,16 +12,23 @@ from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.metadata import MetadataImage
-from spark_log.metrics import ClientReading, Histogram, MetricsReporters, definitions
-from spark_log.metrics.definitions import MetricDefinition
+from spark_log.metrics import (
+    ClientReading,
+    Histogram,
+    MetricDefinition,
+    MetricsReporters,
+    definitions,
+)
 from spark_log.producer import process_exit
 from spark_log.producer.batch import Accumulator, TopicPartitioner, TopicRouter
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.send import (
+    BatchCompleter,
+    ClientThrottle,
     MergeThread,
     PartitionAppender,
     ProducerIdentity,
+    ProducerMetrics,
     Sender,
     SenderThreads,
 )
@@ -34,7 +41,7 @@ from spark_log.producer.transaction import (
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 from spark_log.util import Clock
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 5.0
 
@@ -46,6 +53,7 @@ class ProducerRuntime:
         accumulator: the waiting records.
         router: the topics.
         sender: the sender, which appends the waiting records.
+        completer: the completer, which fails records.
         transactions: the transactions of a transactional producer; None for any other.
     """
 
@@ -75,7 +83,8 @@ class ProducerRuntime:
             reporters: the reporters, which get the metrics, and are closed with the runtime.
             on_fork: called in a forked child, after the runtime has become unusable.
             identity: the producer id and epoch to use; None for a new id.
-            starts_threads: whether threads append the records; if not, the caller calls `run_once`.
+            starts_threads: whether threads append the records; if not, the caller calls
+                `Sender.run_once`.
         """
         self._cluster = cluster
         self._config = config
@@ -88,6 +97,8 @@ class ProducerRuntime:
         self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
         merges = self._merge_thread if starts_threads else None
         appender = PartitionAppender(cluster, config, client_id, merges)
+        throttle = ClientThrottle(self.accumulator, appender, config, clock)
+        self._metrics = ProducerMetrics()
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity
         if config.transactional_id is None:
@@ -115,16 +126,27 @@ class ProducerRuntime:
             clock,
             new_partitioner=new_partitioner,
             first_epoch=producer_identity.first_epoch,
-            on_image=self._update_quota,
+            on_image=throttle.update,
+        )
+        self.completer = BatchCompleter(
+            self.accumulator,
+            producer_identity,
+            config,
+            clock,
+            self._metrics,
+            on_batches_done=interceptors.on_batches_done,
+            throttle_note=throttle.describe,
+            transaction=transaction,
         )
         self.sender = Sender(
             self.accumulator,
             appender,
             producer_identity,
+            self.completer,
+            throttle,
             config,
             clock,
             refresh=self.router.refresh,
-            on_batches_done=interceptors.on_batches_done,
             suppressed=cluster.suppressed,
             transaction=transaction,
         )
@@ -136,7 +158,7 @@ class ProducerRuntime:
                 transaction,
                 producer_identity,
                 self.accumulator,
-                self.sender,
+                self.completer,
                 group_offsets,
                 cluster,
                 config,
@@ -154,12 +176,22 @@ class ProducerRuntime:
             self._threads = SenderThreads(
                 self.accumulator,
                 self.sender,
+                self.completer,
                 clock,
                 name=f"spark-log-{client_id}",
                 max_appends=at_once,
             )
         process_exit.register(self, flushes=config.flush_on_exit and starts_threads)
         reporters.open(self.metrics, config, client_id, clock, cluster.suppressed)
+        _log.info(
+            "%s: opened at %s: acks=%s, linger.ms=%d, delivery.timeout.ms=%d, transactional.id=%s",
+            client_id,
+            cluster.root,
+            config.acks,
+            config.linger_ms,
+            config.delivery_timeout_ms,
+            config.transactional_id,
+        )
 
     def start(self) -> None:
         """Start the first thread, if none is started yet."""
@@ -179,8 +211,8 @@ class ProducerRuntime:
         self.check_not_forked()
         if self.accumulator.is_closing:
             raise IllegalStateError(f"{self._client_id} is closed: make another producer")
-        if self.sender.fatal_error is not None:
-            raise self.sender.fatal_error
+        if self.completer.fatal_error is not None:
+            raise self.completer.fatal_error
 
     def send_check(self) -> Callable[[], None]:
         """Return the function that checks whether a record may begin a batch.
@@ -242,7 +274,7 @@ class ProducerRuntime:
             raise _in_callback("flush")
         if not self.accumulator.wait_until_finished(timeout):
             with self.accumulator.lock:
-                left = self.accumulator.unfinished_records()
+                left = self.accumulator.incomplete.record_count()
             raise KafkaTimeoutError(
                 f"flush: {left} records are not acknowledged after {timeout} s; the producer keeps "
                 f"trying to append them"
@@ -264,29 +296,29 @@ class ProducerRuntime:
             self._is_closed = True
         if self.transactions is not None and not (threads and threads.includes_current_thread):
             self.transactions.close(timeout)
+        failed_before = self._metrics.failed_records
         with self.accumulator.lock:
-            failed_before = self.sender.metrics.failed_records
             self.accumulator.close()
         if threads is None:
             self._run_until_idle(timeout)
         elif not threads.includes_current_thread:
             self.accumulator.wait_until_finished(timeout)
         elif timeout is None:
-            _logger.warning(
+            _log.warning(
                 "%s: close() was called in a callback and does not wait for records",
                 self._client_id,
             )
         with self.accumulator.lock:
             self.accumulator.is_aborted = True
-            left = self.accumulator.unfinished_records()
+            left = self.accumulator.incomplete.record_count()
         if left:
-            self.sender.fail_all(
+            self.completer.fail_all(
                 IllegalStateError(
                     f"{self._client_id} was closed before the record was acknowledged: give "
                     f"close() more time"
                 )
             )
-            _logger.warning("%s: %d records were not acknowledged at close", self._client_id, left)
+            _log.warning("%s: %d records were not acknowledged at close", self._client_id, left)
         if threads is not None:
             threads.stop()
             threads.join(_JOIN_S if not left else 0.1)
@@ -294,11 +326,13 @@ class ProducerRuntime:
         self._interceptors.close()
         self._reporters.close()
         process_exit.unregister(self)
-        with self.accumulator.lock:
-            return self.sender.metrics.failed_records - failed_before
-
-    def _update_quota(self, image: MetadataImage) -> None:
-        self.sender.throttle.update(image)
+        _log.info(
+            "%s: closed: %d records were acknowledged, %d failed",
+            self._client_id,
+            self._metrics.acknowledged_records,
+            self._metrics.failed_records,
+        )
+        return self._metrics.failed_records - failed_before
 
     @property
     def is_of_parent_process(self) -> bool:
@@ -309,54 +343,39 @@ class ProducerRuntime:
         """Return the metrics by group and name."""
         accumulator = self.accumulator
         pool = accumulator.pool
+        values = self._metrics.values(self._clock.monotonic_ms())
         with accumulator.lock:
-            values = self.sender.metrics.values(self._clock.monotonic_ms())
             values |= {
                 "buffer-total-bytes": pool.total_bytes,
                 "buffer-available-bytes": max(0, pool.total_bytes - pool.used_bytes),
                 "buffer-exhausted-wait-time-total": pool.blocked_ms,
                 "waiting-threads": pool.waiting_threads,
-                "records-in-flight": accumulator.unfinished_records(),
+                "records-in-flight": accumulator.incomplete.record_count(),
             }
         suppressed = self._cluster.suppressed.figures()
         return {"producer-metrics": values, "suppressed-errors": suppressed}
 
     def reading(self) -> ClientReading:
         """Return the metrics for Prometheus. Any thread may call it."""
-        metrics = self.metrics()
-        with self.accumulator.lock:
-            found = self.sender.metrics
-            errors: dict[tuple[str, ...], float] = {
-                (name,): count for name, count in found.append_errors.items()
-            }
-            histograms: dict[MetricDefinition, dict[tuple[str, ...], Histogram]] = {
-                each: {(): values} for each, values in found.histograms.items()
-            }
-        return ClientReading(metrics, histograms, {definitions.APPEND_ERRORS: errors})
+        errors: dict[tuple[str, ...], float] = {
+            (name,): count for name, count in self._metrics.errors_by_name().items()
+        }
+        histograms: dict[MetricDefinition, dict[tuple[str, ...], Histogram]] = {
+            definition: {(): values} for definition, values in self._metrics.histograms.items()
+        }
+        return ClientReading(self.metrics(), histograms, {definitions.APPEND_ERRORS: errors})
 
     # --- without threads -------------------------------------------------------------------------
 
-    def run_once(self) -> bool:
-        """Append to one due partition in this thread; return whether a partition was due.
-
-        This is for a producer without threads, as Kafka's ``Sender.runOnce``.
-        """
-        self.sender.fail_expired()
-        with self.accumulator.lock:
-            queue = self.accumulator.due.take(self._clock.monotonic_ms())
-        if queue is not None:
-            self.sender.serve(queue)
-        return queue is not None
-
-    def next_due_ms(self) -> float:
-        """Return the monotonic time at which `run_once` will have work to do; inf: never."""
+    def next_ready_ms(self) -> float:
+        """Return the monotonic time at which `Sender.run_once` will have work to do; inf: never."""
         accumulator = self.accumulator
         with accumulator.lock:
-            return min(accumulator.due.next_due_ms(), accumulator.next_expiry_ms())
+            return min(accumulator.ready.next_ready_ms(), accumulator.incomplete.next_expiry_ms())
 
     def _run_until_idle(self, timeout: float | None) -> None:
         until_ms = math.inf if timeout is None else self._clock.monotonic_ms() + timeout * 1000
-        while self._clock.monotonic_ms() <= until_ms and self.run_once():
+        while self._clock.monotonic_ms() <= until_ms and self.sender.run_once():
             pass
 
     # --- called by process_exit ------------------------------------------------------------------
@@ -365,7 +384,7 @@ class ProducerRuntime:
         """Close within ``delivery.timeout.ms``, and log the number of lost records."""
         lost = self.close(self._config.delivery_timeout_ms / 1000)
         if lost:
-            _logger.warning(
+            _log.warning(
                 "%s: %d records were lost at the end of the process: they could not be appended "
                 "within delivery.timeout.ms (%d). Call close() or flush(), and check the futures",
                 self._client_id,
@@ -381,7 +400,7 @@ class ProducerRuntime:
         )
         # No lock is taken: a thread that held one in the parent does not exist here.
         self._on_fork()
-        for batch in self.accumulator.unfinished():
+        for batch in list(self.accumulator.incomplete):
             batch.fail_in_child(self._fork_error)
 
 

@@ -20,7 +20,7 @@ from spark_log.types import (
     TopicPartition,
 )
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class AIOProducer:
@@ -286,4 +286,4 @@ def _log_if_it_fails(producer: Producer, sent: Any) -> None:
 
 def _log_error(error: Exception | None) -> None:
     if error is not None:
-        _logger.warning("a record whose send was cancelled has failed: %s", error)
+        _log.warning("a record whose send was cancelled has failed: %s", error)

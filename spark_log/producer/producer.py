@@ -19,8 +19,8 @@ from spark_log.producer.batch import (
     RecordBatcher,
     RecordFuture,
     TopicPartitioner,
-    failed_future,
     partitioner_factory,
+    refused_future,
 )
 from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.validation import (
@@ -159,7 +159,7 @@ class Producer(ForeignMethods):
             self._router,
             self.config,
             self._check_can_send,
-            self._runtime.sender.fail_transaction,
+            self._runtime.completer.fail_transaction,
         )
         self._client_metrics.open(
             self.client_id,
@@ -507,9 +507,9 @@ class Producer(ForeignMethods):
             value = serialized(topic, "value", record.value, self._serialize_value)
         except SerializationError as error:
             self._check_can_send()
-            self._runtime.sender.fail_transaction(error)
+            self._runtime.completer.fail_transaction(error)
             self._interceptors.on_acknowledgement(None, error)
-            return failed_future(topic, -1, error)
+            return refused_future(topic, -1, error)
         key = key if key is None or type(key) is bytes else as_bytes(topic, "key", key)
         value = value if value is None or type(value) is bytes else as_bytes(topic, "value", value)
         headers, size_bytes = (
@@ -523,7 +523,7 @@ class Producer(ForeignMethods):
         )
         made = (key, value, headers, time_ns)
         future = self._batcher.add(topic, made, size_bytes, record.partition)
-        if future.failed() and future[0].created_ms == 0:  # too large: it is in no batch
+        if future.was_refused:
             self._interceptors.on_acknowledgement(None, future.exception())
         else:
             self._runtime.start()

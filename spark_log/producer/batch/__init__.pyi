@@ -1,6 +1,6 @@
 from .accumulator import RECORD_OVERHEAD_BYTES as RECORD_OVERHEAD_BYTES
 from .accumulator import Accumulator as Accumulator
-from .in_flight_batches import Delivery as Delivery
+from .in_flight_batches import InFlightBatches as InFlightBatches
 from .partitioner import Partitioner as Partitioner
 from .partitioner import PartitionerName as PartitionerName
 from .partitioner import TopicPartitioner as TopicPartitioner
@@ -10,7 +10,7 @@ from .producer_batch import ProducerBatch as ProducerBatch
 from .record_arrays import check_is_table as check_is_table
 from .record_batcher import RecordBatcher as RecordBatcher
 from .record_future import RecordFuture as RecordFuture
-from .record_future import failed_future as failed_future
+from .record_future import refused_future as refused_future
 from .table_batcher import RecordRange as RecordRange
 from .table_batcher import TableFuture as TableFuture
 from .table_batcher import send_table as send_table

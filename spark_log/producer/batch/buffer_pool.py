@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from spark_log.errors import BufferExhaustedError
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class BufferPool:
@@ -67,6 +70,12 @@ class BufferPool:
         if must_wait:
             began_ms = self._clock.monotonic_ms()
             self.waiting_threads += 1
+            _log.debug(
+                "buffer.memory is full: a thread waits for %d bytes; %d of %d bytes are in use",
+                size_bytes,
+                self.used_bytes,
+                self.total_bytes,
+            )
             try:
                 self._on_full()
                 while self._is_too_full_for(size_bytes) and not self._is_closed:

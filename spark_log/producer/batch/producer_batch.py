@@ -6,17 +6,14 @@ import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.types import RecordMetadata
 
-if TYPE_CHECKING:
-    from spark_log.producer.batch.record_future import RecordFuture
-
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int]
 """Key, value, headers and timestamp (nanoseconds) of a waiting record."""
@@ -97,7 +94,7 @@ class ProducerBatch:
         self._refused: dict[int, Exception] = {}
         self._refused_rows: list[int] = []
         self._is_done = False
-        self._callbacks: list[tuple[RecordFuture, Callable[..., Any]]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self._mutex = threading.Lock()
         # Held until the batch is done; then each waiting thread takes and releases it.
         self._latch = threading.Lock()
@@ -110,7 +107,7 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """Number of records that were added, refused ones included."""
+        """Number of records that were added, including refused ones."""
         if self._row_count >= 0:
             return self._row_count
         if self.table is not None:
@@ -158,19 +155,19 @@ class ProducerBatch:
 
     def metadata_of(self, row: int) -> RecordMetadata:
         """Return the metadata of an acknowledged record."""
-        place = row - bisect_left(self._refused_rows, row)
-        offset = self._base_offset + place if self._base_offset != NO_OFFSET else NO_OFFSET
+        index = row - bisect_left(self._refused_rows, row)
+        offset = self._base_offset + index if self._base_offset != NO_OFFSET else NO_OFFSET
         assert self._times_us is not None
-        timestamp_ms = int(self._times_us[place]) // 1000
+        timestamp_ms = int(self._times_us[index]) // 1000
         return RecordMetadata(self.topic, self.partition, offset, timestamp_ms)
 
-    def call_when_done(self, future: RecordFuture, function: Callable[..., Any]) -> None:
-        """Call ``function(future)`` when the batch is done, at once if it is done already."""
+    def call_when_done(self, function: Callable[[], object]) -> None:
+        """Call a function when the batch is done, at once if it is done already."""
         with self._mutex:
             if not self._is_done:
-                self._callbacks.append((future, function))
+                self._callbacks.append(function)
                 return
-        _call(function, future)
+        _call(function)
 
     # --- for the sender --------------------------------------------------------------------------
 
@@ -202,8 +199,8 @@ class ProducerBatch:
             self._is_done = True
             callbacks, self._callbacks = self._callbacks, []
         self._latch.release()
-        for future, function in callbacks:
-            _call(function, future)
+        for function in callbacks:
+            _call(function)
         return True
 
     def fail_in_child(self, error: Exception) -> None:
@@ -219,8 +216,8 @@ class ProducerBatch:
         self.records, self.table = [], None
 
 
-def _call(function: Callable[..., Any], future: RecordFuture) -> None:
+def _call(function: Callable[[], object]) -> None:
     try:
-        function(future)
+        function()
     except Exception:
-        _logger.exception("a callback of a record's future failed")
+        _log.exception("a callback of a record's future failed")

@@ -10,7 +10,7 @@ from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError
 from spark_log.producer.batch.accumulator import RECORD_OVERHEAD_BYTES, Accumulator
 from spark_log.producer.batch.producer_batch import Record
-from spark_log.producer.batch.record_future import RecordFuture, failed_future
+from spark_log.producer.batch.record_future import RecordFuture, refused_future
 from spark_log.producer.batch.topic_route import PartitionQueue, TopicRoute
 from spark_log.producer.batch.topic_router import TopicRouter
 from spark_log.producer.validation import too_large
@@ -74,7 +74,7 @@ class RecordBatcher:
                 if size_bytes - RECORD_OVERHEAD_BYTES > limit_bytes:
                     error = too_large(size_bytes - RECORD_OVERHEAD_BYTES, limit_bytes)
                     self._on_refused(error)
-                    return failed_future(topic, -1 if partition is None else partition, error)
+                    return refused_future(topic, -1 if partition is None else partition, error)
                 with accumulator.lock:
                     if (
                         accumulator.routes.get(topic) is not route
@@ -86,12 +86,10 @@ class RecordBatcher:
                     queue = chosen[1] or self._sticky_queue(route, size_bytes)
                     batch = queue.open
                     if batch is None or size_bytes > batch.room_bytes:
-                        if not allocated:
-                            needed = accumulator.batch_memory(size_bytes)
-                            if accumulator.pool.allocate(needed):
-                                # It waited, and other threads had the lock: begin again.
-                                allocated = needed
-                                continue
+                        needed = accumulator.batch_memory(size_bytes)
+                        if not allocated and accumulator.pool.allocate(needed):
+                            allocated = needed  # it waited, and others had the lock: begin again
+                            continue
                         batch = accumulator.new_batch(
                             queue, size_bytes, limit_bytes + RECORD_OVERHEAD_BYTES
                         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from spark_log.errors import KafkaTimeoutError
@@ -64,13 +65,18 @@ class RecordFuture(tuple[ProducerBatch, int]):
         """The record's index in its batch."""
         return self[1] // RECORD_FIELDS - 1
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether the record failed before it was in a batch: it is too large, for example."""
+        return isinstance(self[0], _RefusedRecord)
+
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
         return self[0].is_done
 
     def add_done_callback(self, function: Callable[[Self], Any]) -> None:
         """Call ``function(self)`` when the record is done, at once if it is done already."""
-        self[0].call_when_done(self, function)
+        self[0].call_when_done(partial(function, self))
 
     def running(self) -> bool:
         """Whether the record is neither acknowledged nor failed."""
@@ -139,9 +145,23 @@ class RecordFuture(tuple[ProducerBatch, int]):
     __hash__ = object.__hash__
 
 
-def failed_future(topic: str, partition: int, error: Exception) -> RecordFuture:
-    """Return the future of a record that was refused before it was in a batch."""
-    batch = ProducerBatch(topic, partition, created_ms=0)
-    batch.records += (None, None, None, 0)
-    batch.fail(error)
-    return RecordFuture((batch, RECORD_FIELDS))
+class _RefusedRecord(ProducerBatch):
+    """A failed batch for the future of one record, which was refused before it was in a batch."""
+
+    __slots__ = ()
+
+    def __init__(self, topic: str, partition: int, error: Exception) -> None:
+        super().__init__(topic, partition, created_ms=0)
+        self.records += (None, None, None, 0)
+        self.fail(error)
+
+
+def refused_future(topic: str, partition: int, error: Exception) -> RecordFuture:
+    """Return the future of a record that was refused before it was in a batch.
+
+    Args:
+        topic: the topic's name.
+        partition: the partition's number; -1: unknown.
+        error: the reason, which is the error of the future.
+    """
+    return RecordFuture((_RefusedRecord(topic, partition, error), RECORD_FIELDS))

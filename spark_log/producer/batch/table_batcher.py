@@ -15,7 +15,6 @@ from spark_log.log import largest_above
 from spark_log.producer.batch.accumulator import Accumulator
 from spark_log.producer.batch.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.batch.record_arrays import partition_column, table_records
-from spark_log.producer.batch.record_future import RecordFuture
 from spark_log.producer.batch.topic_route import TopicRoute
 from spark_log.producer.validation import too_large
 from spark_log.record import int_array
@@ -131,15 +130,15 @@ class TableFuture:
         """Call ``function(self)`` when all rows are done, at once if they are done already."""
         rest = list(self._batches)
 
-        def wait_for_rest(_: object) -> None:
+        def wait_for_rest() -> None:
             while rest and rest[-1].is_done:
                 rest.pop()
             if rest:
-                rest[-1].call_when_done(RecordFuture((rest[-1], 0)), wait_for_rest)
+                rest[-1].call_when_done(wait_for_rest)
             else:
                 function(self)
 
-        wait_for_rest(None)
+        wait_for_rest()
 
 
 def send_table(

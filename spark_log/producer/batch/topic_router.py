@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 
@@ -14,6 +15,8 @@ from spark_log.producer.batch.partitioner import TopicPartitioner
 from spark_log.producer.batch.topic_route import TopicRoute
 from spark_log.storage import call_within
 from spark_log.util import Clock, retry_pause_ms
+
+_log = logging.getLogger(__name__)
 
 
 class TopicRouter:
@@ -131,6 +134,16 @@ class TopicRouter:
         image = self._cluster.image()
         self._on_image(image)
         found = image.find(topic)
+        if found is None:
+            _log.debug("%s: metadata refreshed: the topic does not exist", topic)
+        else:
+            _log.debug(
+                "%s: metadata refreshed in %d ms: id %s, %d partitions",
+                topic,
+                self._clock.monotonic_ms() - looked_up_ms,
+                found.topic_id,
+                found.num_partitions,
+            )
         with self._accumulator.lock:
             if image is not self._image:  # a new image is made only for a change
                 self._image = image

@@ -12,7 +12,7 @@ from spark_log.producer.batch import Accumulator
 from spark_log.producer.send.partition_appender import PartitionAppender
 from spark_log.util import Clock
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MIN_REFRESH_MS: Final = 1_000
 """Minimum time between two reads of the quota while the client is throttled."""
@@ -62,16 +62,18 @@ class ClientThrottle:
                 self._mute(self._clock.monotonic_ms())
 
     def record(self, size_bytes: int, image: MetadataImage, now_ms: float) -> float:
-        """Count an append, and mute the accumulator if it exceeded the quota.
-
-        The caller holds the accumulator's lock.
+        """Count an append, and mute the accumulator if it exceeded the quota. Takes its lock.
 
         Returns:
             The pause in milliseconds.
         """
-        self._quota.change(self._appender.bytes_per_second(image))
-        throttle_ms = self._quota.record(size_bytes, now_ms)
-        self._mute(now_ms)
+        rate = self._appender.bytes_per_second(image)
+        with self._accumulator.lock:
+            self._quota.change(rate)
+            throttle_ms = self._quota.record(size_bytes, now_ms)
+            self._mute(now_ms)
+        if throttle_ms:
+            _log.debug("throttled for %d ms: producer_byte_rate is %d", throttle_ms, rate)
         return throttle_ms
 
     def check(self) -> bool:
@@ -90,7 +92,7 @@ class ClientThrottle:
         try:
             found = self._appender.bytes_per_second(self._appender.image())
         except (SparkLogError, OSError) as error:
-            _logger.info("the quota cannot be read just now: %s", error)
+            _log.info("the quota cannot be read just now: %s", error)
         with self._accumulator.lock:
             self._quota.change(found)
             self._mute(now_ms)
@@ -108,4 +110,4 @@ class ClientThrottle:
         age_ms = max(self._config.metadata_max_age_ms, _MIN_REFRESH_MS)
         self._refresh_due_ms = now_ms + age_ms
         until_ms = min(self._quota.throttled_until_ms, self._refresh_due_ms)
-        self._accumulator.due.mute_until(until_ms)
+        self._accumulator.ready.mute_until(until_ms)

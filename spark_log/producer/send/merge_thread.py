@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
-_logger = logging.getLogger(__name__)
-
+_log = logging.getLogger(__name__)
 
 _STEP_S: Final = 0.0003
 """Processor time of a merge between two pauses: about two segments, to keep up with appends."""
@@ -100,4 +99,4 @@ class MergeThread:
             try:
                 merge()
             except Exception:
-                _logger.exception("a merge has failed")
+                _log.exception("a merge has failed")

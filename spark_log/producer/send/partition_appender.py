@@ -1,7 +1,8 @@
-"""One attempt to append a delivery to a partition, and whether its error can be retried."""
+"""One attempt to append batches to a partition, and whether its error can be retried."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ from spark_log.errors import (
     StorageError,
     StorageUnavailableError,
     UnknownOutcomeError,
-    UnknownTopicOrPartitionError,
 )
 from spark_log.log import (
     ALL,
@@ -24,15 +24,17 @@ from spark_log.log import (
     LogAppendInfo,
     LogValidator,
     PartitionLog,
-    ProducerAppend,
     StagedSegment,
     StagingFailedError,
 )
 from spark_log.metadata import METADATA_LEASE_MS, UNLIMITED, MetadataImage
-from spark_log.producer.batch import Delivery, PartitionQueue
+from spark_log.producer.batch import InFlightBatches, PartitionQueue
+from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
 from spark_log.producer.send.merge_thread import MergeThread
 from spark_log.producer.send.metadata_lookup import MetadataLookup
 from spark_log.storage import TRANSIENT_ERRNOS
+
+_log = logging.getLogger(__name__)
 
 _MAX_STAGINGS: Final = 10
 """Maximum number of roots on which one attempt tries to stage its segment, one after the other."""
@@ -44,8 +46,8 @@ class AppendResult:
 
     Attributes:
         info: the offsets of the append; None if the topic accepted none of its records.
-        log_append_times_us: one item per piece of the delivery: the timestamp that the log gave to
-            all its records, or None.
+        log_append_times_us: one item per `EncodedBatch`: the timestamp that the log gave to all its
+            records, or None.
         size_bytes: size of the segment file.
         image: the metadata right after the append.
     """
@@ -56,16 +58,8 @@ class AppendResult:
     image: MetadataImage | None = None
 
 
-class TopicDeletedError(Exception):
-    """The topic was deleted: nobody can read its records."""
-
-
-class DeleteDelayLoweredError(UnknownOutcomeError):
-    """``file.delete.delay.ms`` was lowered during the append, whose name may have been reused."""
-
-
 class PartitionAppender:
-    """Appends deliveries; thread-safe as long as each partition has one append at a time."""
+    """Makes attempts of appends; thread-safe, with one append at a time per partition."""
 
     def __init__(
         self,
@@ -94,10 +88,8 @@ class PartitionAppender:
         self._acks = ALL if config.acks == "all" else 1
         self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED
 
-    def append(
-        self, queue: PartitionQueue, delivery: Delivery, producer: ProducerAppend | None
-    ) -> AppendResult:
-        """Append a delivery to the log of a busy partition.
+    def append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
+        """Append batches to the log of the partition that the calling thread has acquired.
 
         After the append, the topic must still exist in the metadata: records in a directory without
         a topic are never read, and must not be acknowledged. On an object store, metadata that were
@@ -107,15 +99,15 @@ class PartitionAppender:
 
         Raises:
             TopicDeletedError: the topic was deleted.
-            UnknownOutcomeError: the delivery may be in the log or not.
-            SparkLogError: the delivery is not in the log; `is_retriable` says whether to retry.
+            UnknownOutcomeError: the batches may be in the log or not.
+            SparkLogError: the batches are not in the log; `is_retriable` says whether to retry.
         """
         self._cluster.store.check_root()
         began_ms = self._cluster.clock.monotonic_ms()
         log = queue.log or self._open(queue, began_ms)
         try:
             with self._merges_make_way():
-                appended = self._append(log, delivery, producer)
+                appended = self._append(log, in_flight)
         except (SparkLogError, OSError) as error:
             if self._is_of_deleted_topic(queue, error):
                 if isinstance(error, LogTruncatedError):
@@ -129,8 +121,7 @@ class PartitionAppender:
             image = self._image_after_append(queue)
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
-                f"{queue.topic}-{queue.partition}: appended, but it is not known whether the topic "
-                f"still exists: {error}"
+                f"{queue}: appended, but it is not known whether the topic still exists: {error}"
             ) from error
         if _is_deleted(queue, image):
             self._remove_recreated_directory(queue)
@@ -139,16 +130,16 @@ class PartitionAppender:
             delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
             if delay_ms < log.config.file_delete_delay_ms:
                 raise DeleteDelayLoweredError(
-                    f"{queue.topic}-{queue.partition}: file.delete.delay.ms was lowered to "
-                    f"{delay_ms} during the append; the retry finds out whether it is in the log"
+                    f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
+                    f"the retry finds out whether it is in the log"
                 )
-        queue.acknowledged_offset = appended.info.last_offset + 1
+        queue.acknowledge_to(appended.info.last_offset + 1)
         if not appended.info.is_duplicate:
-            queue.known_ms = began_ms  # no segment had the next name before this one was put
+            queue.observe_end(began_ms)  # no segment had the next name before this one was put
         return replace(appended, image=image)
 
     def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
-        age_ms = self._cluster.clock.monotonic_ms() - queue.known_ms
+        age_ms = self._cluster.clock.monotonic_ms() - queue.end_observed_ms
         if age_ms < METADATA_LEASE_MS:
             return self._metadata.recent_image()
         return self._metadata.image()
@@ -197,34 +188,31 @@ class PartitionAppender:
     def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
         if _is_deleted(queue, self._metadata.recent_image()):
             raise TopicDeletedError
-        queue.known_ms = now_ms
+        queue.observe_end(now_ms)
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
         log.on_log_end(queue.acknowledged_offset)
-        queue.log = log
+        queue.use_log(log)
         if queue.route.topic is not topic:
-            queue.log = None  # the topic's configs changed meanwhile
+            queue.forget_log()  # the topic's configs changed meanwhile
+        _log.debug("%s: opened the log %s", queue, log.directory)
         return log
 
-    def _append(
-        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
-    ) -> AppendResult:
-        """Append a delivery; if the leader's root fails, stage it at once on the next leader."""
+    def _append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
+        """Append batches; if the leader's root fails, stage them at once on the next leader."""
         for _ in range(_MAX_STAGINGS - 1):
             try:
-                return self._stage_and_append(log, delivery, producer)
-            except StagingFailedError:
-                continue
-        return self._stage_and_append(log, delivery, producer)
+                return self._stage_and_append(log, in_flight)
+            except StagingFailedError as error:
+                _log.debug("%s: staging failed, try the next leader: %s", log.directory, error)
+        return self._stage_and_append(log, in_flight)
 
-    def _stage_and_append(
-        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
-    ) -> AppendResult:
+    def _stage_and_append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
         while True:
-            staged, log_append_times_us = self._staged(log, delivery, producer)
+            staged, log_append_times_us = self._stage(log, in_flight)
             if staged is not None:
                 break
-            if not delivery.pieces():
+            if not in_flight.encoded():
                 return AppendResult(None, (), 0)
         try:
             info = log.append_segment(staged, acks=self._acks)
@@ -239,24 +227,28 @@ class PartitionAppender:
         finally:
             staged.discard()
 
-    def _staged(
-        self, log: PartitionLog, delivery: Delivery, producer: ProducerAppend | None
+    def _stage(
+        self, log: PartitionLog, in_flight: InFlightBatches
     ) -> tuple[StagedSegment | None, tuple[int | None, ...]]:
-        """Encode a delivery; return None if records were refused and the delivery changed."""
-        pieces = delivery.pieces()
-        if not pieces:
+        """Write the records to a segment file; return None if some were refused and dropped."""
+        batches = in_flight.encoded()
+        if not batches:
             return None, ()
-        writer = log.segment_writer(self._config.compression_type, producer)
+        writer = log.segment_writer(self._config.compression_type, in_flight.producer)
         log_append_times_us: list[int | None] = []
         try:
-            for piece in pieces:
+            for batch in batches:
                 try:
-                    header = writer.write(piece.records)
-                except InvalidRecordError:
+                    header = writer.write(batch.records)
+                except InvalidRecordError as error:
                     # If it may be in the log, an earlier attempt has validated all its records.
                     validator = LogValidator(log.config, log.clock)
-                    if delivery.is_outcome_unknown or not delivery.refuse(piece, validator):
+                    refused = (
+                        0 if in_flight.is_outcome_unknown else in_flight.refuse(batch, validator)
+                    )
+                    if not refused:
                         raise
+                    _log.debug("%s: %d records are refused: %s", log.directory, refused, error)
                     writer.discard()
                     return None, ()
                 log_append_times_us.append(
@@ -290,27 +282,3 @@ class PartitionAppender:
 def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
     topic = image.find(queue.topic)
     return topic is None or topic.topic_id != queue.route.topic.topic_id
-
-
-def unknown_topic(
-    topic: str, partition: int = 0, num_partitions: int = 0
-) -> UnknownTopicOrPartitionError:
-    """Return the error of records whose topic was deleted while they waited.
-
-    Args:
-        topic: the topic's name.
-        partition: the partition that the records were sent to.
-        num_partitions: number of partitions of the topic that has the name now; 0 without one.
-    """
-    if num_partitions:
-        return UnknownTopicOrPartitionError(
-            f"topic {topic!r} was deleted and created again with {num_partitions} partitions, "
-            f"numbered from 0, while records for partition {partition} waited; they were not "
-            f"appended",
-            topic=topic,
-        )
-    return UnknownTopicOrPartitionError(
-        f"topic {topic!r} was deleted while records for it waited; they were not appended to any "
-        f"topic that exists",
-        topic=topic,
-    )

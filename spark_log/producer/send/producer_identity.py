@@ -27,11 +27,10 @@ class ProducerIdentity:
         place = (queue.route.topic.topic_id, queue.partition)
         if queue.epoch > MAX_PRODUCER_EPOCH:  # a new id, as in `bumpIdempotentProducerEpoch`
             self._replaced[place] = random_producer_id()
-            queue.epoch = queue.sequence = 0
+            queue.begin_epoch(0)
         producer_id = self._replaced.get(place, self.producer_id)
         return ProducerAppend(producer_id, queue.epoch, queue.sequence)
 
     def bump_epoch(self, queue: PartitionQueue) -> None:
         """Begin a new epoch in a partition; it fences this producer's earlier appends to it."""
-        queue.epoch += 1
-        queue.sequence = 0
+        queue.begin_epoch(queue.epoch + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
@@ -11,8 +12,7 @@ from spark_log.errors import (
     ProducerFencedError,
     UnknownOutcomeError,
 )
-from spark_log.metrics import Histogram, definitions
-from spark_log.metrics.definitions import MetricDefinition
+from spark_log.metrics import Histogram, MetricDefinition, definitions
 
 WINDOW_MS: Final = 30_000
 """Time that rates and averages cover (Kafka's ``metrics.sample.window.ms``)."""
@@ -28,7 +28,7 @@ _SHOWN_ERRORS: Final = (InvalidProducerEpochError, ProducerFencedError, UnknownO
 
 
 class ProducerMetrics:
-    """Counters, histograms and recent samples; callers hold the accumulator's lock.
+    """Counters, histograms and recent samples. Thread-safe.
 
     Attributes:
         histograms: durations since the producer was made.
@@ -37,6 +37,7 @@ class ProducerMetrics:
 
     def __init__(self) -> None:
         """Begin with zeros."""
+        self._lock = threading.Lock()
         self._records = self._bytes = self._appends = 0
         self._errors = self._retries = 0
         self._batches = 0
@@ -60,29 +61,38 @@ class ProducerMetrics:
         throttle_ms: float,
     ) -> None:
         """Count one acknowledged append."""
-        self._records += records
-        self._bytes += size_bytes
-        self._appends += 1
-        self._batches += batches
-        self.histograms[definitions.APPEND_DURATION].record(latency_ms)
-        self.histograms[definitions.QUEUE_DURATION].record(queued_ms)
-        self.histograms[definitions.THROTTLE_DURATION].record(throttle_ms)
-        if not self._latest or now_ms - self._latest[-1].began_ms >= _SAMPLE_MS:
-            self._latest.append(_Sample(now_ms))
-            self._forget(now_ms)
-        self._latest[-1].add(records, size_bytes, (latency_ms, queued_ms, throttle_ms))
+        with self._lock:
+            self._records += records
+            self._bytes += size_bytes
+            self._appends += 1
+            self._batches += batches
+            self.histograms[definitions.APPEND_DURATION].record(latency_ms)
+            self.histograms[definitions.QUEUE_DURATION].record(queued_ms)
+            self.histograms[definitions.THROTTLE_DURATION].record(throttle_ms)
+            if not self._latest or now_ms - self._latest[-1].began_ms >= _SAMPLE_MS:
+                self._latest.append(_Sample(now_ms))
+                self._forget(now_ms)
+            self._latest[-1].add(records, size_bytes, (latency_ms, queued_ms, throttle_ms))
 
     def append_failed(self, error: Exception) -> None:
         """Count one attempt of an append that failed."""
-        self.append_errors[type(error).__name__] += 1
+        with self._lock:
+            self.append_errors[type(error).__name__] += 1
 
     def failed(self, records: int) -> None:
         """Count records that failed."""
-        self._errors += records
+        with self._lock:
+            self._errors += records
 
     def retried(self) -> None:
         """Count one retry of an append."""
-        self._retries += 1
+        with self._lock:
+            self._retries += 1
+
+    @property
+    def acknowledged_records(self) -> int:
+        """Number of records that were acknowledged."""
+        return self._records
 
     @property
     def failed_records(self) -> int:
@@ -91,6 +101,15 @@ class ProducerMetrics:
 
     def values(self, now_ms: float) -> dict[str, float]:
         """Return ``{metric: value}``; rates are per second over the last `WINDOW_MS`."""
+        with self._lock:
+            return self._values(now_ms)
+
+    def errors_by_name(self) -> dict[str, int]:
+        """Return the failed attempts of appends, by the name of the error's class."""
+        with self._lock:
+            return dict(self.append_errors)
+
+    def _values(self, now_ms: float) -> dict[str, float]:
         self._forget(now_ms)
         latest = self._latest
         seconds = max((now_ms - latest[0].began_ms) / 1000, 1.0) if latest else 1.0

@@ -3,59 +3,44 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from spark_log.config import ProducerConfig
-from spark_log.errors import (
-    InvalidProducerEpochError,
-    InvalidTxnStateError,
-    KafkaTimeoutError,
-    NotEnoughReplicasAfterAppendError,
-    OutOfOrderSequenceError,
-    ProducerFencedError,
-    SparkLogError,
-    StorageUnavailableError,
-    UnknownOutcomeError,
-)
-from spark_log.log import ProducerAppend, sequence_after
-from spark_log.producer.batch import NO_OFFSET, Accumulator, Delivery, PartitionQueue, ProducerBatch
-from spark_log.producer.send.client_throttle import ClientThrottle
-from spark_log.producer.send.partition_appender import (
-    AppendResult,
+from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
+from spark_log.log import ProducerAppend
+from spark_log.producer.batch import NO_OFFSET, Accumulator, InFlightBatches, PartitionQueue
+from spark_log.producer.send.append_errors import (
     DeleteDelayLoweredError,
-    PartitionAppender,
+    Reaction,
     TopicDeletedError,
+    makes_outcome_unknown,
+    reaction_to,
+    unknown_outcome,
     unknown_topic,
 )
+from spark_log.producer.send.batch_completer import BatchCompleter
+from spark_log.producer.send.client_throttle import ClientThrottle
+from spark_log.producer.send.partition_appender import AppendResult, PartitionAppender
 from spark_log.producer.send.producer_identity import ProducerIdentity
-from spark_log.producer.send.producer_metrics import ProducerMetrics
-from spark_log.producer.transaction import (
-    APPENDING,
-    State,
-    TransactionalIdentity,
-    TransactionManager,
-)
+from spark_log.producer.transaction import APPENDING, TransactionalIdentity, TransactionManager
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MAX_SEGMENT_FILL: Final = 0.9
 """Maximum share of ``segment.bytes`` that the records of one append take; the rest is framing."""
 
 
 class Sender:
-    """Appends the waiting batches of the partitions that are due.
+    """Appends the waiting batches of the partitions that are ready.
 
-    Order: a partition has one append at a time, and a retried delivery goes before later batches.
-
-    Unknown outcomes: if ``delivery.timeout.ms`` passes while it is unknown whether an append is in
-    the log, the next append of that partition begins a new producer epoch. The log then refuses the
-    old epoch (KIP-360), so that the unknown append can neither leave a gap nor a duplicate.
-
-    Transactions: the first failed record fails its transaction. Records that wait fail with it,
-    and nothing more is appended or retried until the transaction is aborted.
+    One turn with a partition is `send`, from top to bottom: drain the waiting batches, attempt the
+    append, and complete the batches, or react to the error: retry later, move or fail them. A
+    thread acquires the partition before, with `ReadyPartitions.take`, and it is released at the end
+    of the turn. So a partition has one append at a time, and a retried append goes before later
+    batches.
     """
 
     def __init__(
@@ -63,11 +48,12 @@ class Sender:
         accumulator: Accumulator,
         appender: PartitionAppender,
         identity: ProducerIdentity | TransactionalIdentity,
+        completer: BatchCompleter,
+        throttle: ClientThrottle,
         config: ProducerConfig,
         clock: Clock,
         *,
         refresh: Callable[[str], object],
-        on_batches_done: Callable[[Sequence[ProducerBatch]], None],
         suppressed: SuppressedErrors = IN_PROCESS,
         transaction: TransactionManager | None = None,
     ) -> None:
@@ -77,149 +63,91 @@ class Sender:
             accumulator: the waiting batches.
             appender: the appender, which makes one attempt of an append.
             identity: producer id and epochs of idempotent appends.
+            completer: the completer, which ends batches.
+            throttle: the quota of the client.
             config: the producer's settings.
             clock: the clock for retries and timeouts.
             refresh: reads a topic's metadata again.
-            on_batches_done: called with batches that are acknowledged or failed, in order.
             suppressed: counter of the failures of work that no append depends on.
             transaction: the state of a transactional producer; None for any other.
         """
-        self.metrics = ProducerMetrics()
-        self.fatal_error: Exception | None = None
         self._accumulator = accumulator
         self._appender = appender
         self._identity = identity
+        self._completer = completer
+        self._metrics = completer.metrics
+        self._throttle = throttle
         self._config = config
         self._clock = clock
         self._refresh = refresh
-        self._on_batches_done = on_batches_done
         self._suppressed = suppressed
         self._transaction = transaction
         self._random = Random()
-        self.throttle = ClientThrottle(accumulator, appender, config, clock)
 
-    def serve(self, queue: PartitionQueue) -> None:
-        """Make one attempt to append the batches of a busy partition, and release it."""
+    def run_once(self) -> bool:
+        """Have one turn with a ready partition; return whether one was ready.
+
+        This is for a producer without threads, as Kafka's ``Sender.runOnce``. Threads do the same
+        in `SenderThreads`, where they wait for a partition.
+        """
+        self._completer.fail_expired()
+        with self._accumulator.lock:
+            queue = self._accumulator.ready.take(self._clock.monotonic_ms())
+        if queue is not None:
+            self.send(queue)
+        return queue is not None
+
+    def send(self, queue: PartitionQueue) -> None:
+        """Make one attempt to append the batches of an acquired partition, and release it."""
         try:
-            delivery = None if self.throttle.check() else self._delivery_of(queue)
-            if delivery is None:
-                with self._accumulator.lock:
-                    self._accumulator.release(queue)
+            in_flight = None if self._throttle.check() else self._drain(queue)
+            if in_flight is None:
+                self._release(queue)
                 return
-            self._try(queue, delivery)
+            began_ms = self._clock.monotonic_ms()
+            try:
+                appended = self._append(queue, in_flight)
+            except Exception as error:
+                self._react(queue, in_flight, error)
+            else:
+                self._complete(queue, in_flight, appended, began_ms)
         except Exception as error:  # even a bug must not leave futures waiting
-            _logger.exception("appending to %s-%d failed", queue.topic, queue.partition)
-            with self._accumulator.lock:
-                batches = self._accumulator.unfinished_of(queue)
-                self._accumulator.seal(batches)
-                failures = self._failures(batches, error)
-                if queue.delivery is not None:
-                    queue.delivery.is_outcome_unknown = True
-                    self._drop(queue, queue.delivery)
-            self._fail_each(failures)
-            with self._accumulator.lock:
-                queue.log = None
-                self._accumulator.release(queue)
+            _log.exception("appending to %s failed", queue)
+            self._completer.fail_partition(queue, error)
+            queue.forget_log()
+            self._release(queue)
 
-    def fail_expired(self) -> None:
-        """Fail the batches whose ``delivery.timeout.ms`` has passed, even during their append."""
+    # --- the steps of a turn ---------------------------------------------------------------------
+
+    def _drain(self, queue: PartitionQueue) -> InFlightBatches | None:
+        """Return the batches to retry, or put waiting ones in flight; None without batches."""
+        max_bytes = int(_MAX_SEGMENT_FILL * queue.route.segment_bytes)
+        max_bytes = min(max_bytes, self._throttle.max_append_bytes)
         with self._accumulator.lock:
-            expired = self._accumulator.expired(self._clock.monotonic_ms())
-            errors = [(batch, self._expiry_error(batch, queue)) for batch, queue in expired]
-            self._accumulator.seal(batch for batch, _ in expired)
-        self._fail_each(errors)
+            if queue.in_flight is not None and queue.in_flight.is_done:  # all have expired
+                self._completer.drop_in_flight(queue)
+            in_flight = self._accumulator.drain(queue, max_bytes)
+        if in_flight is not None and not in_flight.attempts:
+            _log.debug("%s: put in flight: %s", queue, in_flight)
+            if self._config.acks == "0":
+                for batch in in_flight.batches:
+                    batch.acknowledge(NO_OFFSET)
+        return in_flight
 
-    def fail_all(self, error: Exception) -> int:
-        """Fail all unfinished batches, and return their number of records.
+    def _append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
+        """Make one attempt of an append, with the identity that the log recognizes it by."""
+        in_flight.attempts += 1
+        if self._completer.fatal_error is not None:
+            raise self._completer.fatal_error
+        if queue.route.is_deleted:
+            raise TopicDeletedError
+        if self._transaction is not None:
+            self._transaction.check_can_append()
+        if self._identity.is_idempotent and not in_flight.is_outcome_unknown:
+            in_flight.producer = self._next_identity(queue, in_flight)
+        return self._appender.append(queue, in_flight)
 
-        Batches that may be in the log fail with `UnknownOutcomeError`.
-        """
-        with self._accumulator.lock:
-            batches = self._accumulator.unfinished()
-            self._accumulator.seal(batches)
-            failures = self._failures(batches, error)
-        return self._fail_each(failures)
-
-    def fail_transaction(self, error: Exception) -> None:
-        """Fail the open transaction after an error of the producer, or of one of its records.
-
-        The transaction can then only be aborted. An error that fences the producer, or is fatal,
-        fails all records, and no more are accepted. Without a transactional producer, do nothing.
-        """
-        transaction = self._transaction
-        if transaction is None:
-            return
-        with self._accumulator.lock:
-            if not transaction.fail(error):
-                return
-            self._accumulator.refuse_records()
-            is_fatal = transaction.state is State.FATAL_ERROR
-            if is_fatal:
-                self.fatal_error = error
-            refusal = transaction.refusal()
-        _logger.info("transactional id %r: %s", transaction.transactional_id, error)
-        if is_fatal:
-            self.fail_all(refusal)
-        else:
-            self.fail_waiting(refusal)
-
-    def fail_waiting(self, error: Exception) -> None:
-        """Fail all batches except those of an append in progress; drop deliveries to be retried."""
-        with self._accumulator.lock:
-            waiting = self._accumulator.waiting()
-            batches = [batch for batch, _ in waiting]
-            self._accumulator.seal(batches)
-            failures = self._failures(batches, error)
-            for queue in {queue for _, queue in waiting}:
-                if queue.delivery is not None and not queue.is_busy:
-                    self._drop(queue, queue.delivery)
-                    self._accumulator.schedule(queue)
-        self._fail_each(failures)
-
-    # --- one delivery ----------------------------------------------------------------------------
-
-    def _delivery_of(self, queue: PartitionQueue) -> Delivery | None:
-        """Return the delivery to retry, or a new one of waiting batches; None without batches."""
-        with self._accumulator.lock:
-            delivery = queue.delivery
-            if delivery is not None and delivery.is_done:
-                self._drop(queue, delivery)
-                delivery = None
-            if delivery is not None:
-                delivery.drop_done_batches()
-                return delivery
-            max_bytes = int(_MAX_SEGMENT_FILL * queue.route.segment_bytes)
-            max_bytes = min(max_bytes, self.throttle.max_append_bytes)
-            batches = self._accumulator.drain(queue, max_bytes)
-            if not batches:
-                return None
-            queue.delivery = delivery = Delivery(batches)
-        if self._config.acks == "0":
-            for batch in batches:
-                batch.acknowledge(NO_OFFSET)
-        return delivery
-
-    def _try(self, queue: PartitionQueue, delivery: Delivery) -> None:
-        began_ms = self._clock.monotonic_ms()
-        delivery.tries += 1
-        try:
-            if self.fatal_error is not None:
-                raise self.fatal_error
-            if queue.route.is_deleted:
-                raise TopicDeletedError
-            if self._transaction is not None:
-                self._transaction.check_can_append()
-            if self._identity.is_idempotent and not delivery.is_outcome_unknown:
-                delivery.producer = self._next_append(queue, delivery)
-            appended = self._appender.append(queue, delivery, delivery.producer)
-        except TopicDeletedError:
-            self._on_topic_deleted(queue, delivery)
-        except Exception as error:
-            self._on_error(queue, delivery, error)
-        else:
-            self._on_success(queue, delivery, appended, began_ms)
-
-    def _next_append(self, queue: PartitionQueue, delivery: Delivery) -> ProducerAppend:
+    def _next_identity(self, queue: PartitionQueue, in_flight: InFlightBatches) -> ProducerAppend:
         try:
             producer = self._identity.next_append(queue)
         except UnknownOutcomeError as error:
@@ -227,230 +155,209 @@ class Sender:
             raise StorageUnavailableError(f"not appended: {error}", path=error.path) from error
         if self._transaction is not None:
             # Batches that expired meanwhile may be of an earlier transaction than this identity.
-            delivery.drop_done_batches()
-            if not delivery.batches:
+            in_flight.drop_done_batches()
+            if not in_flight.batches:
                 raise self._transaction.refusal()
         return producer
 
-    def _on_success(
-        self, queue: PartitionQueue, delivery: Delivery, appended: AppendResult, began_ms: float
+    def _complete(
+        self,
+        queue: PartitionQueue,
+        in_flight: InFlightBatches,
+        appended: AppendResult,
+        began_ms: float,
     ) -> None:
-        if delivery.producer is not None and appended.info is not None:
-            count = appended.info.last_offset - appended.info.base_offset + 1
-            queue.epoch = delivery.producer.producer_epoch
-            queue.sequence = sequence_after(delivery.producer.base_sequence, count)
-        errors = [
-            error for each in delivery.batches if not each.is_done for _, error in each.refused()
-        ]
+        """Acknowledge the batches of a successful append, and fail the refused records."""
+        errors = in_flight.refused_errors()
+        records = 0
         if appended.info is not None:
-            records = delivery.acknowledge(appended.info, appended.log_append_times_us)
+            if in_flight.producer is not None:
+                count = appended.info.last_offset - appended.info.base_offset + 1
+                queue.advance_sequence(in_flight.producer, count)
+            records = in_flight.acknowledge(appended.info, appended.log_append_times_us)
         else:
-            records = 0
-            for batch in delivery.batches:
-                batch.fail(batch.refused()[0][1])
+            in_flight.fail_refused()
         now_ms = self._clock.monotonic_ms()
+        throttle_ms = 0.0
+        if appended.image is not None:
+            throttle_ms = self._throttle.record(appended.size_bytes, appended.image, now_ms)
+        self._metrics.failed(len(errors))
+        self._metrics.appended(
+            now_ms,
+            records=records,
+            size_bytes=appended.size_bytes,
+            batches=len(in_flight.batches),
+            latency_ms=now_ms - began_ms,
+            queued_ms=began_ms - in_flight.batches[0].created_ms,
+            throttle_ms=throttle_ms,
+        )
+        self._completer.note_appended(queue)
+        self._log_appended(queue, in_flight, appended, now_ms - began_ms)
         with self._accumulator.lock:
-            throttle_ms = 0.0
-            if appended.image is not None:
-                throttle_ms = self.throttle.record(appended.size_bytes, appended.image, now_ms)
-            self.metrics.failed(len(errors))
-            self.metrics.appended(
-                now_ms,
-                records=records,
-                size_bytes=appended.size_bytes,
-                batches=len(delivery.batches),
-                latency_ms=now_ms - began_ms,
-                queued_ms=began_ms - delivery.batches[0].created_ms,
-                throttle_ms=throttle_ms,
-            )
-            queue.delivery = None
+            queue.end_append()
         if errors:
-            self.fail_transaction(errors[0])
-        self._end(delivery.batches)
-        for batch in delivery.batches:
+            self._completer.fail_transaction(errors[0])
+        self._completer.complete(in_flight.batches)
+        for batch in in_flight.batches:
             batch.release_records()
         self._appender.catch_up(queue)
-        with self._accumulator.lock:
-            self._accumulator.release(queue)
+        self._release(queue)
 
-    def _on_error(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
-        delivery.error = error
-        with self._accumulator.lock:
-            self.metrics.append_failed(error)
-        if isinstance(error, UnknownOutcomeError | NotEnoughReplicasAfterAppendError):
-            delivery.is_outcome_unknown = True
+    # --- after a failed attempt ------------------------------------------------------------------
+
+    def _react(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
+        """Do what `reaction_to` decides: retry, move or fail the batches in flight."""
+        if not isinstance(error, TopicDeletedError):
+            self._note_failure(queue, in_flight, error)
+        match reaction_to(
+            error,
+            is_transactional=self._transaction is not None,
+            is_outcome_unknown=in_flight.is_outcome_unknown,
+            is_retriable=self._appender.is_retriable,
+        ):
+            case Reaction.MOVE:
+                self._move(queue, in_flight)
+            case Reaction.FAIL:
+                self._fail(queue, in_flight, error)
+            case Reaction.FAIL_ENDED_BY_OTHERS:
+                assert self._transaction is not None
+                self._fail(queue, in_flight, self._transaction.ended_by_others(error))
+            case Reaction.FAIL_ABORTABLE:
+                assert self._transaction is not None
+                abortable = self._transaction.abortable(f"call abort_transaction: {error}")
+                self._fail(queue, in_flight, abortable)
+            case Reaction.FENCE:
+                self._fence(queue, in_flight, error)
+                self._fail(queue, in_flight, self._completer.fatal_error or error)
+            case Reaction.RETRY_IN_NEW_EPOCH:
+                _log.warning("%s; the producer continues in a new epoch", error)
+                self._identity.bump_epoch(queue)
+                self._retry(queue, in_flight, error)
+            case Reaction.RETRY:
+                self._retry(queue, in_flight, error)
+
+    def _note_failure(
+        self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception
+    ) -> None:
+        in_flight.error = error
+        self._metrics.append_failed(error)
+        if makes_outcome_unknown(error):
+            in_flight.is_outcome_unknown = True
         if isinstance(error, DeleteDelayLoweredError):
             with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):
                 self._refresh(queue.topic)
-        if self._transaction is not None and isinstance(error, InvalidProducerEpochError):
-            self._give_up(queue, delivery, self._transaction.ended_by_others(error))
+
+    def _retry(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
+        """Have the batches appended again after a pause; fail them if no attempt is left."""
+        queue.forget_log()  # its memory may be of a root that is unmounted, or of a lost answer
+        if in_flight.is_done or not self._may_retry(in_flight):
+            self._fail(queue, in_flight, self._completer.fatal_error or error)
             return
-        if self._transaction is not None and isinstance(error, InvalidTxnStateError):
-            # A late record of an earlier epoch, which the log had forgotten: our marker ends it.
-            abortable = self._transaction.abortable(f"call abort_transaction: {error}")
-            self._give_up(queue, delivery, abortable)
-            return
-        may_bump_epoch = not delivery.is_outcome_unknown and self._transaction is None
-        if isinstance(error, OutOfOrderSequenceError) and may_bump_epoch:
-            # The log lost or expired this producer's earlier appends. This one is not in the log,
-            # so it may begin a new epoch (`TransactionManager.requestIdempotentEpochBump`).
-            _logger.warning("%s; the producer continues in a new epoch", error)
-            self._identity.bump_epoch(queue)
-        elif isinstance(error, InvalidProducerEpochError | ProducerFencedError):
-            self._on_fenced(queue, delivery, error)
-        elif not self._appender.is_retriable(error):
-            self._give_up(queue, delivery, error)
-            return
-        queue.log = None  # its memory may be of a root that is unmounted, or of a lost answer
-        now_ms = self._clock.monotonic_ms()
-        is_last = (
-            self.fatal_error is not None
-            or self._config.acks == "0"
-            or delivery.tries > self._config.retries
-            or (self._transaction is not None and self._transaction.state not in APPENDING)
-        )
-        if is_last or delivery.is_done:
-            self._give_up(queue, delivery, self.fatal_error or error)
-            return
-        _logger.info(
-            "%s-%d: attempt %d of an append failed: %s",
-            queue.topic,
-            queue.partition,
-            delivery.tries,
-            error,
-        )
         pause_ms = retry_pause_ms(
-            delivery.tries,
+            in_flight.attempts,
             initial_ms=self._config.retry_backoff_ms,
             max_ms=self._config.retry_backoff_max_ms,
             random=self._random,
         )
-        with self._accumulator.lock:
-            self.metrics.retried()
-            delivery.due_ms = now_ms + pause_ms
-            self._accumulator.release(queue)
+        _log.log(
+            logging.INFO if in_flight.attempts == 1 else logging.DEBUG,
+            "%s: attempt %d of an append failed, retry in %d ms%s: %s",
+            queue,
+            in_flight.attempts,
+            pause_ms,
+            " (outcome unknown)" if in_flight.is_outcome_unknown else "",
+            error,
+        )
+        self._metrics.retried()
+        in_flight.retry_ms = self._clock.monotonic_ms() + pause_ms
+        self._release(queue)
 
-    def _give_up(self, queue: PartitionQueue, delivery: Delivery, error: Exception) -> None:
-        queue.log = None
-        if delivery.is_outcome_unknown:
-            error = _unknown(queue, error)
-        self._fail(delivery.batches, error)
-        for batch in delivery.batches:
+    def _may_retry(self, in_flight: InFlightBatches) -> bool:
+        return (
+            self._completer.fatal_error is None
+            and self._config.acks != "0"
+            and in_flight.attempts <= self._config.retries
+            and (self._transaction is None or self._transaction.state in APPENDING)
+        )
+
+    def _fail(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
+        """Fail the batches in flight, and retry them no more."""
+        queue.forget_log()
+        if in_flight.is_outcome_unknown:
+            error = unknown_outcome(queue, error)
+        _log.debug("%s: given up after attempt %d: %s", queue, in_flight.attempts, error)
+        self._completer.fail(in_flight.batches, error)
+        for batch in in_flight.batches:
             batch.release_records()
         with self._accumulator.lock:
-            self._drop(queue, delivery)
+            self._completer.drop_in_flight(queue)
             self._accumulator.release(queue)
 
-    def _drop(self, queue: PartitionQueue, delivery: Delivery) -> None:
-        """Stop retrying a delivery; if it may be in the log, bump the partition's epoch."""
-        queue.delivery = None
-        if delivery.is_outcome_unknown and self._identity.is_idempotent:
-            self._identity.bump_epoch(queue)
-
-    def _on_topic_deleted(self, queue: PartitionQueue, delivery: Delivery) -> None:
+    def _move(self, queue: PartitionQueue, in_flight: InFlightBatches) -> None:
         """Move the batches to the new topic of that name; fail them if no such topic exists."""
         try:
             self._refresh(queue.topic)
         except Exception as error:
-            self._on_error(queue, delivery, error)
+            self._react(queue, in_flight, error)
             return
         with self._accumulator.lock:
             route = self._accumulator.routes.get(queue.topic)
-            if route is not None and queue.partition < len(route.queues):
-                self._accumulator.move(queue, delivery.batches)
-                return
-            batches = [*delivery.batches, *queue.batches()]
-            self._accumulator.seal(batches)
-        now = 0 if route is None else len(route.queues)
+            partitions = 0 if route is None else len(route.queues)
+            can_move = queue.partition < partitions
+            batches = [*in_flight.batches, *queue.batches()]
+            if can_move:
+                self._accumulator.move(queue, in_flight.batches)
+            else:
+                self._accumulator.seal(batches)
+        _log.debug("%s: the topic was deleted; a new one has %d partitions", queue, partitions)
+        if can_move:
+            return
         # Nobody reads the old topic's log, so that it does not matter if it has the records.
-        self._fail(batches, unknown_topic(queue.topic, queue.partition, now))
+        self._completer.fail(batches, unknown_topic(queue.topic, queue.partition, partitions))
         with self._accumulator.lock:
-            queue.delivery = None
+            queue.end_append()
             self._accumulator.release(queue)
 
-    def _on_fenced(self, queue: PartitionQueue, delivery: Delivery, error: SparkLogError) -> None:
+    def _fence(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
         """Fail everything: a newer producer has taken over this one's id.
 
         The append that was refused is not in the log, unless an earlier attempt may have put it.
         """
-        is_unknown = delivery.is_outcome_unknown
-        self._fail(delivery.batches, _unknown(queue, error) if is_unknown else error)
-        self.fail_transaction(error)
-        with self._accumulator.lock:
-            if self.fatal_error is None:
-                self.fatal_error = error
-        self.fail_all(error)
-
-    # --- finishing batches -----------------------------------------------------------------------
-
-    def _failures(
-        self, batches: Sequence[ProducerBatch], error: Exception
-    ) -> list[tuple[ProducerBatch, Exception]]:
-        """Return each batch with its error; the lock is held.
-
-        A record whose future has failed with another error than `UnknownOutcomeError` is not in the
-        log, and never will be: no append takes its batch any more.
-        """
-        failures = []
-        for batch, queue in self._accumulator.queues_of(batches):
-            batch.is_given_up = not _may_be_in_log(batch, queue)
-            failures.append((batch, error if batch.is_given_up else _unknown(queue, error)))
-        return failures
-
-    def _fail_each(self, failures: Sequence[tuple[ProducerBatch, Exception]]) -> int:
-        return sum(self._fail([batch], error) for batch, error in failures)
-
-    def _fail(self, batches: Sequence[ProducerBatch], error: Exception) -> int:
-        failed = [batch for batch in batches if batch.fail(error)]
-        records = sum(batch.record_count for batch in failed)
-        with self._accumulator.lock:
-            self.metrics.failed(records)
-        if failed:
-            self.fail_transaction(error)
-        self._end(batches)
-        return records
-
-    def _end(self, batches: Sequence[ProducerBatch]) -> None:
-        with self._accumulator.lock:
-            ended = self._accumulator.claim(batches)
-        self._on_batches_done(ended)
-        with self._accumulator.lock:
-            self._accumulator.finish(ended)
-
-    def _expiry_error(self, batch: ProducerBatch, queue: PartitionQueue) -> SparkLogError:
-        """Return the error of an expired batch, by the rule of `_failures`; the lock is held."""
-        delivery = queue.delivery
-        is_unknown = _may_be_in_log(batch, queue)
-        batch.is_given_up = not is_unknown
-        if delivery is None or batch not in delivery.batches:
-            became = "it was not appended: the batch before it is not done"
-        elif is_unknown:
-            became = "whether it is in the log is not known: read the partition's end to see"
-        else:
-            became = "it was not appended"
-        cause = f"; the last error was: {delivery.error}" if delivery and delivery.error else ""
-        cause += self.throttle.describe()
-        return (UnknownOutcomeError if is_unknown else KafkaTimeoutError)(
-            f"{batch.topic}-{batch.partition}: a batch of {batch.record_count} records is not "
-            f"acknowledged after delivery.timeout.ms ({self._config.delivery_timeout_ms}); "
-            f"{became}{cause}"
+        _log.info("%s: this producer is fenced, and accepts no more records: %s", queue, error)
+        is_unknown = in_flight.is_outcome_unknown
+        self._completer.fail(
+            in_flight.batches, unknown_outcome(queue, error) if is_unknown else error
         )
+        self._completer.fail_transaction(error)
+        if self._completer.fatal_error is None:
+            self._completer.fatal_error = error
+        self._completer.fail_all(error)
 
+    # --- helpers ---------------------------------------------------------------------------------
 
-def _may_be_in_log(batch: ProducerBatch, queue: PartitionQueue) -> bool:
-    """Return whether an append of a batch is in progress, or has an unknown outcome."""
-    delivery = queue.delivery
-    if delivery is None or batch not in delivery.batches:
-        return False
-    return delivery.is_outcome_unknown or queue.is_busy
+    def _release(self, queue: PartitionQueue) -> None:
+        with self._accumulator.lock:
+            self._accumulator.release(queue)
 
-
-def _unknown(queue: PartitionQueue, error: Exception) -> UnknownOutcomeError:
-    if isinstance(error, UnknownOutcomeError):
-        return error
-    unknown = UnknownOutcomeError(
-        f"{queue.topic}-{queue.partition}: an append may be in the log or not, and it was given "
-        f"up: {error}"
-    )
-    unknown.__cause__ = error
-    return unknown
+    def _log_appended(
+        self,
+        queue: PartitionQueue,
+        in_flight: InFlightBatches,
+        appended: AppendResult,
+        took_ms: float,
+    ) -> None:
+        if not _log.isEnabledFor(logging.DEBUG):
+            return
+        if appended.info is None:
+            _log.debug("%s: the topic refused all records in flight", queue)
+            return
+        _log.debug(
+            "%s: appended offsets %d to %d in %d ms, attempt %d, %d bytes, %s",
+            queue,
+            appended.info.base_offset,
+            appended.info.last_offset,
+            took_ms,
+            in_flight.attempts,
+            appended.size_bytes,
+            in_flight.producer,
+        )

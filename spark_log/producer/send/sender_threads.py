@@ -7,29 +7,38 @@ import threading
 from typing import Final
 
 from spark_log.producer.batch import NEVER_MS, Accumulator, PartitionQueue
+from spark_log.producer.send.batch_completer import BatchCompleter
 from spark_log.producer.send.sender import Sender
 from spark_log.util import Clock
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _EXPIRY_ONLY_MS: Final = -1.0
-"""The wakeup time of a leader that only watches expiry; no due time is before it."""
+"""The wakeup time of a leader that only watches expiry; no partition is ready before it."""
 
 
 class SenderThreads:
-    """Threads that run a `Sender`: one of them, the leader, waits for due partitions.
+    """Threads that run a `Sender`: one of them, the leader, waits for ready partitions.
 
-    The leader appends to the due partition itself, after another thread has become the leader, so
+    The leader appends to the ready partition itself, after another thread has become the leader, so
     that a record waits for only one thread switch before its append. One thread is always the
     leader, so that batches expire even while every append hangs.
     """
 
     def __init__(
-        self, accumulator: Accumulator, sender: Sender, clock: Clock, *, name: str, max_appends: int
+        self,
+        accumulator: Accumulator,
+        sender: Sender,
+        completer: BatchCompleter,
+        clock: Clock,
+        *,
+        name: str,
+        max_appends: int,
     ) -> None:
         """Create the threads of a producer; none is started yet."""
         self._accumulator = accumulator
         self._sender = sender
+        self._completer = completer
         self._clock = clock
         self._name = name
         self._max_threads = max_appends + 1
@@ -70,7 +79,7 @@ class SenderThreads:
         """End the threads after their current appends."""
         with self._accumulator.lock:
             self._is_stopped = True
-            self._accumulator.due.work.notify_all()
+            self._accumulator.ready.work.notify_all()
             self._idle.notify_all()
 
     def join(self, timeout_s: float) -> None:
@@ -82,47 +91,56 @@ class SenderThreads:
 
     def _run(self) -> None:
         while (queue := self._next()) is not None:
-            self._sender.serve(queue)
+            self._sender.send(queue)
 
     def _next(self) -> PartitionQueue | None:
-        """Wait for a due partition, and return it; None after `stop`."""
-        accumulator = self._accumulator
+        """Wait for a ready partition, and return it; None after `stop`."""
+        ready, incomplete = self._accumulator.ready, self._accumulator.incomplete
         while True:
-            needs_thread = False
-            with accumulator.lock:
+            has_another = True
+            with self._accumulator.lock:
                 if self._is_stopped:
                     return None
                 now_ms = self._clock.monotonic_ms()
                 if self._has_leader:
-                    queue = accumulator.due.take(now_ms)
-                    if queue is not None:
-                        return queue
-                    leader_wakes_ms = accumulator.due.leader_wakes_ms
-                    if (
-                        accumulator.due.next_due_ms() < leader_wakes_ms
-                        or leader_wakes_ms == _EXPIRY_ONLY_MS
-                    ):
-                        accumulator.due.work.notify()
-                    self._idle_count += 1
-                    self._idle.wait()
-                    self._idle_count -= 1
-                    continue
-                if accumulator.next_expiry_ms() > now_ms:
-                    queue = accumulator.due.take(now_ms) if self._may_take else None
-                    if queue is not None:
-                        if self._idle_count:
-                            self._idle.notify()
-                            return queue
-                        needs_thread = True
-                        self._thread_count += 1
-                    else:
-                        self._lead(now_ms)
+                    queue = ready.take(now_ms)
+                    if queue is None:
+                        self._follow()
                         continue
-            if needs_thread:
+                    return queue
+                has_expired = incomplete.next_expiry_ms() <= now_ms
+                queue = ready.take(now_ms) if self._may_take and not has_expired else None
+                if queue is not None:
+                    has_another = self._wake_another()
+                elif not has_expired:
+                    self._lead(now_ms)
+                    continue
+            if queue is None:
+                self._completer.fail_expired()
+                continue
+            if not has_another:
                 self._start_another()
-                assert queue is not None
-                return queue
-            self._sender.fail_expired()
+            return queue
+
+    def _follow(self) -> None:
+        """Wait until the leader takes a partition or the threads are stopped; the lock is held."""
+        ready = self._accumulator.ready
+        if (
+            ready.next_ready_ms() < ready.leader_wakes_ms
+            or ready.leader_wakes_ms == _EXPIRY_ONLY_MS
+        ):
+            ready.work.notify()
+        self._idle_count += 1
+        self._idle.wait()
+        self._idle_count -= 1
+
+    def _wake_another(self) -> bool:
+        """Let an idle thread become the leader; return False if a thread has to be started."""
+        if self._idle_count:
+            self._idle.notify()
+            return True
+        self._thread_count += 1
+        return False
 
     @property
     def _may_take(self) -> bool:
@@ -130,22 +148,23 @@ class SenderThreads:
         return self._idle_count > 0 or self._thread_count < self._max_threads
 
     def _lead(self, now_ms: float) -> None:
-        accumulator = self._accumulator
-        wake_ms = accumulator.next_expiry_ms()
+        """Wait until a partition is ready or a batch expires; the lock is held."""
+        ready = self._accumulator.ready
+        wake_ms = self._accumulator.incomplete.next_expiry_ms()
         if self._may_take:
-            wake_ms = min(wake_ms, accumulator.due.next_due_ms())
-        accumulator.due.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
+            wake_ms = min(wake_ms, ready.next_ready_ms())
+        ready.leader_wakes_ms = wake_ms if self._may_take else _EXPIRY_ONLY_MS
         self._has_leader = True
         try:
-            accumulator.due.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
+            ready.work.wait(None if wake_ms == NEVER_MS else (wake_ms - now_ms) / 1000)
         finally:
             self._has_leader = False
-            accumulator.due.leader_wakes_ms = -NEVER_MS
+            ready.leader_wakes_ms = -NEVER_MS
 
     def _start_another(self) -> None:
         try:
             self.start()
         except RuntimeError as error:  # this thread becomes the leader again after its append
-            _logger.info("no further thread: %s", error)
+            _log.info("no further thread: %s", error)
             with self._accumulator.lock:
                 self._thread_count -= 1

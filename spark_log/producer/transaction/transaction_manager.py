@@ -6,6 +6,7 @@ is made under the lock of the producer's accumulator, as are its effects on wait
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +19,8 @@ from spark_log.errors import (
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.transaction import GroupOffset, TopicIdPartition
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
@@ -126,6 +129,13 @@ class TransactionManager:
         """Change to a state; an error state is given the error that is the reason."""
         if self.state not in _FROM[state]:
             raise AssertionError(f"{state} follows {self.state}")
+        _log.debug(
+            "transactional id %r: %s -> %s%s",
+            self.transactional_id,
+            self.state,
+            state,
+            "" if error is None else f": {error}",
+        )
         self.state = state
         self.error = error
 

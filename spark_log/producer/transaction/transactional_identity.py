@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.producer.batch import Accumulator, PartitionQueue
 from spark_log.producer.transaction.transaction_manager import TransactionManager
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
+
+_log = logging.getLogger(__name__)
 
 
 class TransactionalIdentity:
@@ -59,7 +62,7 @@ class TransactionalIdentity:
                     producer = self._manager.producer
                     assert producer is not None
                     if queue.epoch != producer.producer_epoch:
-                        queue.epoch, queue.sequence = producer.producer_epoch, 0
+                        queue.begin_epoch(producer.producer_epoch)
                     return ProducerAppend(
                         producer.producer_id, queue.epoch, queue.sequence, is_transactional=True
                     )
@@ -77,6 +80,12 @@ class TransactionalIdentity:
         with self._lock:
             producer = self._begun()
             self._coordinator.register(producer, groups=[group_id])
+            _log.debug(
+                "transactional id %r: registered group %s, %s",
+                self._manager.transactional_id,
+                group_id,
+                producer,
+            )
             return self._coordinator.state, producer
 
     def bump_epoch(self, queue: PartitionQueue) -> None:
@@ -89,13 +98,20 @@ class TransactionalIdentity:
                 registered = self._manager.partitions
                 waiting = {
                     _place(queue)
-                    for _, queue in self._accumulator.waiting()
+                    for _, queue in self._accumulator.incomplete.waiting()
                     if not queue.route.is_deleted
                 }
             if place in registered:
                 return  # the thread that had the lock before has registered it
             partitions = (waiting | {place}) - registered
-            self._coordinator.register(self._begun(), partitions=partitions)
+            producer = self._begun()
+            self._coordinator.register(producer, partitions=partitions)
+            _log.debug(
+                "transactional id %r: registered %d partitions, %s",
+                self._manager.transactional_id,
+                len(partitions),
+                producer,
+            )
             with self._accumulator.lock:
                 self._manager.partitions |= partitions
 

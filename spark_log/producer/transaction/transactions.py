@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
@@ -27,7 +27,6 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.producer.batch import Accumulator
-from spark_log.producer.send import Sender
 from spark_log.producer.transaction.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction.transaction_offsets import (
     Offsets,
@@ -40,9 +39,19 @@ from spark_log.transaction import GroupOffset, TransactionCoordinator
 from spark_log.types import ConsumerGroupMetadata
 from spark_log.util import Clock, retry_pause_ms
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+
+class FailsRecords(Protocol):
+    """The part of a producer's ``BatchCompleter`` that its transactions call."""
+
+    def fail_transaction(self, error: Exception) -> None:
+        """Fail the open transaction and its waiting records."""
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail all records except those of an append in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class Transactions:
         manager: TransactionManager,
         identity: TransactionalIdentity,
         accumulator: Accumulator,
-        sender: Sender,
+        completer: FailsRecords,
         group_offsets: GroupOffsets,
         cluster: Cluster,
         config: ProducerConfig,
@@ -80,7 +89,7 @@ class Transactions:
             manager: the state of the producer and its transaction.
             identity: the identity, which has the coordinator, and registers partitions and groups.
             accumulator: the waiting records.
-            sender: the sender, which fails records.
+            completer: fails waiting records.
             group_offsets: the writer of offsets to groups.
             cluster: the opened root.
             config: the producer's settings.
@@ -90,7 +99,7 @@ class Transactions:
         self._manager = manager
         self._identity = identity
         self._accumulator = accumulator
-        self._sender = sender
+        self._completer = completer
         self._offsets = TransactionOffsets(cluster, identity, group_offsets)
         self._suppressed = cluster.suppressed
         self._config = config
@@ -193,7 +202,7 @@ class Transactions:
             self._retried(lambda: self._offsets.register(added, group_metadata), call, until_ms)
         except SparkLogError as error:
             if not error.retriable:
-                self._sender.fail_transaction(error)
+                self._completer.fail_transaction(error)
             raise
         with self._accumulator.lock:
             for each in added:
@@ -220,7 +229,7 @@ class Transactions:
                 self.take(call, timeout_s)
             wait([in_new_thread(self._complete, "spark-log-complete")], timeout_s)
         except Exception as error:
-            _logger.warning(
+            _log.warning(
                 "transactional id %r: the producer is closed, and its transaction may be open: %s",
                 self._manager.transactional_id,
                 error,
@@ -247,7 +256,7 @@ class Transactions:
                 owner, is_begun = self._manager.producer, self._manager.is_begun
                 offsets = self.offsets
         except TransactionAbortableError as error:
-            self._sender.fail_transaction(error)
+            self._completer.fail_transaction(error)
             raise
         assert owner is not None
         if is_begun:
@@ -263,7 +272,7 @@ class Transactions:
     def _abort(self) -> None:
         with self._accumulator.lock:
             refusal = self._manager.refusal()
-        self._sender.fail_waiting(refusal)
+        self._completer.fail_waiting(refusal)
         self._accumulator.wait_until_finished(None)
         owner = self._manager.producer
         assert owner is not None
@@ -312,7 +321,7 @@ class Transactions:
                     self._manager.change(State.UNINITIALIZED)
                 elif state is State.ABORTING_TRANSACTION:
                     self._manager.change(State.ABORTABLE_ERROR, error)
-            self._sender.fail_transaction(error)
+            self._completer.fail_transaction(error)
             if error is failure:
                 raise
             raise error from failure
@@ -360,7 +369,14 @@ class Transactions:
                 if self._is_closed or not self._is_retriable(error):
                     raise
                 failures += 1
-                _logger.info("%s: attempt %d failed: %s", name, failures, error)
+                _log.log(
+                    logging.INFO if failures == 1 else logging.DEBUG,
+                    "transactional id %r: attempt %d of %s failed: %s",
+                    self._manager.transactional_id,
+                    failures,
+                    name,
+                    error,
+                )
                 left_ms = until_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     raise KafkaTimeoutError(f"{name} did not end in time: {error}") from error
