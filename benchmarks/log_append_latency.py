@@ -54,7 +54,7 @@ def latencies_ms(store: LocalStore, count: int, *, sync: bool) -> tuple[list[flo
     log = open_log(store, beside=beside, flush_on_append=sync)
 
     def append(batch: pa.RecordBatch) -> None:
-        with merges.made_way_for():
+        with merges.make_way():
             log.append(batch)
 
     batches = [records(SMALL_BATCH, first=number * SMALL_BATCH) for number in range(64)]

@@ -274,10 +274,10 @@ class ProducerRuntime:
             raise _in_callback("flush")
         if not self.accumulator.wait_until_finished(timeout):
             with self.accumulator.lock:
-                left = self.accumulator.incomplete.record_count()
+                unfinished = self.accumulator.incomplete.record_count()
             raise KafkaTimeoutError(
-                f"flush: {left} records are not acknowledged after {timeout} s; the producer keeps "
-                f"trying to append them"
+                f"flush: {unfinished} records are not acknowledged after {timeout} s; the producer "
+                f"keeps trying to append them"
             )
 
     def close(self, timeout: float | None) -> int:
@@ -310,18 +310,20 @@ class ProducerRuntime:
             )
         with self.accumulator.lock:
             self.accumulator.is_aborted = True
-            left = self.accumulator.incomplete.record_count()
-        if left:
+            unfinished = self.accumulator.incomplete.record_count()
+        if unfinished:
             self.completer.fail_all(
                 IllegalStateError(
                     f"{self._client_id} was closed before the record was acknowledged: give "
                     f"close() more time"
                 )
             )
-            _log.warning("%s: %d records were not acknowledged at close", self._client_id, left)
+            _log.warning(
+                "%s: %d records were not acknowledged at close", self._client_id, unfinished
+            )
         if threads is not None:
             threads.stop()
-            threads.join(_JOIN_S if not left else 0.1)
+            threads.join(_JOIN_S if not unfinished else 0.1)
         self._merge_thread.close(_JOIN_S)
         self._interceptors.close()
         self._reporters.close()

@@ -236,8 +236,9 @@ class Producer(ForeignMethods):
             size_bytes += headers_bytes
         time_ns = self._time_ns() if timestamp_ms is None else checked_timestamp_ns(timestamp_ms)
         if key is None or partition is not None:
-            # The fast path of most records: the open batch of their partition has room. All other
-            # checks are made when a batch begins.
+            # The fast path of most records, whose partition has an open batch with room. It repeats
+            # the end of `RecordBatcher.add`, without its calls and checks, which are made when a
+            # batch begins: MEASURED. Change both.
             with self._lock:
                 route = self._routes.get(topic)
                 if route is not None:

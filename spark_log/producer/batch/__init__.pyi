@@ -11,9 +11,9 @@ from .record_arrays import check_is_table as check_is_table
 from .record_batcher import RecordBatcher as RecordBatcher
 from .record_future import RecordFuture as RecordFuture
 from .record_future import refused_future as refused_future
-from .table_batcher import RecordRange as RecordRange
-from .table_batcher import TableFuture as TableFuture
 from .table_batcher import send_table as send_table
+from .table_future import RecordRange as RecordRange
+from .table_future import TableFuture as TableFuture
 from .topic_route import NEVER_MS as NEVER_MS
 from .topic_route import PartitionQueue as PartitionQueue
 from .topic_router import TopicRouter as TopicRouter

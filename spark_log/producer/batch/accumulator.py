@@ -252,19 +252,19 @@ class Accumulator:
 
     # --- methods that take the lock ---------------------------------------------------------------
 
-    def idle_log(self, place: TopicIdPartition) -> PartitionLog | None:
+    def idle_log(self, partition: TopicIdPartition) -> PartitionLog | None:
         """Return the open log of a partition that has no append in progress."""
         with self.lock:
-            queue = self._queue_of(place)
+            queue = self._queue_of(partition)
             return None if queue is None or queue.is_busy else queue.log
 
-    def wait_until_idle(self, places: Iterable[TopicIdPartition]) -> None:
+    def wait_until_idle(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Wait until the threads have left partitions whose records are acknowledged already."""
         with self.lock:
             self._flushing += 1
             try:
-                for place in places:
-                    while (queue := self._queue_of(place)) is not None and queue.is_busy:
+                for partition in partitions:
+                    while (queue := self._queue_of(partition)) is not None and queue.is_busy:
                         self._batch_finished.wait()
             finally:
                 self._flushing -= 1
@@ -292,10 +292,11 @@ class Accumulator:
                 self._flushing -= 1
         return True
 
-    def _queue_of(self, place: TopicIdPartition) -> PartitionQueue | None:
+    def _queue_of(self, partition: TopicIdPartition) -> PartitionQueue | None:
         for route in self.routes.values():
-            if route.topic.topic_id == place.topic_id and place.partition < len(route.queues):
-                return route.queues[place.partition]
+            number = partition.partition
+            if route.topic.topic_id == partition.topic_id and number < len(route.queues):
+                return route.queues[number]
         return None
 
     def _cause_of_full_pool(self) -> str:

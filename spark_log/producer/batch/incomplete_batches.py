@@ -62,12 +62,12 @@ class IncompleteBatches:
 
     def expired(self, now_ms: float) -> list[tuple[ProducerBatch, PartitionQueue]]:
         """Return the batches whose ``delivery.timeout.ms`` has passed, with their partitions."""
-        found = []
+        expired = []
         for batch, queue in self._queues.items():
             if batch.created_ms + self._delivery_timeout_ms > now_ms:
                 break
-            found.append((batch, queue))
-        return found
+            expired.append((batch, queue))
+        return expired
 
     def next_expiry_ms(self) -> float:
         """Return when ``delivery.timeout.ms`` of the oldest batch will have passed."""

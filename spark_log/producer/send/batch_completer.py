@@ -85,7 +85,7 @@ class BatchCompleter:
         """Fail batches, and their transaction; return the number of records that failed."""
         failed = [batch for batch in batches if batch.fail(error)]
         records = sum(batch.record_count for batch in failed)
-        self.metrics.failed(records)
+        self.metrics.count_failed_records(records)
         if failed:
             self.fail_transaction(error)
         self.complete(batches)

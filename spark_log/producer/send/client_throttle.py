@@ -55,10 +55,10 @@ class ClientThrottle:
 
     def update(self, image: MetadataImage) -> None:
         """Set the quota from the metadata. Takes the accumulator's lock."""
-        found = self._appender.bytes_per_second(image)
+        rate = self._appender.bytes_per_second(image)
         with self._accumulator.lock:
-            if found != self._quota.bytes_per_second:
-                self._quota.change(found)
+            if rate != self._quota.bytes_per_second:
+                self._quota.change(rate)
                 self._mute(self._clock.monotonic_ms())
 
     def record(self, size_bytes: int, image: MetadataImage, now_ms: float) -> float:
@@ -88,13 +88,13 @@ class ClientThrottle:
                 return False
             if now_ms < self._refresh_due_ms:
                 return True
-            found = self._quota.bytes_per_second
+            rate = self._quota.bytes_per_second
         try:
-            found = self._appender.bytes_per_second(self._appender.image())
+            rate = self._appender.bytes_per_second(self._appender.image())
         except (SparkLogError, OSError) as error:
             _log.info("the quota cannot be read just now: %s", error)
         with self._accumulator.lock:
-            self._quota.change(found)
+            self._quota.change(rate)
             self._mute(now_ms)
             return self._quota.is_throttled(now_ms)
 

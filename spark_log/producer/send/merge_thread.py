@@ -62,7 +62,7 @@ class MergeThread:
         return True
 
     @contextmanager
-    def made_way_for(self) -> Iterator[None]:
+    def make_way(self) -> Iterator[None]:
         """Return a context for an append, during which merges pause. Any thread may use it."""
         with self._ended:
             self._appends += 1

@@ -79,7 +79,7 @@ class PartitionAppender:
         """
         self._beside = None if merges is None else Beside(merges.submit, merges.pause)
         self._merges_make_way: Callable[[], AbstractContextManager[None]] = (
-            nullcontext if merges is None else merges.made_way_for
+            nullcontext if merges is None else merges.make_way
         )
         self._cluster = cluster
         self._metadata = MetadataLookup(cluster)
@@ -160,11 +160,11 @@ class PartitionAppender:
 
     def bytes_per_second(self, image: MetadataImage) -> int:
         """Return the client's ``producer_byte_rate`` in a metadata image."""
-        known, found = self._quota
-        if known is not image:  # a new image is made only for a change
-            found = image.client_quota(self._client_id).producer_byte_rate
-            self._quota = image, found
-        return found
+        known_image, rate = self._quota
+        if known_image is not image:  # a new image is made only for a change
+            rate = image.client_quota(self._client_id).producer_byte_rate
+            self._quota = image, rate
+        return rate
 
     def image(self) -> MetadataImage:
         """Return the current metadata image; one request if nothing has changed.

@@ -20,15 +20,15 @@ class ProducerIdentity:
         self.is_idempotent = is_idempotent
         self.first_epoch = 0 if given is None else given.producer_epoch
         self.producer_id = random_producer_id() if given is None else given.producer_id
-        self._replaced: dict[tuple[str, int], int] = {}
+        self._replacement_ids: dict[tuple[str, int], int] = {}
 
     def next_append(self, queue: PartitionQueue) -> ProducerAppend:
         """Return id, epoch and sequence number of the next append to a busy partition."""
-        place = (queue.route.topic.topic_id, queue.partition)
+        partition = (queue.route.topic.topic_id, queue.partition)
         if queue.epoch > MAX_PRODUCER_EPOCH:  # a new id, as in `bumpIdempotentProducerEpoch`
-            self._replaced[place] = random_producer_id()
+            self._replacement_ids[partition] = random_producer_id()
             queue.begin_epoch(0)
-        producer_id = self._replaced.get(place, self.producer_id)
+        producer_id = self._replacement_ids.get(partition, self.producer_id)
         return ProducerAppend(producer_id, queue.epoch, queue.sequence)
 
     def bump_epoch(self, queue: PartitionQueue) -> None:

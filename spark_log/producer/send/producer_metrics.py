@@ -46,10 +46,10 @@ class ProducerMetrics:
             definitions.QUEUE_DURATION: Histogram(),
             definitions.THROTTLE_DURATION: Histogram(),
         }
-        self.append_errors = Counter({each.__name__: 0 for each in _SHOWN_ERRORS})
+        self.append_errors = Counter({kind.__name__: 0 for kind in _SHOWN_ERRORS})
         self._latest: deque[_Sample] = deque()
 
-    def appended(
+    def count_append(
         self,
         now_ms: float,
         *,
@@ -74,17 +74,17 @@ class ProducerMetrics:
                 self._forget(now_ms)
             self._latest[-1].add(records, size_bytes, (latency_ms, queued_ms, throttle_ms))
 
-    def append_failed(self, error: Exception) -> None:
+    def count_failed_append(self, error: Exception) -> None:
         """Count one attempt of an append that failed."""
         with self._lock:
             self.append_errors[type(error).__name__] += 1
 
-    def failed(self, records: int) -> None:
+    def count_failed_records(self, records: int) -> None:
         """Count records that failed."""
         with self._lock:
             self._errors += records
 
-    def retried(self) -> None:
+    def count_retry(self) -> None:
         """Count one retry of an append."""
         with self._lock:
             self._retries += 1
@@ -113,16 +113,16 @@ class ProducerMetrics:
         self._forget(now_ms)
         latest = self._latest
         seconds = max((now_ms - latest[0].began_ms) / 1000, 1.0) if latest else 1.0
-        appends = sum(each.appends for each in latest)
+        appends = sum(sample.appends for sample in latest)
         count = max(appends, 1)
-        records = sum(each.records for each in latest)
-        size_bytes = sum(each.size_bytes for each in latest)
+        records = sum(sample.records for sample in latest)
+        size_bytes = sum(sample.size_bytes for sample in latest)
         times = {
             f"{name}-{kind}": value
-            for at, name in enumerate(_TIMES)
+            for index, name in enumerate(_TIMES)
             for kind, value in (
-                ("avg", sum(each.sums_ms[at] for each in latest) / count),
-                ("max", max((each.most_ms[at] for each in latest), default=0.0)),
+                ("avg", sum(sample.sums_ms[index] for sample in latest) / count),
+                ("max", max((sample.max_ms[index] for sample in latest), default=0.0)),
             )
         }
         return {
@@ -148,20 +148,20 @@ class ProducerMetrics:
 class _Sample:
     """The appends of about a second, added up."""
 
-    __slots__ = ("appends", "began_ms", "most_ms", "records", "size_bytes", "sums_ms")
+    __slots__ = ("appends", "began_ms", "max_ms", "records", "size_bytes", "sums_ms")
 
     def __init__(self, began_ms: float) -> None:
         self.began_ms = began_ms
         self.appends = self.records = self.size_bytes = 0
         self.sums_ms = [0.0] * len(_TIMES)
-        self.most_ms = [0.0] * len(_TIMES)
+        self.max_ms = [0.0] * len(_TIMES)
 
     def add(self, records: int, size_bytes: int, times_ms: Sequence[float]) -> None:
         """Add an append, with its durations in the order of `_TIMES`."""
         self.appends += 1
         self.records += records
         self.size_bytes += size_bytes
-        sums_ms, most_ms = self.sums_ms, self.most_ms
-        for at, time_ms in enumerate(times_ms):
-            sums_ms[at] += time_ms
-            most_ms[at] = max(most_ms[at], time_ms)
+        sums_ms, max_ms = self.sums_ms, self.max_ms
+        for index, time_ms in enumerate(times_ms):
+            sums_ms[index] += time_ms
+            max_ms[index] = max(max_ms[index], time_ms)

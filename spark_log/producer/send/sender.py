@@ -181,8 +181,8 @@ class Sender:
         throttle_ms = 0.0
         if appended.image is not None:
             throttle_ms = self._throttle.record(appended.size_bytes, appended.image, now_ms)
-        self._metrics.failed(len(errors))
-        self._metrics.appended(
+        self._metrics.count_failed_records(len(errors))
+        self._metrics.count_append(
             now_ms,
             records=records,
             size_bytes=appended.size_bytes,
@@ -240,7 +240,7 @@ class Sender:
         self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception
     ) -> None:
         in_flight.error = error
-        self._metrics.append_failed(error)
+        self._metrics.count_failed_append(error)
         if makes_outcome_unknown(error):
             in_flight.is_outcome_unknown = True
         if isinstance(error, DeleteDelayLoweredError):
@@ -268,7 +268,7 @@ class Sender:
             " (outcome unknown)" if in_flight.is_outcome_unknown else "",
             error,
         )
-        self._metrics.retried()
+        self._metrics.count_retry()
         in_flight.retry_ms = self._clock.monotonic_ms() + pause_ms
         self._release(queue)
 

@@ -54,11 +54,11 @@ class TransactionalIdentity:
             UnknownOutcomeError: the partition may be registered.
             SparkLogError: the partition is not registered.
         """
-        place = _place(queue)
+        partition = _partition_of(queue)
         while True:
             with self._accumulator.lock:
                 self._manager.check_can_append()
-                if place in self._manager.partitions:
+                if partition in self._manager.partitions:
                     producer = self._manager.producer
                     assert producer is not None
                     if queue.epoch != producer.producer_epoch:
@@ -66,7 +66,7 @@ class TransactionalIdentity:
                     return ProducerAppend(
                         producer.producer_id, queue.epoch, queue.sequence, is_transactional=True
                     )
-            self._register_waiting(place)
+            self._register_waiting(partition)
 
     def register_group(self, group_id: str) -> tuple[TransactionMetadata, ProducerIdAndEpoch]:
         """Register a consumer group, before a record of the transaction is written to its log.
@@ -78,7 +78,7 @@ class TransactionalIdentity:
             SparkLogError: the errors of `next_append`.
         """
         with self._lock:
-            producer = self._begun()
+            producer = self._begin()
             self._coordinator.register(producer, groups=[group_id])
             _log.debug(
                 "transactional id %r: registered group %s, %s",
@@ -91,20 +91,20 @@ class TransactionalIdentity:
     def bump_epoch(self, queue: PartitionQueue) -> None:
         """Do nothing: the end of the transaction gives a new epoch."""
 
-    def _register_waiting(self, place: TopicIdPartition) -> None:
+    def _register_waiting(self, partition: TopicIdPartition) -> None:
         """Register a partition and all others that have waiting records, by one append."""
         with self._lock:
             with self._accumulator.lock:
                 registered = self._manager.partitions
                 waiting = {
-                    _place(queue)
+                    _partition_of(queue)
                     for _, queue in self._accumulator.incomplete.waiting()
                     if not queue.route.is_deleted
                 }
-            if place in registered:
+            if partition in registered:
                 return  # the thread that had the lock before has registered it
-            partitions = (waiting | {place}) - registered
-            producer = self._begun()
+            partitions = (waiting | {partition}) - registered
+            producer = self._begin()
             self._coordinator.register(producer, partitions=partitions)
             _log.debug(
                 "transactional id %r: registered %d partitions, %s",
@@ -115,7 +115,7 @@ class TransactionalIdentity:
             with self._accumulator.lock:
                 self._manager.partitions |= partitions
 
-    def _begun(self) -> ProducerIdAndEpoch:
+    def _begin(self) -> ProducerIdAndEpoch:
         """Return the producer, after recording that the transaction may be registered."""
         with self._accumulator.lock:
             self._manager.check_can_append()
@@ -130,5 +130,5 @@ class TransactionalIdentity:
         return producer
 
 
-def _place(queue: PartitionQueue) -> TopicIdPartition:
+def _partition_of(queue: PartitionQueue) -> TopicIdPartition:
     return TopicIdPartition(queue.route.topic.topic_id, queue.partition)

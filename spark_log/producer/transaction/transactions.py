@@ -106,7 +106,7 @@ class Transactions:
         self._clock = clock
         self._is_retriable = is_retriable
         self._random = Random()
-        self._begun: TransactionCall | None = None
+        self._pending: TransactionCall | None = None
         self._is_closed = False
 
     @property
@@ -125,7 +125,7 @@ class Transactions:
     def begin(self) -> None:
         """Begin a transaction; nothing is read or written."""
         with self._accumulator.lock:
-            self._check("begin_transaction", State.READY)
+            self._check_call("begin_transaction", State.READY)
             self._manager.begin()
             self._accumulator.accepts_records = True
 
@@ -172,8 +172,8 @@ class Transactions:
                 f"wait for its end, or close the producer"
             )
         with self._accumulator.lock:
-            if self._begun is call:
-                self._begun = None
+            if self._pending is call:
+                self._pending = None
         call.outcome.result()
 
     def send_offsets(
@@ -193,20 +193,21 @@ class Transactions:
         call = "send_offsets_to_transaction"
         checked_group(group_metadata)
         with self._accumulator.lock:
-            self._check(call, State.IN_TRANSACTION)
+            self._check_call(call, State.IN_TRANSACTION)
         if not offsets:
             return
         until_ms = self._clock.monotonic_ms() + self.timeout_s(timeout_s) * 1000
-        added = self._retried(lambda: self._offsets.check(offsets, group_metadata), call, until_ms)
+        added = self._retry(lambda: self._offsets.check(offsets, group_metadata), call, until_ms)
         try:
-            self._retried(lambda: self._offsets.register(added, group_metadata), call, until_ms)
+            self._retry(lambda: self._offsets.register(added, group_metadata), call, until_ms)
         except SparkLogError as error:
             if not error.retriable:
                 self._completer.fail_transaction(error)
             raise
         with self._accumulator.lock:
-            for each in added:
-                self._manager.offsets[each.group_id, each.topic_id, each.partition] = each
+            for offset in added:
+                key = offset.group_id, offset.topic_id, offset.partition
+                self._manager.offsets[key] = offset
 
     def close(self, timeout_s: float | None) -> None:
         """Wait for a call that has begun, or abort the open transaction; then retry nothing.
@@ -218,7 +219,7 @@ class Transactions:
             timeout_s: seconds; None: until the call has ended.
         """
         try:
-            call = self._begun
+            call = self._pending
             if call is None and self._manager.state in (
                 State.IN_TRANSACTION,
                 State.ABORTABLE_ERROR,
@@ -241,7 +242,7 @@ class Transactions:
 
     def _initialize(self) -> None:
         timeout_ms = self._manager.timeout_ms
-        producer = self._coordinated(
+        producer = self._call_coordinator(
             "init_transactions", lambda coordinator: coordinator.initialize(timeout_ms)
         )
         self._end(producer)
@@ -262,7 +263,7 @@ class Transactions:
         if is_begun:
             # The markers are put by the logs that the appends used, at the ends that these know.
             self._accumulator.wait_until_idle(self._manager.partitions)
-            producer = self._coordinated(
+            producer = self._call_coordinator(
                 name, lambda coordinator: coordinator.commit(owner, offsets=offsets)
             )
             self._end(producer)
@@ -277,7 +278,7 @@ class Transactions:
         owner = self._manager.producer
         assert owner is not None
         if self._manager.is_begun:
-            producer = self._coordinated(
+            producer = self._call_coordinator(
                 "abort_transaction", lambda coordinator: coordinator.abort(owner)
             )
             self._end(producer)
@@ -299,7 +300,7 @@ class Transactions:
             if self._manager.state is not State.FATAL_ERROR:
                 self._manager.end(producer)
 
-    def _coordinated(self, name: str, call: Callable[[TransactionCoordinator], R]) -> R:
+    def _call_coordinator(self, name: str, call: Callable[[TransactionCoordinator], R]) -> R:
         unknown: UnknownOutcomeError | None = None
 
         def coordinate() -> R:
@@ -312,7 +313,7 @@ class Transactions:
                 raise
 
         try:
-            return self._retried(coordinate, name, math.inf)
+            return self._retry(coordinate, name, math.inf)
         except Exception as failure:
             error = failure if unknown is None else _after_unknown(name, failure)
             with self._accumulator.lock:
@@ -332,34 +333,34 @@ class Transactions:
         self, name: str, work: Callable[[], None], state: State, *allowed: State
     ) -> TransactionCall:
         with self._accumulator.lock:
-            if self._begun is not None and self._begun.name == name:
-                return self._begun
-            self._check(name, *allowed)
+            if self._pending is not None and self._pending.name == name:
+                return self._pending
+            self._check_call(name, *allowed)
             # The thread waits for the lock first, so it sees the new state.
-            outcome = in_new_thread(lambda: self._when_begun(work), f"spark-log-{name}")
+            outcome = in_new_thread(lambda: self._when_pending(work), f"spark-log-{name}")
             self._manager.change(state)
             self._accumulator.refuse_records()
-            self._begun = TransactionCall(name, outcome)
-            return self._begun
+            self._pending = TransactionCall(name, outcome)
+            return self._pending
 
-    def _when_begun(self, work: Callable[[], None]) -> None:
+    def _when_pending(self, work: Callable[[], None]) -> None:
         with self._accumulator.lock:
             pass
         work()
 
-    def _check(self, call: str, *allowed: State) -> None:
+    def _check_call(self, call: str, *allowed: State) -> None:
         """Check that the producer is open, and that a call is the one that is expected now."""
         if self._is_closed:
             raise IllegalStateError(f"{call}: the producer is closed: make another producer")
-        begun = self._begun
-        if begun is not None:
+        pending = self._pending
+        if pending is not None:
             raise IllegalStateError(
-                f"{call}: {begun.name} has begun, and its outcome is not known yet: call "
-                f"{begun.name} again first"
+                f"{call}: {pending.name} has begun, and its outcome is not known yet: call "
+                f"{pending.name} again first"
             )
         self._manager.check(call, *allowed)
 
-    def _retried(self, call: Callable[[], R], name: str, until_ms: float) -> R:
+    def _retry(self, call: Callable[[], R], name: str, until_ms: float) -> R:
         """Call a function until it succeeds, or fails with an error that is not retriable."""
         failures = 0
         while True:

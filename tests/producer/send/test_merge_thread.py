@@ -73,7 +73,7 @@ def test_a_merge_makes_way_for_an_append_that_runs():
         thread.pause()
         order.append("merge")
 
-    with thread.made_way_for():
+    with thread.make_way():
         thread.submit(merge)
         wait_until(lambda: thread._ended._waiters)  # type: ignore[attr-defined]  # noqa: SLF001
         order.append("append")
@@ -85,7 +85,7 @@ def test_a_merge_makes_way_for_an_append_that_runs():
 @pytest.mark.usefixtures("endless_pauses")
 def test_a_merge_does_not_wait_if_no_append_runs():
     thread = MergeThread("alone")
-    with thread.made_way_for():
+    with thread.make_way():
         pass
     thread.pause()
 
@@ -94,13 +94,13 @@ def test_a_producer_tells_its_merges_of_each_append(tmp_path, monkeypatch):
     root, told = str(tmp_path), []
     with Admin(root) as admin:
         admin.create_topics([NewTopic("t", 1)])
-    made_way_for = MergeThread.made_way_for
+    make_way = MergeThread.make_way
 
     def tell(self):
         told.append(self)
-        return made_way_for(self)
+        return make_way(self)
 
-    monkeypatch.setattr(MergeThread, "made_way_for", tell)
+    monkeypatch.setattr(MergeThread, "make_way", tell)
     with Producer(root) as producer:
         for _ in range(3):
             producer.send("t", b"value").result(60)

@@ -6,7 +6,7 @@ from spark_log.producer.send.producer_metrics import WINDOW_MS, ProducerMetrics
 
 
 def append(metrics, now_ms, latency_ms=1.0):
-    metrics.appended(
+    metrics.count_append(
         now_ms,
         records=2,
         size_bytes=100,
