@@ -58,7 +58,7 @@ class InFlightBatches:
     def __str__(self) -> str:
         records = sum(batch.record_count for batch in self.batches)
         size_bytes = sum(batch.reserved_bytes for batch in self.batches)
-        return f"{len(self.batches)} batches, {records} records, {size_bytes} bytes"
+        return f"{len(self.batches)} batches, {records} records, {size_bytes} bytes of memory"
 
     @property
     def is_done(self) -> bool:

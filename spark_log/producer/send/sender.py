@@ -352,12 +352,21 @@ class Sender:
             _log.debug("%s: the topic refused all records in flight", queue)
             return
         _log.debug(
-            "%s: appended offsets %d to %d in %d ms, attempt %d, %d bytes, %s",
+            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
             queue,
             appended.info.base_offset,
             appended.info.last_offset,
             took_ms,
             in_flight.attempts,
             appended.size_bytes,
-            in_flight.producer,
+            _describe(in_flight.producer),
         )
+
+
+def _describe(producer: ProducerAppend | None) -> str:
+    if producer is None:
+        return "not idempotent"
+    return (
+        f"producer id {producer.producer_id}, epoch {producer.producer_epoch}, sequence "
+        f"{producer.base_sequence}"
+    )
