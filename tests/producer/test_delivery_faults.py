@@ -264,7 +264,7 @@ class TestFailed:
 
         def append_first(failures):
             completer._fail_each = fail_each  # noqa: SLF001
-            sender.send(producer.queue("weather"))
+            sender.send_batches(producer.queue("weather"))
             return fail_each(failures)
 
         completer._fail_each = append_first  # noqa: SLF001

@@ -64,7 +64,8 @@ def test_a_producer_whose_root_is_taken_away_tells_its_story(root, clock, lines)
         r"DEBUG orders-0: put in flight: 1 batches, 1 records, \d+ bytes of memory",
         r"DEBUG orders-0: opened the log orders\.\S+/orders-0",
         r"DEBUG orders-0: appended offsets 0 to 0 in \d+ ms: attempt 1, \d+ bytes, "
-        r"producer id \d+, epoch 0, sequence 0",
+        r"ProducerAppend\(producer_id=\d+, producer_epoch=0, base_sequence=0, "
+        r"is_transactional=False\)",
     )
     away = root.with_name("away")
     root.rename(away)

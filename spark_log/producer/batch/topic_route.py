@@ -181,21 +181,25 @@ class PartitionQueue:
 
     # --- its log ---------------------------------------------------------------------------------
 
-    def use_log(self, log: PartitionLog) -> None:
-        """Append to this opened log, until `forget_log`."""
-        self.log = log
+    def use_log(self, log: PartitionLog, opened_ms: float) -> None:
+        """Append to a log that was opened at a monotonic time, until `forget_log`."""
+        self.log, self.end_observed_ms = log, opened_ms
 
     def forget_log(self) -> None:
         """Let the next append open the log anew: its memory may be wrong, or its configs old."""
         self.log = None
 
-    def observe_end(self, now_ms: float) -> None:
-        """Note that the log's end was known to be the newest at this monotonic time."""
-        self.end_observed_ms = now_ms
+    def advance_end(self, end_offset: int, observed_ms: float | None) -> None:
+        """Set the log's end after an append.
 
-    def acknowledge_to(self, end_offset: int) -> None:
-        """Note that all records before an offset are acknowledged."""
+        Args:
+            end_offset: the offset after the appended records.
+            observed_ms: monotonic time at which the log did not have these records yet; None:
+                unknown, because an earlier attempt has appended them.
+        """
         self.acknowledged_offset = end_offset
+        if observed_ms is not None:
+            self.end_observed_ms = observed_ms
 
 
 class TopicRoute:

@@ -102,16 +102,16 @@ class TopicRouter:
     def _look_up(self, topic: str, passed_ms: float) -> TopicRoute:
         """Look a topic up once, in the rest of ``max.block.ms``."""
 
-        def look() -> TopicRoute:
+        def look_up() -> TopicRoute:
             image = self.refresh(topic)
-            found = self._accumulator.routes.get(topic)
-            return found if found is not None else self._install(image.topic(topic))
+            route = self._accumulator.routes.get(topic)
+            return route if route is not None else self._install(image.topic(topic))
 
         if self._cluster.store.is_mapped:
-            return look()
+            return look_up()
         return call_within(
             max(0.0, self._config.max_block_ms - passed_ms),
-            look,
+            look_up,
             what=f"looking up topic {topic!r}",
             setting="max.block.ms",
         )

@@ -25,7 +25,7 @@ class DeleteDelayLoweredError(UnknownOutcomeError):
 
 
 class Reaction(Enum):
-    """What the sender does with the batches in flight after a failed attempt.
+    """The sender's action for the batches in flight after a failed attempt.
 
     RETRY: append them again, if attempts are left.
     RETRY_IN_NEW_EPOCH: the log lost or expired this producer's earlier appends. This append is not
@@ -33,10 +33,8 @@ class Reaction(Enum):
         (``TransactionManager.requestIdempotentEpochBump``).
     MOVE: append them to the new topic of the same name; fail them without one.
     FAIL: fail them with the error.
-    FAIL_ENDED_BY_OTHERS: fail them, and make their transaction abortable: another process has
-        probably ended it, after ``transaction.timeout.ms``.
-    FAIL_ABORTABLE: fail them, and make their transaction abortable: the log has a late record of an
-        earlier epoch, which it had forgotten; the marker of the abort ends it.
+    FAIL_TRANSACTION: fail them; their transaction can then only be aborted. Others have ended it,
+        or the log has a late record of an earlier epoch, which the marker of the abort ends.
     FENCE: fail all records of the producer: a newer one has taken over its id.
     """
 
@@ -44,8 +42,7 @@ class Reaction(Enum):
     RETRY_IN_NEW_EPOCH = auto()
     MOVE = auto()
     FAIL = auto()
-    FAIL_ENDED_BY_OTHERS = auto()
-    FAIL_ABORTABLE = auto()
+    FAIL_TRANSACTION = auto()
     FENCE = auto()
 
 
@@ -67,10 +64,8 @@ def reaction_to(
     """
     if isinstance(error, TopicDeletedError):
         return Reaction.MOVE
-    if is_transactional and isinstance(error, InvalidProducerEpochError):
-        return Reaction.FAIL_ENDED_BY_OTHERS
-    if is_transactional and isinstance(error, InvalidTxnStateError):
-        return Reaction.FAIL_ABORTABLE
+    if is_transactional and isinstance(error, InvalidProducerEpochError | InvalidTxnStateError):
+        return Reaction.FAIL_TRANSACTION
     may_bump_epoch = not is_transactional and not is_outcome_unknown
     if may_bump_epoch and isinstance(error, OutOfOrderSequenceError):
         return Reaction.RETRY_IN_NEW_EPOCH

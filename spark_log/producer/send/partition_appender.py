@@ -133,9 +133,19 @@ class PartitionAppender:
                     f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
                     f"the retry finds out whether it is in the log"
                 )
-        queue.acknowledge_to(appended.info.last_offset + 1)
-        if not appended.info.is_duplicate:
-            queue.observe_end(began_ms)  # no segment had the next name before this one was put
+        # If this is no duplicate, no segment had the next name before this one was put.
+        observed_ms = None if appended.info.is_duplicate else began_ms
+        queue.advance_end(appended.info.last_offset + 1, observed_ms)
+        _log.debug(
+            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
+            queue,
+            appended.info.base_offset,
+            appended.info.last_offset,
+            self._cluster.clock.monotonic_ms() - began_ms,
+            in_flight.attempts,
+            appended.size_bytes,
+            in_flight.producer,
+        )
         return replace(appended, image=image)
 
     def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
@@ -188,11 +198,10 @@ class PartitionAppender:
     def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
         if _is_deleted(queue, self._metadata.recent_image()):
             raise TopicDeletedError
-        queue.observe_end(now_ms)
         topic = queue.route.topic
         log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
         log.on_log_end(queue.acknowledged_offset)
-        queue.use_log(log)
+        queue.use_log(log, now_ms)
         if queue.route.topic is not topic:
             queue.forget_log()  # the topic's configs changed meanwhile
         _log.debug("%s: opened the log %s", queue, log.directory)

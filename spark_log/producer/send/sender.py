@@ -36,11 +36,10 @@ _MAX_SEGMENT_FILL: Final = 0.9
 class Sender:
     """Appends the waiting batches of the partitions that are ready.
 
-    One turn with a partition is `send`, from top to bottom: drain the waiting batches, attempt the
-    append, and complete the batches, or react to the error: retry later, move or fail them. A
-    thread acquires the partition before, with `ReadyPartitions.take`, and it is released at the end
-    of the turn. So a partition has one append at a time, and a retried append goes before later
-    batches.
+    One turn with a partition is `send_batches`, from top to bottom: drain the waiting batches,
+    attempt the append, and complete the batches, or react to the error: retry, move or fail them. A
+    thread acquires the partition before its turn, with `ReadyPartitions.take`, and releases it at
+    the end. A partition has one append at a time, and a retried append goes before later batches.
     """
 
     def __init__(
@@ -94,10 +93,10 @@ class Sender:
         with self._accumulator.lock:
             queue = self._accumulator.ready.take(self._clock.monotonic_ms())
         if queue is not None:
-            self.send(queue)
+            self.send_batches(queue)
         return queue is not None
 
-    def send(self, queue: PartitionQueue) -> None:
+    def send_batches(self, queue: PartitionQueue) -> None:
         """Make one attempt to append the batches of an acquired partition, and release it."""
         try:
             in_flight = None if self._throttle.check() else self._drain(queue)
@@ -192,7 +191,6 @@ class Sender:
             throttle_ms=throttle_ms,
         )
         self._completer.note_appended(queue)
-        self._log_appended(queue, in_flight, appended, now_ms - began_ms)
         with self._accumulator.lock:
             queue.end_append()
         if errors:
@@ -219,13 +217,9 @@ class Sender:
                 self._move(queue, in_flight)
             case Reaction.FAIL:
                 self._fail(queue, in_flight, error)
-            case Reaction.FAIL_ENDED_BY_OTHERS:
+            case Reaction.FAIL_TRANSACTION:
                 assert self._transaction is not None
-                self._fail(queue, in_flight, self._transaction.ended_by_others(error))
-            case Reaction.FAIL_ABORTABLE:
-                assert self._transaction is not None
-                abortable = self._transaction.abortable(f"call abort_transaction: {error}")
-                self._fail(queue, in_flight, abortable)
+                self._fail(queue, in_flight, self._transaction.abortable_after(error))
             case Reaction.FENCE:
                 self._fence(queue, in_flight, error)
                 self._fail(queue, in_flight, self._completer.fatal_error or error)
@@ -338,35 +332,3 @@ class Sender:
     def _release(self, queue: PartitionQueue) -> None:
         with self._accumulator.lock:
             self._accumulator.release(queue)
-
-    def _log_appended(
-        self,
-        queue: PartitionQueue,
-        in_flight: InFlightBatches,
-        appended: AppendResult,
-        took_ms: float,
-    ) -> None:
-        if not _log.isEnabledFor(logging.DEBUG):
-            return
-        if appended.info is None:
-            _log.debug("%s: the topic refused all records in flight", queue)
-            return
-        _log.debug(
-            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
-            queue,
-            appended.info.base_offset,
-            appended.info.last_offset,
-            took_ms,
-            in_flight.attempts,
-            appended.size_bytes,
-            _describe(in_flight.producer),
-        )
-
-
-def _describe(producer: ProducerAppend | None) -> str:
-    if producer is None:
-        return "not idempotent"
-    return (
-        f"producer id {producer.producer_id}, epoch {producer.producer_epoch}, sequence "
-        f"{producer.base_sequence}"
-    )

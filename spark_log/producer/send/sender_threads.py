@@ -91,7 +91,7 @@ class SenderThreads:
 
     def _run(self) -> None:
         while (queue := self._next()) is not None:
-            self._sender.send(queue)
+            self._sender.send_batches(queue)
 
     def _next(self) -> PartitionQueue | None:
         """Wait for a ready partition, and return it; None after `stop`."""

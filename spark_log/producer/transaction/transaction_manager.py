@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_log.errors import (
     IllegalStateError,
+    InvalidProducerEpochError,
     SparkLogError,
     TransactionAbortableError,
     TransactionAbortedError,
@@ -202,8 +203,13 @@ class TransactionManager:
             transactional_id=self.transactional_id,
         )
 
-    def ended_by_others(self, error: Exception) -> TransactionAbortableError:
-        """Return the error of a record whose partition has a newer epoch, probably of a marker."""
+    def abortable_after(self, error: Exception) -> TransactionAbortableError:
+        """Return the error of records that the log refused because of the transaction's state.
+
+        After `InvalidProducerEpochError` the partition has a newer epoch, probably of a marker.
+        """
+        if not isinstance(error, InvalidProducerEpochError):
+            return self.abortable(f"call abort_transaction: {error}")
         abortable = self.abortable(
             f"others have ended the transaction, after transaction.timeout.ms ({self.timeout_ms}) "
             f"for example: call abort_transaction, which tells whether another process has taken "
