@@ -317,13 +317,13 @@ class Sender:
 
         The append that was refused is not in the log, unless an earlier attempt may have put it.
         """
-        _log.info("%s: this producer is fenced, and accepts no more records: %s", queue, error)
         is_unknown = in_flight.is_outcome_unknown
         self._completer.fail(
             in_flight.batches, unknown_outcome(queue, error) if is_unknown else error
         )
         self._completer.fail_transaction(error)
         if self._completer.fatal_error is None:
+            _log.info("%s: this producer is fenced, and accepts no more records: %s", queue, error)
             self._completer.fatal_error = error
         self._completer.fail_all(error)
 
