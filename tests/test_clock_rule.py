@@ -54,7 +54,7 @@ ALLOWED = {
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
     "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},
-    "spark_log/producer/table_sender.py": {"send_table": _STAMPS},
+    "spark_log/producer/batch/table_batcher.py": {"send_table": _STAMPS},
     "spark_log/storage/memory.py": {
         "MemoryStore._set": "is a storage: this is the storage's clock"
     },

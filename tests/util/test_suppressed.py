@@ -145,7 +145,7 @@ SILENT = {
     ): "the state may be old: it is read, and asked again",
     ("log/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
     ("cluster/cleaner.py", "StorageError"): "the caller reports the error it began with",
-    ("producer/partition_appender.py", "OSError"): "the error of the append is raised",
+    ("producer/send/partition_appender.py", "OSError"): "the error of the append is raised",
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
     ("storage/local.py", "OSError"): "a directory above the root may belong to another user",
     ("storage/root_guard.py", "OSError"): "the check behind it raises the error of a missing root",
