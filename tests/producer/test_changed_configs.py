@@ -26,7 +26,7 @@ OF_THE_CLEANER = {
     "retention.bytes",
     "retention.ms",
 }
-"""Configs that producers do not use; tests/cluster/test_cluster_cleaner.py tests them."""
+"""Configs that producers do not use; tests/cluster/test_cleaner.py tests them."""
 
 OF_REPLICATION = {
     "min.insync.replicas",

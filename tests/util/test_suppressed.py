@@ -131,7 +131,6 @@ SILENT = {
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/progress_bar.py", "OSError"): "there is no terminal",
-    ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
     ("log/chain/chain_appender.py", "StorageError"): "followers copy the leader's file instead",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (
@@ -139,13 +138,13 @@ SILENT = {
         "SparkLogError",
     ): "no copy was made: the put writes, or raises",
     ("cluster/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
-    ("cluster/cluster_verifier.py", "StorageError"): "another finding tells of the replica",
+    ("cluster/verifier.py", "StorageError"): "another finding tells of the replica",
     (
         "metadata/metadata_log.py",
         "SparkLogError",
     ): "the state may be old: it is read, and asked again",
     ("log/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
-    ("cluster/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
+    ("cluster/cleaner.py", "StorageError"): "the caller reports the error it began with",
     ("producer/partition_appender.py", "OSError"): "the error of the append is raised",
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
     ("storage/local.py", "OSError"): "a directory above the root may belong to another user",

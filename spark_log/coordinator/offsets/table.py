@@ -45,7 +45,8 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.record import int_scalar
-from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms, map_requests
+from spark_log.storage import is_listing_valid, listing_validity_ms, map_requests
+from spark_log.threads import call_beside
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import SYSTEM_CLOCK
 
@@ -229,7 +230,7 @@ class OffsetsTable:
                 committed.
         """
         table = self._shared().table
-        valid_ms = listing_validity_ms(table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(table.log.deletion_delay_ms)
 
         def decide(positions: GroupPositions) -> Iterable[Row]:
             if not is_listing_valid(table.clock, decided_ms, valid_ms):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, PartitionLog
+from spark_log.log import MergeExecutor, PartitionLog
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
@@ -67,7 +67,7 @@ class World:
             partition=0,
             config=self.config,
             clock=self.clock,
-            beside=Beside(self._run_beside) if self.profile.merges_beside else None,
+            merge_executor=MergeExecutor(self._run_beside) if self.profile.merges_beside else None,
         )
 
     def _run_beside(self, merge: Callable[[], None]) -> bool:
@@ -94,6 +94,11 @@ class World:
             clock=self.clock,
             valid_ms=DELETE_DELAY_MS / 2,
         )
+
+    def end_faults(self) -> None:
+        """Let the storage work, and tell the actors to come to an end."""
+        self.store.profile = self.profile.without_faults()
+        self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""

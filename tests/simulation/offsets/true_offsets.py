@@ -14,9 +14,9 @@ from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.offsets.profile import RETENTION_MS
 from tests.simulation.store import SimulatedDisk
+from tests.simulation.violation import ViolationError
 
 LOG = f"{DIRECTORY}/_delta_log"
 
@@ -92,7 +92,7 @@ class TrueOffsets:
             self._files.add(path)
             begun_us = min(begun_us, written_us)
             if now_us - written_us > DELETE_DELAY_MS * 500:
-                self._late.add(path)  # its writer was paused: see `DeltaCleanup.free_data_files`
+                self._late.add(path)  # its writer was paused: see `DeltaCleanup.delete_data_files`
         for kind, action in actions:
             if kind == "txn":
                 self._check_fence(number, action)

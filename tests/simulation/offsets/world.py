@@ -125,6 +125,11 @@ class OffsetsWorld:
         """Return a new handle of the table, as a new process has it."""
         return SimulatedTable(self)
 
+    def end_faults(self) -> None:
+        """Let the storage work, and tell the actors to come to an end."""
+        self.store.profile = self.profile.faults.without_faults()
+        self.is_ending = True
+
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
@@ -188,7 +193,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
 
     return (
-        (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
+        (DeltaLog, "deletion_delay_ms", float(DELETE_DELAY_MS)),
         # Vandals are as fast as other processes here: only a new listing shows their work.
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
