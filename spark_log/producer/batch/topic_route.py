@@ -6,6 +6,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from spark_log.log import PartitionLog, ProducerAppend, sequence_after
 from spark_log.metadata import TopicImage
@@ -16,6 +17,7 @@ from spark_log.producer.batch.producer_batch import ProducerBatch
 NEVER_MS = math.inf
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue:
     """One partition as the producer sees it: its waiting batches, its append, and its log.
 
@@ -43,37 +45,19 @@ class PartitionQueue:
             an earlier time.
     """
 
-    __slots__ = (
-        "acknowledged_offset",
-        "closed",
-        "end_observed_ms",
-        "epoch",
-        "in_flight",
-        "is_busy",
-        "log",
-        "open",
-        "partition",
-        "ready_ms",
-        "replacement",
-        "route",
-        "sequence",
-    )
-
-    def __init__(self, route: TopicRoute, partition: int, epoch: int) -> None:
-        """Create an empty queue, whose first append has this producer epoch."""
-        self.route = route
-        self.partition = partition
-        self.open: ProducerBatch | None = None
-        self.closed: deque[ProducerBatch] = deque()
-        self.in_flight: InFlightBatches | None = None
-        self.is_busy = False
-        self.replacement: PartitionQueue | None = None
-        self.ready_ms = NEVER_MS
-        self.epoch = epoch
-        self.sequence = 0
-        self.log: PartitionLog | None = None
-        self.acknowledged_offset = 0
-        self.end_observed_ms = 0.0
+    route: TopicRoute
+    partition: int
+    epoch: int
+    sequence: int = 0
+    open: ProducerBatch | None = None
+    closed: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: InFlightBatches | None = None
+    is_busy: bool = False
+    replacement: PartitionQueue | None = None
+    ready_ms: float = NEVER_MS
+    log: PartitionLog | None = None
+    acknowledged_offset: int = 0
+    end_observed_ms: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
