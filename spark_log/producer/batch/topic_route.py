@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from spark_log.log import PartitionLog, ProducerAppend, sequence_after
+from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, sequence_after
 from spark_log.metadata import TopicImage
 from spark_log.producer.batch.in_flight_batches import InFlightBatches
 from spark_log.producer.batch.partitioner import TopicPartitioner
@@ -152,18 +152,7 @@ class PartitionQueue:
         replacement.release()
         return replacement
 
-    # --- the identity of its next append ---------------------------------------------------------
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Set the producer epoch, in which sequence numbers begin with 0."""
-        self.epoch, self.sequence = epoch, 0
-
-    def advance_sequence(self, appended: ProducerAppend, record_count: int) -> None:
-        """Set the sequence number after an append that is in the log."""
-        self.epoch = appended.producer_epoch
-        self.sequence = sequence_after(appended.base_sequence, record_count)
-
-    # --- its log ---------------------------------------------------------------------------------
+    # --- its log, and the identity of its next append --------------------------------------------
 
     def use_log(self, log: PartitionLog, opened_ms: float) -> None:
         """Append to a log that was opened at a monotonic time, until `forget_log`."""
@@ -173,17 +162,27 @@ class PartitionQueue:
         """Let the next append open the log anew: its memory may be wrong, or its configs old."""
         self.log = None
 
-    def advance_end(self, end_offset: int, observed_ms: float | None) -> None:
-        """Set the log's end after an append.
+    def begin_epoch(self, epoch: int) -> None:
+        """Set the producer epoch, in which sequence numbers begin with 0."""
+        self.epoch, self.sequence = epoch, 0
+
+    def on_appended(
+        self, info: LogAppendInfo, producer: ProducerAppend | None, began_ms: float
+    ) -> None:
+        """Set the log's end and the next sequence number after a successful append.
 
         Args:
-            end_offset: the offset after the appended records.
-            observed_ms: monotonic time at which the log did not have these records yet; None:
-                unknown, because an earlier attempt has appended them.
+            info: the offsets of the append.
+            producer: the identity of the append; None without idempotence.
+            began_ms: monotonic time at which the attempt began.
         """
-        self.acknowledged_offset = end_offset
-        if observed_ms is not None:
-            self.end_observed_ms = observed_ms
+        self.acknowledged_offset = info.last_offset + 1
+        if not info.is_duplicate:  # no segment had the next name before this one was put
+            self.end_observed_ms = began_ms
+        if producer is not None:
+            count = info.last_offset - info.base_offset + 1
+            self.epoch = producer.producer_epoch
+            self.sequence = sequence_after(producer.base_sequence, count)
 
 
 class TopicRoute:
