@@ -89,7 +89,7 @@ class TransactionOperations(ClusterAccess):
         ids = list(transactional_ids)
         views = map_requests(
             cluster.store,
-            lambda each: txn.view_transaction(cluster.store, each, cluster.clock),
+            lambda each: txn.TransactionStateLog.view(cluster.store, each, cluster.clock),
             ids,
         )
         image = cluster.image()
@@ -204,7 +204,7 @@ class TransactionOperations(ClusterAccess):
         transactional_id = txn.find_transactional_id(cluster.store, transaction.producer_id)
         if transactional_id is None:
             return False
-        state = txn.view_transaction(cluster.store, transactional_id, cluster.clock).state
+        state = txn.TransactionStateLog.view(cluster.store, transactional_id, cluster.clock).state
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         if state.participant(producer) is None:
             return not state.has_passed(producer)
@@ -212,10 +212,10 @@ class TransactionOperations(ClusterAccess):
 
     def _states(self, pattern: re.Pattern[str]) -> list[txn.TransactionMetadata]:
         cluster = self._cluster()
-        ids = txn.list_transactional_ids(cluster.store, cluster.clock)
+        ids = txn.TransactionStateLog.list_names(cluster.store, cluster.clock)
         views = map_requests(
             cluster.store,
-            lambda each: txn.view_transaction(cluster.store, each, cluster.clock),
+            lambda each: txn.TransactionStateLog.view(cluster.store, each, cluster.clock),
             [each for each in ids if pattern.fullmatch(each)],
         )
         return [view.state for view in views]

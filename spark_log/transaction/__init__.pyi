@@ -16,6 +16,3 @@ from .state import TransactionState as TransactionState
 from .state_log import TransactionStateLog as TransactionStateLog
 from .timeout import batch_timeout_ms as batch_timeout_ms
 from .verifier import TransactionVerifier as TransactionVerifier
-from .view import TransactionView as TransactionView
-from .view import list_transactional_ids as list_transactional_ids
-from .view import view_transaction as view_transaction

@@ -28,7 +28,7 @@ from spark_log.transaction import (
     state,
 )
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
-from spark_log.transaction.state_log import transaction_directory
+from spark_log.transaction.state_log import TransactionStateLog
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
 
@@ -200,7 +200,7 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
 
     def lose(path, call):
         call()
-        if transaction_directory("t") in path:
+        if TransactionStateLog.directory_of("t") in path:
             appended.append(path)
             if len(appended) == 3:  # after the decision and the completion
                 cluster.store.on("open_buffer", failing(StorageTimeoutError("slow")))
@@ -470,7 +470,7 @@ def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     transaction(owner)
     requests = [path for name, path in cluster.store.calls if name != "stage"]
     in_logs = Counter(path.rpartition("/")[0] for path in requests)
-    in_state_log = in_logs.pop(transaction_directory("t"))
+    in_state_log = in_logs.pop(TransactionStateLog.directory_of("t"))
     assert in_state_log + max(in_logs.values()) <= 6
     assert set(in_logs) == {log.directory for log in logs.values()}
 

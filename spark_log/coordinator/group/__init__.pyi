@@ -1,9 +1,9 @@
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import GROUP_STATES as GROUP_STATES
+from .group import Group as Group
 from .group import Member as Member
 from .group import PendingOffsets as PendingOffsets
 from .group_log import GroupLog as GroupLog
-from .group_log import group_directory as group_directory
 from .group_offsets import GroupOffsets as GroupOffsets
 from .group_offsets import transaction_cleaner as transaction_cleaner
 from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
@@ -11,6 +11,3 @@ from .member import GroupMember as GroupMember
 from .standalone_commits import StandaloneCommits as StandaloneCommits
 from .status import GroupStatus as GroupStatus
 from .transactional_offsets import TransactionalOffsets as TransactionalOffsets
-from .view import GroupView as GroupView
-from .view import list_group_ids as list_group_ids
-from .view import view_group as view_group

@@ -19,7 +19,7 @@ from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_cluster import GroupCluster
-from spark_log.coordinator.group.group_log import Decide, GroupLog
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.group_watch import GroupWatch
 from spark_log.coordinator.group.heartbeats import Heartbeats
 from spark_log.coordinator.group.join_requests import JoinRequests, join_request
@@ -178,7 +178,7 @@ class GroupCoordinator:
             UnknownMemberIdError: it is not a member: it left, or others expired it.
             FencedInstanceIdError: a process with the same instance id has replaced it.
         """
-        return GroupStatus.of(self._log.group, self._check_present(self._log.group))
+        return GroupStatus.of(self._log.state, self._check_present(self._log.state))
 
     def heartbeat(self) -> GroupStatus:
         """Write a heartbeat if one is due, check other members and topics, and read new records.
@@ -195,7 +195,7 @@ class GroupCoordinator:
             self._own.beat_if_due(self._member.member_id, now_ms)
         self._log.replay()
         try:
-            self._check_present(self._log.group)
+            self._check_present(self._log.state)
         except UnknownMemberIdError:
             self._heartbeats.forget([self.member_id] if self.member_id else [])
             raise
@@ -250,8 +250,8 @@ class GroupCoordinator:
         member = self._member
         if member is None:
             return
-        watchers = self._watch.watchers(self._log.group)
-        dead = self._watch.expired_members(self._log.group, member.member_id, watchers)
+        watchers = self._watch.watchers(self._log.state)
+        dead = self._watch.expired_members(self._log.state, member.member_id, watchers)
         if dead:
             _log.info("group %s: expiring %s", self.group_id, ", ".join(dead))
             self._commit(
@@ -261,7 +261,7 @@ class GroupCoordinator:
         if member.member_id in watchers:
             # Mostly the topics have not changed, and then the log need not be read.
             topics = self._read_topics()
-            if group_changes.update_topics(self._log.group, topics) is not None:
+            if group_changes.update_topics(self._log.state, topics) is not None:
                 self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
 
     def remove(self, member_ids: Collection[str]) -> None:
@@ -291,7 +291,7 @@ class GroupCoordinator:
             CorruptRecordError: its log is damaged.
         """
         self._log.replay()
-        return self._log.group
+        return self._log.state
 
     # --- joining ---------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class GroupCoordinator:
             to join under another id, because a removed member must not return.
         """
         self._log.replay()
-        generation = self._log.group.generation
+        generation = self._log.state.generation
         attempts = 0
 
         def decide(group: Group) -> GroupRecord | None:
@@ -327,7 +327,7 @@ class GroupCoordinator:
             # Before others check its heartbeats.
             self._own.begin(member.member_id, join_request(member, generation))
             self._update_topics(image())
-            self._joined_group = self._log.group
+            self._joined_group = self._log.state
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide, is_recent=not is_crowded)
         except _RequestExpiredError:
@@ -361,7 +361,7 @@ class GroupCoordinator:
         Returns:
             Whether it waited.
         """
-        if self._log.group.members:
+        if self._log.state.members:
             return False
         assert self._image is not None
         delay_ms = self._image.cluster_config().group_initial_rebalance_delay_ms
@@ -372,16 +372,16 @@ class GroupCoordinator:
             known = found
             self._sleep_until_member(member_id, delay_ms)
             waited_ms += delay_ms
-            if self._log.group.members:
+            if self._log.state.members:
                 break
-            found = self._requests.count(self._log.group)
-        if member_id not in self._log.group.members:
+            found = self._requests.count(self._log.state)
+        if member_id not in self._log.state.members:
             self._give_way(0)
         return True
 
     def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
         """Sleep until another process has added this member, at most for a duration."""
-        while duration_ms > 0 and member_id not in self._log.group.members:
+        while duration_ms > 0 and member_id not in self._log.state.members:
             pause_ms = min(duration_ms, self._own.interval_ms)
             self._clock.sleep_ms(pause_ms)
             duration_ms -= pause_ms
@@ -390,13 +390,13 @@ class GroupCoordinator:
     def _give_way(self, races: int) -> None:
         """Pause after a lost race, longer if more processes change the group."""
         if self._is_joining:
-            others = self._requests.count(self._log.group)
+            others = self._requests.count(self._log.state)
         else:
-            others = sum(bool(member.revoking) for member in self._log.group.members.values())
+            others = sum(bool(member.revoking) for member in self._log.state.members.values())
         mean_ms = max(_RACE_MS * 2.0 ** min(races, 20), _TURN_MS * others)
         self._clock.sleep_ms(self._random.uniform(0, min(mean_ms, _MAX_PAUSE_MS)))
 
-    def _commit(self, decide: Decide) -> None:
+    def _commit(self, decide: Callable[[Group], GroupRecord | None]) -> None:
         """Change the group as its member; raise if this is no longer a member."""
 
         def decide_as_member(group: Group) -> GroupRecord | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import FileInfo, Store, file_name, map_requests, newest_modified_us
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json
@@ -40,7 +40,7 @@ class Heartbeats:
         """
         self.store = store
         self.suppressed = suppressed
-        self.directory = f"{group_directory(group_id)}/members"
+        self.directory = f"{GroupLog.directory_of(group_id)}/members"
 
     def beat(self, member_id: str, count: int, join: Mapping[str, Any] | None = None) -> None:
         """Write a member's counter.
@@ -115,7 +115,7 @@ def newest_heartbeat_us(store: Store, group_id: str) -> int:
     Raises:
         StorageError: the storage does not answer.
     """
-    return newest_modified_us(store.list(f"{group_directory(group_id)}/members"))
+    return newest_modified_us(store.list(f"{GroupLog.directory_of(group_id)}/members"))
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Self
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_cluster import GroupCluster
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
 from spark_log.coordinator.group.status import GroupStatus
@@ -127,7 +127,7 @@ class GroupMember:
             self._failure = None
             self._polled_ms = self._clock.monotonic_ms()
             if self._thread is None:
-                self._watch.add(group_directory(self.group_id))
+                self._watch.add(GroupLog.directory_of(self.group_id))
                 name = f"spark-log-group-{self.group_id}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()

@@ -87,7 +87,7 @@ class StandaloneCommits:
     def _empty_generation(self) -> int:
         """Return the group's generation; raise if it has members."""
         self._log.replay()
-        group = self._log.group
+        group = self._log.state
         if group.members:
             names = list(group.members)
             more = ", …" if len(names) > _MEMBERS_SHOWN else ""

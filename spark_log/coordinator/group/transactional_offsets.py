@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from spark_log.cluster import Cluster
 from spark_log.coordinator.group.changes import send_offsets, settle_offsets
 from spark_log.coordinator.group.group import Group, PendingOffsets
-from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
@@ -168,7 +168,7 @@ class TransactionalOffsets:
                 log = self._log(group_id)
                 decided_ms = self._cluster.clock.monotonic_ms()  # before the group is read
                 log.replay()
-                pending_offsets = log.group.pending_offsets
+                pending_offsets = log.state.pending_offsets
             for pending in pending_offsets:
                 rows = _rows_of(offsets, pending) if _counts(state, pending) else []
                 if rows:
@@ -206,7 +206,7 @@ class TransactionalOffsets:
         with self._lock:
             log = self._log(group_id)
             log.replay()
-            group = log.group
+            group = log.state
         self.settle(
             group_id, group.pending_offsets if partitions is None else group.pending(partitions)
         )
@@ -232,7 +232,7 @@ class TransactionalOffsets:
                 elif self._finish(coordinator, pending):
                     over.append(pending)
         if over:
-            path = group_directory(group_id)
+            path = GroupLog.directory_of(group_id)
             with self._suppressing("drop of pending offsets", path), self._lock:
                 self._log(group_id).commit(lambda group: settle_offsets(group, over))
         if undecided:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from spark_log.coordinator.group import view_group
+from spark_log.coordinator.group import GroupLog
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
@@ -321,7 +321,7 @@ class OffsetsMaintenance:
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
     ) -> CommitRequest:
-        view = view_group(self._table.store, group, self._table.clock)
+        view = GroupLog.view(self._table.store, group, self._table.clock)
 
         def decide(positions: GroupPositions) -> list[Row]:
             if (
@@ -332,7 +332,7 @@ class OffsetsMaintenance:
             return [Row(key, TOMBSTONE) for key in found]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return CommitRequest(group, view.group.generation, "", decide, deadline_ms)
+        return CommitRequest(group, view.state.generation, "", decide, deadline_ms)
 
 
 class _delta_errors:  # noqa: N801 - a context manager
