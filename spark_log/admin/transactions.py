@@ -118,7 +118,7 @@ class TransactionOperations(ClusterAccess):
                 f"{spec.producer_epoch} in {spec.topic_partition}; describe_producers lists those "
                 f"that are open"
             )
-        commit_offsets = groups.GroupOffsets(cluster).commit
+        commit_offsets = groups.LazyTransactionalOffsets(cluster).commit_offsets
         observer = txn.TransactionObserver(cluster, commit_offsets=commit_offsets)
         end = observer.end(present, log)
         if end != "aborted":
@@ -142,7 +142,7 @@ class TransactionOperations(ClusterAccess):
         """
         fenced = {}
         cluster = self._cluster()
-        commit_offsets = groups.GroupOffsets(cluster).commit
+        commit_offsets = groups.LazyTransactionalOffsets(cluster).commit_offsets
         for transactional_id in transactional_ids:
             coordinator = txn.TransactionCoordinator(
                 cluster, transactional_id, commit_offsets=commit_offsets

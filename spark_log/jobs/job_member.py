@@ -115,7 +115,7 @@ class JobMember:
             cluster,
             self._group,
             table,
-            transactions=TransactionalOffsets(cluster, table),
+            settle=TransactionalOffsets(cluster, table).settle,
             config=config,
             on_change=self._changed.set,
         )

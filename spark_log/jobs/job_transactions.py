@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.datasource import OwnedTransaction
 from spark_log.errors import SparkLogError
 from spark_log.log import ProducerIdAndEpoch
@@ -39,9 +39,9 @@ class JobTransactions:
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
-        self._offsets = GroupOffsets(cluster)
+        self._offsets = LazyTransactionalOffsets(cluster)
         self._coordinator = TransactionCoordinator(
-            cluster, transactional_id, commit_offsets=self._offsets.commit
+            cluster, transactional_id, commit_offsets=self._offsets.commit_offsets
         )
         self._owner = self._coordinator.initialize(timeout_ms)
         self._counting: tuple[ProducerIdAndEpoch, ...] = ()

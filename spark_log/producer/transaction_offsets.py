@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import InvalidGroupIdError
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.transaction import GroupOffset
@@ -18,7 +18,10 @@ class TransactionOffsets:
     """Registers groups, and checks their offsets, which are part of the decision to commit."""
 
     def __init__(
-        self, cluster: Cluster, identity: TransactionalIdentity, group_offsets: GroupOffsets
+        self,
+        cluster: Cluster,
+        identity: TransactionalIdentity,
+        group_offsets: LazyTransactionalOffsets,
     ) -> None:
         """Create the offsets of a producer's transactions; nothing is read yet."""
         self._cluster = cluster

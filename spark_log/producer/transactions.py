@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import (
     IllegalStateError,
     KafkaTimeoutError,
@@ -63,7 +63,7 @@ class Transactions:
         identity: TransactionalIdentity,
         accumulator: Accumulator,
         sender: Sender,
-        group_offsets: GroupOffsets,
+        group_offsets: LazyTransactionalOffsets,
         cluster: Cluster,
         config: ProducerConfig,
         clock: Clock,

@@ -21,7 +21,7 @@ import pytest
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets, OffsetsTable
+from spark_log.coordinator import LazyTransactionalOffsets, OffsetsTable
 from spark_log.record import RECORD_SCHEMA
 from spark_log.testing.history import Operation, Outcome, Polled, Send
 from spark_log.transaction import TransactionCoordinator, TransactionStateLog
@@ -162,7 +162,9 @@ def end_all_transactions(root):
     cluster = Cluster(root)
     for transactional_id in TransactionStateLog.list_names(cluster.store, cluster.clock):
         TransactionCoordinator(
-            cluster, transactional_id, commit_offsets=GroupOffsets(cluster).commit
+            cluster,
+            transactional_id,
+            commit_offsets=LazyTransactionalOffsets(cluster).commit_offsets,
         ).initialize(60_000)
 
 

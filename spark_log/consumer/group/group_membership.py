@@ -222,7 +222,7 @@ class GroupMembership:
                 self._cluster,
                 self._group_id,
                 table,
-                transactions=TransactionalOffsets(self._cluster, table),
+                settle=TransactionalOffsets(self._cluster, table).settle,
                 config=self._config,
                 on_change=self._on_change,
             )

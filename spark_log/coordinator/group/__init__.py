@@ -1,4 +1,4 @@
-"""Consumer groups: membership, generations, heartbeats and fenced commits, without a server."""
+"""Consumer groups without a server: membership, generations, heartbeats, and a member's fenced commits."""
 
 from spark_log.util.exports import attach_stub
 

@@ -1,13 +1,12 @@
+from .changes import send_offsets as send_offsets
+from .changes import settle_offsets as settle_offsets
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import GROUP_STATES as GROUP_STATES
 from .group import Group as Group
 from .group import Member as Member
 from .group import PendingOffsets as PendingOffsets
 from .group_log import GroupLog as GroupLog
-from .group_offsets import GroupOffsets as GroupOffsets
-from .group_offsets import transaction_cleaner as transaction_cleaner
 from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
 from .member import GroupMember as GroupMember
-from .standalone_commits import StandaloneCommits as StandaloneCommits
+from .records import GroupRecord as GroupRecord
 from .status import GroupStatus as GroupStatus
-from .transactional_offsets import TransactionalOffsets as TransactionalOffsets

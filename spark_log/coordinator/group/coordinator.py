@@ -2,7 +2,7 @@
 
 There is no coordinator process. A member that sees the need of a change decides it, and makes it by
 one conditional append to the group's log (`GroupLog`). The watchers among the members check the
-topics and the heartbeats of all members (`GroupWatch`).
+topics and the heartbeats of all members (`HeartbeatWatch`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
+from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
-from spark_log.coordinator.group.group_cluster import GroupCluster
 from spark_log.coordinator.group.group_log import GroupLog
-from spark_log.coordinator.group.group_watch import GroupWatch
-from spark_log.coordinator.group.heartbeats import Heartbeats
+from spark_log.coordinator.group.heartbeat_watch import HeartbeatWatch
+from spark_log.coordinator.group.heartbeats import Heartbeats, HeartbeatWriter
 from spark_log.coordinator.group.join_requests import JoinRequests, join_request
-from spark_log.coordinator.group.member_heartbeat import MemberHeartbeat
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import GroupStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
@@ -55,7 +54,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        cluster: GroupCluster,
+        cluster: Cluster,
         group_id: str,
         *,
         heartbeat_interval_ms: float = 3000,
@@ -82,8 +81,8 @@ class GroupCoordinator:
         self._log.on_lost_race = self._give_way
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
         self._requests = JoinRequests(self._heartbeats)
-        self._own = MemberHeartbeat(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
-        self._watch = GroupWatch(
+        self._own = HeartbeatWriter(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
+        self._watch = HeartbeatWatch(
             self._heartbeats,
             self._clock,
             heartbeat_interval_ms,

@@ -14,14 +14,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group_cluster import GroupCluster
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
-from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
+from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits, Settle
 from spark_log.coordinator.group.status import GroupStatus
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log import ProbeInterval
 from spark_log.storage import watch_directories
@@ -41,11 +40,11 @@ class GroupMember:
 
     def __init__(
         self,
-        cluster: GroupCluster,
+        cluster: Cluster,
         group_id: str,
         table: FencedOffsets[Any] | None = None,
         *,
-        transactions: TransactionalOffsets | None = None,
+        settle: Settle | None = None,
         config: ConsumerConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,8 +54,8 @@ class GroupMember:
             cluster: the opened root.
             group_id: any string.
             table: the offsets table; None if `begin` and `commit` are not used.
-            transactions: the offsets that transactions commit, which are settled before a partition
-                begins.
+            settle: the function that settles pending offsets of transactions before a partition
+                begins; None if no transaction commits offsets of the group.
             config: the consumer's config.
             on_change: the function that is called on the member's thread when `poll` would return a
                 new status or raise.
@@ -72,13 +71,7 @@ class GroupMember:
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
         self._commits = (
-            MemberCommits(
-                table,
-                group_id,
-                self._current_status,
-                self.refresh,
-                transactions.settle if transactions else None,
-            )
+            MemberCommits(table, group_id, self._current_status, self.refresh, settle)
             if table
             else None
         )

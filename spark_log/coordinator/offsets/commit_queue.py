@@ -10,7 +10,7 @@ it is read), on the assumption that no other process has changed the same groups
 the version only has to get its name, so that other processes are rarely faster. If the assumption
 turns out wrong, they are written again.
 
-If other processes commit, too, a process pauses after each of its versions (`CommitPace`).
+If other processes commit, too, a process pauses after each of its versions (`CommitThrottle`).
 
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
-from spark_log.coordinator.offsets.commit_pace import CommitPace
+from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
@@ -157,7 +157,7 @@ class CommitQueue:
         self._waiting: deque[CommitRequest] = deque()
         self._turns = threading.Condition()
         self._is_committing = False
-        self._pace = CommitPace()
+        self._throttle = CommitThrottle()
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
@@ -205,7 +205,7 @@ class CommitQueue:
             return True
 
     def _let_others_commit(self) -> None:
-        pause_ms = self._pace.pause_ms(SYSTEM_CLOCK.monotonic_ms())
+        pause_ms = self._throttle.pause_ms(SYSTEM_CLOCK.monotonic_ms())
         if pause_ms > 0:
             SYSTEM_CLOCK.sleep_ms(pause_ms)
 
@@ -294,7 +294,7 @@ class CommitQueue:
             return
         version = self._append(content)
         now_ms = SYSTEM_CLOCK.monotonic_ms()
-        self._pace.on_appended(version.number, now_ms - began_ms, now_ms)
+        self._throttle.on_appended(version.number, now_ms - began_ms, now_ms)
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         self._table.on_appended(content.transactions.keys(), content.rows)
         for request in accepted:

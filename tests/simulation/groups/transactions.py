@@ -11,7 +11,7 @@ from typing import Any, cast
 from spark_log.cluster import Cluster
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.status import GroupStatus
-from spark_log.coordinator.group.transactional_offsets import (
+from spark_log.coordinator.offsets.transactional_offsets import (
     RolledForwardOffsets,
     TransactionalOffsets,
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import cast
 
+from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, Row
+from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
@@ -75,7 +77,7 @@ class GroupWorld:
             log_class = log
 
         coordinator: GroupCoordinator = Coordinator(
-            self,
+            cast(Cluster, self),  # it has what a coordinator uses of a cluster
             GROUP_ID,
             heartbeat_interval_ms=60,
             log_config=_LOG_CONFIG,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator.group.group_log import GroupLog
-from spark_log.coordinator.offsets import OffsetsTable
+from spark_log.coordinator.group import GroupLog
+from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CommitFailedError, IllegalGenerationError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

@@ -15,11 +15,16 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator.group.changes import send_offsets, settle_offsets
-from spark_log.coordinator.group.group import Group, PendingOffsets
-from spark_log.coordinator.group.group_log import GroupLog
-from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
+from spark_log.coordinator.group import (
+    Group,
+    GroupLog,
+    GroupRecord,
+    PendingOffsets,
+    send_offsets,
+    settle_offsets,
+)
+from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey, Row
+from spark_log.coordinator.offsets.table import LastCommit
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.transaction import (
