@@ -5,8 +5,8 @@ from .group import Group as Group
 from .group import GroupCoordinator as GroupCoordinator
 from .group import GroupLog as GroupLog
 from .group import GroupMember as GroupMember
-from .group import GroupStatus as GroupStatus
 from .group import Member as Member
+from .group import MemberStatus as MemberStatus
 from .group import PendingOffsets as PendingOffsets
 from .group import newest_heartbeat_us as newest_heartbeat_us
 from .offsets import TOMBSTONE as TOMBSTONE

@@ -9,7 +9,7 @@ from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.datasource import OwnedTransaction
 from spark_log.errors import SparkLogError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.transaction import GroupOffset, TransactionCoordinator
+from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 
@@ -63,7 +63,7 @@ class JobTransactions:
         """Note the producers whose records will be committed; those of others are aborted."""
         self._counting = tuple(producers)
 
-    def commit(self, offsets: Collection[GroupOffset], member: ConsumerGroupMetadata) -> None:
+    def commit(self, offsets: Collection[TransactionOffset], member: ConsumerGroupMetadata) -> None:
         """Commit the records of tasks, together with the offsets of a group.
 
         Args:

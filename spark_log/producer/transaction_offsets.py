@@ -8,7 +8,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import InvalidGroupIdError
 from spark_log.producer.transactional_identity import TransactionalIdentity
-from spark_log.transaction import GroupOffset
+from spark_log.transaction import TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -30,7 +30,7 @@ class TransactionOffsets:
 
     def check(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata
-    ) -> tuple[GroupOffset, ...]:
+    ) -> tuple[TransactionOffset, ...]:
         """Check offsets, and return them in the form that the decision has.
 
         Raises:
@@ -53,7 +53,7 @@ class TransactionOffsets:
             topic = image.topic(tp.topic)
             self._cluster.partition_log(topic, tp.partition)  # raises if it does not exist
             checked.append(
-                GroupOffset(
+                TransactionOffset(
                     group_id,
                     tp.topic,
                     topic.topic_id,
@@ -66,7 +66,7 @@ class TransactionOffsets:
         return tuple(checked)
 
     def register(
-        self, offsets: Sequence[GroupOffset], group_metadata: ConsumerGroupMetadata
+        self, offsets: Sequence[TransactionOffset], group_metadata: ConsumerGroupMetadata
     ) -> None:
         """Register the group with the transaction, then send the group the pending offsets.
 

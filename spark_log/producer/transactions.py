@@ -32,7 +32,7 @@ from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.threads import in_new_thread
-from spark_log.transaction import GroupOffset, TransactionCoordinator
+from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata
 from spark_log.util import Clock, retry_pause_ms
 
@@ -97,7 +97,7 @@ class Transactions:
         self._is_closed = False
 
     @property
-    def offsets(self) -> tuple[GroupOffset, ...]:
+    def offsets(self) -> tuple[TransactionOffset, ...]:
         """The offsets that are committed with the open transaction."""
         return tuple(self._manager.offsets.values())
 

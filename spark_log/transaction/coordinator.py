@@ -24,9 +24,9 @@ from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,
-    GroupOffset,
     TopicIdPartition,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
@@ -270,7 +270,7 @@ class TransactionCoordinator:
         self,
         owner: ProducerIdAndEpoch,
         counting: Collection[ProducerIdAndEpoch] | None = None,
-        offsets: Collection[GroupOffset] = (),
+        offsets: Collection[TransactionOffset] = (),
         batch_id: int | None = None,
     ) -> ProducerIdAndEpoch:
         """Decide to commit, then put the markers and complete the transaction.

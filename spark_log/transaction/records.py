@@ -26,7 +26,7 @@ class ParticipantPart(ProducerPart):
 
 
 class GroupOffsetPart(RecordFields):
-    """A group's offset: the fields of `spark_log.transaction.state.GroupOffset`."""
+    """A group's offset: the fields of `spark_log.transaction.state.TransactionOffset`."""
 
     group_id: str
     topic: str
@@ -38,7 +38,7 @@ class GroupOffsetPart(RecordFields):
 
 
 class DecisionPart(RecordFields):
-    """A decision: the fields of `spark_log.transaction.state.Decision`."""
+    """A decision: the fields of `spark_log.transaction.state.TransactionDecision`."""
 
     owner: ProducerPart
     counting: tuple[int, ...] = ()

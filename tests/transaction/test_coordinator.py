@@ -20,9 +20,9 @@ from spark_log.errors import (
 from spark_log.log import EndTransactionMarker as Marker
 from spark_log.log import ProducerAppend, ProducerIdAndEpoch, ReplicatedLog, to_partitions
 from spark_log.transaction import (
-    GroupOffset,
     TopicIdPartition,
     TransactionCoordinator,
+    TransactionOffset,
     changes,
     find_transactional_id,
     state,
@@ -410,7 +410,7 @@ def test_offsets_are_committed_before_the_transaction_is_complete(cluster, marke
     )
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0), groups=["g"])
-    offset = GroupOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
+    offset = TransactionOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
     with pytest.raises(InvalidTxnStateError, match="offsets cannot be committed here"):
         another(cluster).commit(owner, offsets=[offset])
     coordinator.commit(owner, offsets=[offset])
@@ -425,7 +425,7 @@ def test_a_finisher_that_cannot_commit_offsets_does_not_complete(cluster, marker
 
     owner = (dying := TransactionCoordinator(cluster, "t", commit_offsets=fail)).initialize(1000)
     dying.register(owner, of(cluster, 0), groups=["g"])
-    dying.commit(owner, offsets=[GroupOffset("g", "orders", "", 0, 7)])
+    dying.commit(owner, offsets=[TransactionOffset("g", "orders", "", 0, 7)])
     with pytest.raises(Exception, match="its offsets are committed"):
         another(cluster).initialize(1000)
     assert dying.refresh().state == "PrepareCommit"

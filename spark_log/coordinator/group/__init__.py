@@ -1,4 +1,4 @@
-"""Consumer groups without a server: membership, generations, heartbeats, and a member's fenced commits."""
+"""Membership in consumer groups, without a server: generations, heartbeats, and fenced commits."""
 
 from spark_log.util.exports import attach_stub
 

@@ -9,4 +9,4 @@ from .group_log import GroupLog as GroupLog
 from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
 from .member import GroupMember as GroupMember
 from .records import GroupRecord as GroupRecord
-from .status import GroupStatus as GroupStatus
+from .status import MemberStatus as MemberStatus

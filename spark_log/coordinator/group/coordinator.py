@@ -24,7 +24,7 @@ from spark_log.coordinator.group.heartbeat_watch import HeartbeatWatch
 from spark_log.coordinator.group.heartbeats import Heartbeats, HeartbeatWriter
 from spark_log.coordinator.group.join_requests import JoinRequests, join_request
 from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.group.status import GroupStatus, present_member
+from spark_log.coordinator.group.status import MemberStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
 from spark_log.storage import call_beside
@@ -113,7 +113,7 @@ class GroupCoordinator:
         rack: str | None = None,
         session_timeout_ms: int = 45_000,
         max_poll_interval_ms: int = 300_000,
-    ) -> GroupStatus:
+    ) -> MemberStatus:
         """Join the group, or change the subscription of this member.
 
         Args:
@@ -170,16 +170,16 @@ class GroupCoordinator:
         self._member = member
         return self.status()
 
-    def status(self) -> GroupStatus:
+    def status(self) -> MemberStatus:
         """Return this member's status in the newest generation that was read; reads nothing.
 
         Raises:
             UnknownMemberIdError: it is not a member: it left, or others expired it.
             FencedInstanceIdError: a process with the same instance id has replaced it.
         """
-        return GroupStatus.of(self._log.state, self._check_present(self._log.state))
+        return MemberStatus.of(self._log.state, self._check_present(self._log.state))
 
-    def heartbeat(self) -> GroupStatus:
+    def heartbeat(self) -> MemberStatus:
         """Write a heartbeat if one is due, check other members and topics, and read new records.
 
         If nothing is due and nothing is new, this costs one lookup of a file name.
@@ -207,7 +207,7 @@ class GroupCoordinator:
         due_ms = min(self._own.due_ms, self._watch.due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
-    def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
+    def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
         """Release revoked partitions: this member does not commit them any more.
 
         Raises:

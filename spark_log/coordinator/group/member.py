@@ -20,7 +20,7 @@ from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits, Settle
-from spark_log.coordinator.group.status import GroupStatus
+from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log import ProbeInterval
 from spark_log.storage import watch_directories
@@ -75,9 +75,9 @@ class GroupMember:
             if table
             else None
         )
-        self._status: GroupStatus | None = None
+        self._status: MemberStatus | None = None
         self._failure: SparkLogError | None = None
-        self._polled_status: GroupStatus | None = None
+        self._polled_status: MemberStatus | None = None
         self._polled_ms = 0.0
         self._lock = threading.RLock()
         self._watch = watch_directories(cluster.store)
@@ -86,7 +86,7 @@ class GroupMember:
 
     # --- membership ------------------------------------------------------------------------------
 
-    def join(self, topics: Collection[str] = (), *, pattern: str | None = None) -> GroupStatus:
+    def join(self, topics: Collection[str] = (), *, pattern: str | None = None) -> MemberStatus:
         """Join the group, or change the subscription.
 
         A member that was expired joins as a new member, without partitions.
@@ -128,7 +128,7 @@ class GroupMember:
                 self._watch.wake()
             return self._status
 
-    def poll(self) -> GroupStatus:
+    def poll(self) -> MemberStatus:
         """Return this member's status, and record that the application is alive; no request.
 
         Raises:
@@ -141,7 +141,7 @@ class GroupMember:
         self._polled_status = status = self._current_status()
         return status
 
-    def refresh(self) -> GroupStatus:
+    def refresh(self) -> MemberStatus:
         """Read the group, and return this member's present status; one lookup if nothing is new.
 
         Raises:
@@ -164,7 +164,7 @@ class GroupMember:
         """Return whether `poll` would raise, or return another status than the last time."""
         return self._failure is not None or self._status != self._polled_status
 
-    def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
+    def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
         """Release revoked partitions: this member no longer commits them."""
         with self._lock:
             self._current_status()
@@ -276,7 +276,7 @@ class GroupMember:
             return self._config.retry_backoff_ms
         return self._coordinator.next_duty_ms()
 
-    def _current_status(self) -> GroupStatus:
+    def _current_status(self) -> MemberStatus:
         failure, status = self._failure, self._status
         if failure is not None:
             raise failure

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from spark_log.coordinator.group.group import PendingOffsets
-from spark_log.coordinator.group.status import GroupStatus
+from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
@@ -80,8 +80,8 @@ class MemberCommits(Generic[_Position]):
         self,
         table: FencedOffsets[_Position],
         group_id: str,
-        status: Callable[[], GroupStatus],
-        refresh: Callable[[], GroupStatus],
+        status: Callable[[], MemberStatus],
+        refresh: Callable[[], MemberStatus],
         settle: Settle | None = None,
     ) -> None:
         """Return the commits of a member.
@@ -183,7 +183,7 @@ class MemberCommits(Generic[_Position]):
 
     def _check_held(
         self,
-        status: GroupStatus,
+        status: MemberStatus,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[str, str],
     ) -> None:
@@ -196,7 +196,7 @@ class MemberCommits(Generic[_Position]):
                 f"max.poll.interval.ms"
             )
 
-    def _refreshed(self, before: GroupStatus) -> GroupStatus:
+    def _refreshed(self, before: MemberStatus) -> MemberStatus:
         after = self._refresh()
         if after.generation > before.generation:
             return after
@@ -206,7 +206,7 @@ class MemberCommits(Generic[_Position]):
             f"spark-log groups repair"
         )
 
-    def _status_or_fail(self, read: Callable[[], GroupStatus]) -> GroupStatus:
+    def _status_or_fail(self, read: Callable[[], MemberStatus]) -> MemberStatus:
         try:
             return read()
         except UnknownMemberIdError as error:
@@ -214,7 +214,7 @@ class MemberCommits(Generic[_Position]):
 
 
 def _lost(
-    status: GroupStatus,
+    status: MemberStatus,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, str],
 ) -> set[TopicPartition]:

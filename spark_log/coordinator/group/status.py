@@ -10,7 +10,7 @@ from spark_log.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStatus:
+class MemberStatus:
     """A member's assignment in the newest generation that it has read.
 
     Attributes:
@@ -40,9 +40,9 @@ class GroupStatus:
         return self.assigned | self.revoking
 
     @staticmethod
-    def of(group: Group, member: Member) -> GroupStatus:
+    def of(group: Group, member: Member) -> MemberStatus:
         """Return the status of a member of a group."""
-        return GroupStatus(
+        return MemberStatus(
             member.member_id,
             group.generation,
             group.protocol or "",

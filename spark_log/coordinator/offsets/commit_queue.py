@@ -30,7 +30,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 
 from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
-from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
+from spark_log.coordinator.offsets.rows import CommittedOffsets, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
 from spark_log.delta import DataFile, StagedVersion, Transaction, Version
 from spark_log.errors import (
@@ -77,7 +77,7 @@ class CommitRequest:
     group: str
     generation: int
     member_id: str
-    decide: Callable[[GroupPositions], Iterable[Row]]
+    decide: Callable[[CommittedOffsets], Iterable[Row]]
     deadline_ms: float
     expected: tuple[Row, ...] | None = None
     is_fenced: bool = True
@@ -316,7 +316,7 @@ class CommitQueue:
 
     def _decide(self, request: CommitRequest) -> tuple[Row, ...] | None:
         """Return the rows that a request commits; None if it was refused, with its outcome set."""
-        positions = GroupPositions()
+        positions = CommittedOffsets()
         if request.expected is None:
             positions = self._table.positions(request.group)
         try:

@@ -28,7 +28,7 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets.expiry import candidates, expired
-from spark_log.coordinator.offsets.rows import TOMBSTONE, GroupPositions, Row
+from spark_log.coordinator.offsets.rows import TOMBSTONE, CommittedOffsets, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta import DataFile, DeltaCleanup, interval_us
 from spark_log.errors import (
@@ -323,7 +323,7 @@ class OffsetsMaintenance:
     ) -> CommitRequest:
         view = GroupLog.view(self._table.store, group, self._table.clock)
 
-        def decide(positions: GroupPositions) -> list[Row]:
+        def decide(positions: CommittedOffsets) -> list[Row]:
             if (
                 group in changed
             ):  # its new commits have no known commit times: wait for the next round

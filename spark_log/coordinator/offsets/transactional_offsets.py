@@ -28,9 +28,9 @@ from spark_log.coordinator.offsets.table import LastCommit
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.transaction import (
-    GroupOffset,
     TransactionCoordinator,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
@@ -165,7 +165,7 @@ class TransactionalOffsets:
             CorruptRecordError: the log of a group is damaged.
         """
         assert state.decision is not None
-        by_group: dict[str, list[GroupOffset]] = {}
+        by_group: dict[str, list[TransactionOffset]] = {}
         for offset in state.decision.offsets:
             by_group.setdefault(offset.group_id, []).append(offset)
         for group_id, offsets in by_group.items():
@@ -334,7 +334,7 @@ def _counts(state: TransactionMetadata, pending: PendingOffsets) -> bool:
     )
 
 
-def _rows_of(offsets: Collection[GroupOffset], pending: PendingOffsets) -> list[Row]:
+def _rows_of(offsets: Collection[TransactionOffset], pending: PendingOffsets) -> list[Row]:
     return [
         Row(
             PartitionKey(each.topic, each.topic_id, each.partition),

@@ -26,8 +26,8 @@ from spark_log.errors import (
     UnstableOffsetCommitError,
 )
 from spark_log.transaction import (
-    GroupOffset,
     TransactionCoordinator,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -55,7 +55,7 @@ class Producer:
         self.coordinator.register(self.identity, groups=[metadata.group_id])
         self.transactions.send(self.coordinator.state, self.identity, metadata, list(offsets))
         for tp, offset in offsets.items():
-            self.offsets[tp] = GroupOffset(
+            self.offsets[tp] = TransactionOffset(
                 metadata.group_id, tp.topic, topic_id, tp.partition, offset
             )
 
@@ -353,7 +353,7 @@ class TestRollingForward:
         tasks = [coordinator.join(owner, groups=["g"]) for _ in range(2)]
         for task, tp in zip(tasks, (P0, P1), strict=True):
             producer.transactions.send(coordinator.state, task, member.metadata, [tp])
-        offsets = [GroupOffset("g", "t", topic_id, number, 5) for number in (0, 1)]
+        offsets = [TransactionOffset("g", "t", topic_id, number, 5) for number in (0, 1)]
         coordinator.commit(owner, [tasks[0]], offsets)
         assert committed(cluster) == {P0: 5}
 
