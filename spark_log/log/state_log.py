@@ -69,6 +69,11 @@ class StateRecord(VersionedRecord):
 
     change_id: str
 
+    @property
+    def headline(self) -> str:
+        """The change in a few words, for log lines; ``str`` returns the state, too."""
+        raise NotImplementedError
+
 
 class State(Protocol):
     """An immutable state that follows from the records of its log."""
@@ -326,7 +331,10 @@ class StateLog(ABC, Generic[_State, _Record]):
             for batch in batches:
                 found += batch.records.column("value").to_pylist()
             if batches:
-                self.state = self.state.replay(self._parse(found[-1]))
+                record = self._parse(found[-1])
+                self.state = self.state.replay(record)
+                newest = self._offset - 1
+                _log.debug("%s: read offset %d: %s", self.directory, newest, record.headline)
             return found
 
     def commit(
@@ -371,9 +379,16 @@ class StateLog(ABC, Generic[_State, _Record]):
                 self._append(record.model_copy(update={"change_id": change_id}))
             except LogEndOffsetMismatchError:
                 races += 1
+                _log.debug(
+                    "%s: offset %s is taken by another process: deciding again (lost race %d)",
+                    self.directory,
+                    self._offset,
+                    races,
+                )
                 self.on_lost_race(races)
             except UnknownOutcomeError as error:
                 # The record may be in the log, now or later: the next replay looks for it.
+                _log.debug("%s: searching the log for the change: %s", self.directory, error)
                 unknown = error
                 tried.add(change_id)
             except StorageError as error:
@@ -417,6 +432,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         )
         self._log.append(batch, compression="zstd", expected_leo=self._offset)
         assert self._offset is not None
+        _log.debug("%s: appended at offset %d: %s", self.directory, self._offset, record)
         self.state, self._offset = after, self._offset + 1
 
     def _newest_offset(self) -> int:
@@ -449,7 +465,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
             StorageError: the start was not moved, or files were not deleted; both are harmless.
         """
-        move_log_start(self._log, self._newest_offset())
+        start_offset = move_log_start(self._log, self._newest_offset())
         store = self._log.files.store
         files = list(store.list(self.directory))
         before_us = self._storage_time_us(files) - self._log.config.file_delete_delay_ms * 1000
@@ -463,9 +479,15 @@ class StateLog(ABC, Generic[_State, _Record]):
         names += [marker.name for _, marker in markers if marker.log_start_offset < highest]
         snapshots = [file.name for file in files if parse_snapshot_name(file.name) is not None]
         names += snapshots[:-2]
-        for name in names:
-            if name in present:
-                store.delete(f"{self.directory}/{name}")
+        obsolete = [name for name in names if name in present]
+        for name in obsolete:
+            store.delete(f"{self.directory}/{name}")
+        _log.debug(
+            "%s: trimmed to offset %d, %d files deleted",
+            self.directory,
+            start_offset,
+            len(obsolete),
+        )
 
     def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
         """Return the storage's time, from the newest file in a listing.

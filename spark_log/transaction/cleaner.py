@@ -98,7 +98,9 @@ class TransactionCleaner:
             return False
         if action == "expire":
             return coordinator.forget(view.state.revision)
-        coordinator.expire(view.state.transaction)
+        coordinator.expire(
+            view.state.transaction, f"a cleaner saw no change for {view.state.timeout_ms} ms"
+        )
         coordinator.finish()
         return True
 

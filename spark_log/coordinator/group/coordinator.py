@@ -12,9 +12,8 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
-from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
@@ -27,8 +26,9 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import MemberStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
-from spark_log.storage import call_beside
+from spark_log.storage import Store, call_beside
 from spark_log.types import TopicPartition, random_id
+from spark_log.util import Clock, SuppressedErrors
 
 _RACE_MS = 10.0
 _TURN_MS = 10.0
@@ -37,6 +37,25 @@ _MAX_PAUSE_MS = 2000.0
 lost race, or `_TURN_MS` for each process that changes the group, if that is longer."""
 
 _log = logging.getLogger(__name__)
+
+
+class GroupCluster(Protocol):
+    """The part of `Cluster` that a group needs."""
+
+    @property
+    def store(self) -> Store:
+        """The files of the root."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that measures time."""
+
+    @property
+    def suppressed(self) -> SuppressedErrors:
+        """The counts of failures that do not stop a caller."""
+
+    def image(self) -> MetadataImage:
+        """Return the present metadata."""
 
 
 class GroupCoordinator:
@@ -54,7 +73,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: GroupCluster,
         group_id: str,
         *,
         heartbeat_interval_ms: float = 3000,
@@ -165,6 +184,14 @@ class GroupCoordinator:
             finally:
                 self._is_joining = False
             self._watch.begin(self._clock.monotonic_ms())
+            group = self._log.state
+            _log.info(
+                "group %s: joined as %s in generation %d, members: %d",
+                self.group_id,
+                member.member_id,
+                group.generation,
+                len(group.members),
+            )
         else:
             self._commit(lambda group: self._decide_join(group, member))
         self._member = member
@@ -237,6 +264,7 @@ class GroupCoordinator:
         if member is None or (member.instance_id is not None and not is_final):
             return
         self.remove([member.member_id])
+        _log.info("group %s: %s has left", self.group_id, member.member_id)
 
     # --- duties ----------------------------------------------------------------------------------
 
@@ -252,7 +280,13 @@ class GroupCoordinator:
         watchers = self._watch.watchers(self._log.state)
         dead = self._watch.expired_members(self._log.state, member.member_id, watchers)
         if dead:
-            _log.info("group %s: expiring %s", self.group_id, ", ".join(dead))
+            _log.info(
+                "group %s: %s removes %s, which wrote no heartbeat for session.timeout.ms (%s)",
+                self.group_id,
+                member.member_id,
+                ", ".join(dead),
+                ", ".join(str(self._log.state.members[name].session_timeout_ms) for name in dead),
+            )
             self._commit(
                 lambda group: group_changes.remove(group, dead, self._read_topics(), "expire")
             )
@@ -325,11 +359,22 @@ class GroupCoordinator:
                 image = call_beside(image)
             # Before others check its heartbeats.
             self._own.begin(member.member_id, join_request(member, generation))
+            _log.debug(
+                "group %s: %s asks to join, in generation %d",
+                self.group_id,
+                member.member_id,
+                generation,
+            )
             self._update_topics(image())
             self._joined_group = self._log.state
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide, is_recent=not is_crowded)
         except _RequestExpiredError:
+            _log.debug(
+                "group %s: a member was removed while %s waited to join: asking with another id",
+                self.group_id,
+                member.member_id,
+            )
             self._heartbeats.forget([member.member_id])
             return False
         except SparkLogError:
@@ -369,6 +414,13 @@ class GroupCoordinator:
         waited_ms, known, found = 0, 0, 1
         while found > known and waited_ms + delay_ms <= max(delay_ms, session_timeout_ms / 2):
             known = found
+            _log.debug(
+                "group %s: %s waits %d ms for more members, of %d so far",
+                self.group_id,
+                member_id,
+                delay_ms,
+                found,
+            )
             self._sleep_until_member(member_id, delay_ms)
             waited_ms += delay_ms
             if self._log.state.members:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import FileInfo, Store, file_name, map_requests, newest_modified_us
-from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json, shown
 
 _CHECKS_PER_TIMEOUT = 4
 """Minimum number of checks in a timeout: the time between two checks counts as silence only up to a
@@ -169,6 +169,7 @@ class HeartbeatWriter:
         self._group_id = group_id
         self._clock = clock
         self._count = 0
+        self._is_failing = False
 
     def begin(self, member_id: str, join: Mapping[str, Any]) -> None:
         """Write the first heartbeat of a new member, before others check its heartbeats.
@@ -186,7 +187,9 @@ class HeartbeatWriter:
         self.counts.on_heartbeat(self._clock.monotonic_ms())
 
     def beat_if_due(self, member_id: str, now_ms: float) -> None:
-        """Write the next heartbeat if it is due; a failure is logged, and retried when due.
+        """Write the next heartbeat if it is due; after a failure, sooner than usual.
+
+        Of failures in a row the first is logged as a warning.
 
         Args:
             member_id: the member's id.
@@ -198,9 +201,12 @@ class HeartbeatWriter:
         try:
             self._heartbeats.beat(member_id, self._count)
         except StorageError as error:
-            _log.warning("group %s: a heartbeat failed, retrying: %s", self._group_id, error)
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            _log.log(level, "group %s: a heartbeat failed, retrying: %s", self._group_id, error)
+            self._is_failing = True
             self.due_ms = now_ms + self.interval_ms / _RETRIES_PER_INTERVAL
         else:
+            self._is_failing = False
             self.due_ms = now_ms + self.interval_ms
             self.counts.on_heartbeat(now_ms)
 
@@ -268,6 +274,12 @@ class HeartbeatMonitor:
                 silent.add(member_id)
             if observed.silent_ms >= timeout_ms:
                 dead.add(member_id)
+        if silent != self.silent:
+            _log.debug(
+                "%s: silent for a quarter of session.timeout.ms: %s",
+                self._heartbeats.directory,
+                shown(sorted(silent)) or "no member",
+            )
         self.silent = frozenset(silent)
         return dead
 

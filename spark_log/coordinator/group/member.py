@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
-from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.coordinator import GroupCluster, GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
 from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits, Settle
@@ -40,7 +39,7 @@ class GroupMember:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: GroupCluster,
         group_id: str,
         table: FencedOffsets[Any] | None = None,
         *,
@@ -83,6 +82,7 @@ class GroupMember:
         self._watch = watch_directories(cluster.store)
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._is_failing = False
 
     # --- membership ------------------------------------------------------------------------------
 
@@ -248,6 +248,7 @@ class GroupMember:
                 has_changed = (self._status, self._failure) != before
             now_ms = self._clock.monotonic_ms()
             if has_changed:
+                _log.debug("group %s: %s", self.group_id, self._failure or self._status)
                 quiet_since_ms = now_ms
                 self._on_change()
 
@@ -272,8 +273,12 @@ class GroupMember:
         except UnknownMemberIdError as error:
             self._failure = error
         except SparkLogError as error:
-            _log.warning("group %s: retrying: %s", self.group_id, error)
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            _log.log(level, "group %s: retrying: %s", self.group_id, error)
+            self._is_failing = True
             return self._config.retry_backoff_ms
+        else:
+            self._is_failing = False
         return self._coordinator.next_duty_ms()
 
     def _current_status(self) -> MemberStatus:

@@ -14,6 +14,7 @@ why this is enough:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -24,6 +25,8 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _Position_co = TypeVar("_Position_co", covariant=True)
 _Position = TypeVar("_Position")
+
+_log = logging.getLogger(__name__)
 
 Settle = Callable[[str, Collection[PendingOffsets]], None]
 """Settles pending offsets of a group, as `TransactionalOffsets.settle` does."""
@@ -120,7 +123,8 @@ class MemberCommits(Generic[_Position]):
         for _ in range(_MAX_GENERATIONS):
             try:
                 self._table.fence(self._group_id, status.generation)
-            except IllegalGenerationError:
+            except IllegalGenerationError as error:
+                _log.debug("reading the group before the offsets: %s", error)
                 status = self._refreshed(status)
                 continue
             wanted = status.assigned.intersection(partitions)
@@ -169,7 +173,8 @@ class MemberCommits(Generic[_Position]):
                     member_id=status.member_id,
                     topic_ids=topic_ids,
                 )
-            except IllegalGenerationError:
+            except IllegalGenerationError as refused:
+                _log.debug("reading the group, then committing again: %s", refused)
                 try:
                     status = self._refreshed(status)
                 except UnknownMemberIdError as error:

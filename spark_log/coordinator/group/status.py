@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.types import TopicPartition
+from spark_log.util import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class MemberStatus:
     def held(self) -> frozenset[TopicPartition]:
         """Partitions that it may commit in this generation."""
         return self.assigned | self.revoking
+
+    def __str__(self) -> str:
+        revoking = f", revokes {shown(sorted(self.revoking))}" if self.revoking else ""
+        return (
+            f"{self.member_id} reads {shown(sorted(self.assigned)) or 'nothing'}{revoking} "
+            f"in generation {self.generation}"
+        )
 
     @staticmethod
     def of(group: Group, member: Member) -> MemberStatus:

@@ -19,6 +19,7 @@ takes effect after a newer one (docs/adr/0010).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +44,9 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.storage import is_listing_valid, listing_validity_ms
-from spark_log.util import IN_PROCESS, SYSTEM_CLOCK
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, shown
+
+_log = logging.getLogger(__name__)
 
 MAINTENANCE_EVERY = 32
 """Number of versions after which the process that made the last one starts maintenance."""
@@ -294,6 +297,15 @@ class CommitQueue:
             return
         version = self._append(content)
         now_ms = SYSTEM_CLOCK.monotonic_ms()
+        _log.debug(
+            "%s: version %d has %d commits, of %s: %d offsets, after %.0f ms",
+            self._table.log.directory,
+            version.number,
+            len(accepted),
+            shown(content.transactions),
+            len(content.rows),
+            now_ms - began_ms,
+        )
         self._throttle.on_appended(version.number, now_ms - began_ms, now_ms)
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         self._table.on_appended(content.transactions.keys(), content.rows)
@@ -306,7 +318,8 @@ class CommitQueue:
         staged, self._staged = self._staged, None
         try:
             return self._table.log.append_staged(version)
-        except LogEndOffsetMismatchError:
+        except LogEndOffsetMismatchError as error:
+            _log.debug("checking the commits again: %s", error)
             if not version.is_put:
                 self._staged = staged  # for the next try: no version holds the file
             raise

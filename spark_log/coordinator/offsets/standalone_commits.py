@@ -15,9 +15,9 @@ from spark_log.coordinator.group import GroupLog
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CommitFailedError, IllegalGenerationError
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util import shown
 
 _MAX_TRIES = 20
-_MEMBERS_SHOWN = 3
 
 
 class StandaloneCommits:
@@ -89,10 +89,8 @@ class StandaloneCommits:
         self._log.replay()
         group = self._log.state
         if group.members:
-            names = list(group.members)
-            more = ", …" if len(names) > _MEMBERS_SHOWN else ""
             raise CommitFailedError(
-                f"group {self._group_id!r} has members, {', '.join(names[:_MEMBERS_SHOWN])}{more}: "
+                f"group {self._group_id!r} has members, {shown(group.members)}: "
                 f"a consumer with assigned partitions cannot commit in it. Subscribe instead of "
                 f"assigning partitions, or take another group id"
             )

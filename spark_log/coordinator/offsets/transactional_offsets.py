@@ -7,6 +7,7 @@ they are enough.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
@@ -34,6 +35,9 @@ from spark_log.transaction import (
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
+from spark_log.util import shown
+
+_log = logging.getLogger(__name__)
 
 _MAX_LOGS: Final = 256
 """Maximum number of group logs, and of undecided transactions, that are kept. The least recently
@@ -120,6 +124,11 @@ class TransactionalOffsets:
             unsettled = self._send(state, group, sent, settled)
             if not unsettled:
                 return
+            _log.debug(
+                "group %s: %d other transactions have pending offsets of the same partitions",
+                group.group_id,
+                len(unsettled),
+            )
             # Other transactions' offsets must be in the table first: they are older than these.
             self.settle(group.group_id, unsettled)
             settled.update(unsettled)
@@ -182,6 +191,13 @@ class TransactionalOffsets:
     def _roll_forward(
         self, group_id: str, rows: Sequence[Row], pending: PendingOffsets, decided_ms: float
     ) -> None:
+        _log.debug(
+            "group %s: committing %d offsets of the transaction of %r",
+            group_id,
+            len(rows),
+            pending.transactional_id,
+        )
+
         def is_superseded(newest: CommittedOffset) -> bool:
             return pending.is_superseded_by(newest.generation, newest.commit_timestamp_us)
 
@@ -244,8 +260,7 @@ class TransactionalOffsets:
             ids = sorted({each.transactional_id for each in undecided})
             partitions = sorted(frozenset().union(*(each.partitions for each in undecided)))
             raise UnstableOffsetCommitError(
-                f"group {group_id!r}: {', '.join(map(str, partitions[:3]))}"
-                f"{', …' if len(partitions) > 3 else ''} may be committed by the transaction of "
+                f"group {group_id!r}: {shown(partitions)} may be committed by the transaction of "
                 f"{', '.join(map(repr, ids[:3]))}, which is not decided yet; try again",
                 group_id=group_id,
                 transactional_id=ids[0],
@@ -267,9 +282,14 @@ class TransactionalOffsets:
                 known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
                 if len(self._undecided) > _MAX_LOGS:  # others may have settled it
                     self._undecided.popitem(last=False)
-            if now_ms - known.first_seen_ms < state.timeout_ms:
+            waited_ms = now_ms - known.first_seen_ms
+            if waited_ms < state.timeout_ms:
                 return None
-            coordinator.expire(state.transaction)
+            coordinator.expire(
+                state.transaction,
+                f"its pending offsets block a group, after {waited_ms:.0f} ms, and its timeout is "
+                f"{state.timeout_ms} ms",
+            )
         self._undecided.pop(pending.producer, None)
         return coordinator
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import cast
 
-from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
@@ -77,7 +75,7 @@ class GroupWorld:
             log_class = log
 
         coordinator: GroupCoordinator = Coordinator(
-            cast(Cluster, self),  # it has what a coordinator uses of a cluster
+            self,
             GROUP_ID,
             heartbeat_interval_ms=60,
             log_config=_LOG_CONFIG,
