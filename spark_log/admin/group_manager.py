@@ -45,7 +45,8 @@ from spark_log.errors import (
 )
 from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
 from spark_log.metadata import MetadataImage
-from spark_log.storage import call_beside, map_requests
+from spark_log.storage import map_requests
+from spark_log.threads import call_beside
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

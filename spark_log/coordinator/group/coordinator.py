@@ -26,7 +26,8 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import MemberStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
-from spark_log.storage import Store, call_beside
+from spark_log.storage import Store
+from spark_log.threads import call_beside
 from spark_log.types import TopicPartition, random_id
 from spark_log.util import Clock, SuppressedErrors
 

@@ -18,7 +18,7 @@ from spark_log.storage import Store
 from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state_log import TransactionStateLog
-from tests.simulation.log.true_log import ViolationError
+from tests.simulation.violation import ViolationError
 
 TransactionNumber = tuple[str, int]
 """One transaction: the transactional id, and its number there."""
