@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+from spark_log.admin import (
+    AbortTransactionSpec,
+    ActiveProducer,
+    HangingTransaction,
+    TransactionDescription,
+)
 from spark_log.cli.completion import complete_transactional_ids
 from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table
@@ -13,13 +19,7 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topic, Topics
 from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
-from spark_log.types import (
-    AbortTransactionSpec,
-    ActiveProducer,
-    HangingTransaction,
-    TopicPartition,
-    TransactionDescription,
-)
+from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK
 
 app = typer.Typer(rich_markup_mode=None)
