@@ -18,7 +18,7 @@ from spark_log.config import ConsumerConfig, offset_reset
 from spark_log.consumer import start_offset
 from spark_log.coordinator import (
     GroupMember,
-    GroupStatus,
+    MemberStatus,
     OffsetsTable,
     TransactionalOffsets,
 )
@@ -115,7 +115,7 @@ class JobMember:
             cluster,
             self._group,
             table,
-            transactions=TransactionalOffsets(cluster, table),
+            settle=TransactionalOffsets(cluster, table).settle,
             config=config,
             on_change=self._changed.set,
         )
@@ -248,7 +248,7 @@ class JobMember:
             self._positions[tp] = batch.topic_ids[tp.topic], offset
         self._uncommitted -= committed.keys()
 
-    def _take_over(self) -> GroupStatus:
+    def _take_over(self) -> MemberStatus:
         """Return the group's status, after releasing revoked partitions and adding new ones."""
         is_waiting = False
         while True:
@@ -269,7 +269,7 @@ class JobMember:
                 is_waiting = True
                 self._cluster.clock.sleep_ms(self._config.retry_backoff_ms)
 
-    def _apply_assignment(self, status: GroupStatus) -> bool:
+    def _apply_assignment(self, status: MemberStatus) -> bool:
         """Drop lost partitions and add new ones; False if some of them were lost meanwhile."""
         mine = {tp: status.topics[tp.topic].topic_id for tp in status.assigned}
         self._positions = {
@@ -302,7 +302,7 @@ class JobMember:
                          tp, committed, offset)  # fmt: skip
         return offset
 
-    def _ends(self, status: GroupStatus) -> dict[TopicPartition, int]:
+    def _ends(self, status: MemberStatus) -> dict[TopicPartition, int]:
         """Return the end of the next batch for each partition; deleted partitions are left out."""
         self._reader.partitions()
         ends = self._reader.latest(sorted(self._positions))

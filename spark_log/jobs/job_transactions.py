@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.datasource import OwnedTransaction
 from spark_log.errors import SparkLogError
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.transaction import GroupOffset, TransactionCoordinator
+from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 
@@ -39,9 +39,9 @@ class JobTransactions:
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
-        self._offsets = GroupOffsets(cluster)
+        self._offsets = LazyTransactionalOffsets(cluster)
         self._coordinator = TransactionCoordinator(
-            cluster, transactional_id, commit_offsets=self._offsets.commit
+            cluster, transactional_id, commit_offsets=self._offsets.commit_offsets
         )
         self._owner = self._coordinator.initialize(timeout_ms)
         self._counting: tuple[ProducerIdAndEpoch, ...] = ()
@@ -63,7 +63,7 @@ class JobTransactions:
         """Note the producers whose records will be committed; those of others are aborted."""
         self._counting = tuple(producers)
 
-    def commit(self, offsets: Collection[GroupOffset], member: ConsumerGroupMetadata) -> None:
+    def commit(self, offsets: Collection[TransactionOffset], member: ConsumerGroupMetadata) -> None:
         """Commit the records of tasks, together with the offsets of a group.
 
         Args:

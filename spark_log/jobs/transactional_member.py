@@ -8,7 +8,7 @@ from typing import Any
 from spark_log.errors import CommitFailedError, UnknownMemberIdError
 from spark_log.jobs.job_member import Batch, BatchAbortedError, JobMember
 from spark_log.jobs.job_transactions import JobTransactions
-from spark_log.transaction import GroupOffset
+from spark_log.transaction import TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 
@@ -48,7 +48,9 @@ class TransactionalMember(JobMember):
             StorageError: nothing is committed.
         """
         offsets = [
-            GroupOffset(self._group, tp.topic, batch.topic_ids[tp.topic], tp.partition, offset)
+            TransactionOffset(
+                self._group, tp.topic, batch.topic_ids[tp.topic], tp.partition, offset
+            )
             for tp, offset in sorted(reached.items())
             if offset > batch.starts[tp]
         ]

@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metrics import (
@@ -110,13 +110,13 @@ class ProducerRuntime:
             transaction = TransactionManager(
                 config.transactional_id, config.transaction_timeout_ms, clock
             )
-            group_offsets = GroupOffsets(cluster)
+            group_offsets = LazyTransactionalOffsets(cluster)
             coordinator = TransactionCoordinator(
                 cluster,
                 config.transactional_id,
                 clock=clock,
                 open_log=self.accumulator.idle_log,
-                commit_offsets=group_offsets.commit,
+                commit_offsets=group_offsets.commit_offsets,
                 completes_later=True,
             )
             producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)

@@ -9,7 +9,7 @@ from spark_log.admin import TransactionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.errors import SparkLogError, TransactionalIdNotFoundError
-from spark_log.transaction import list_transactional_ids
+from spark_log.transaction import TransactionStateLog
 
 MAX_TRANSACTIONS: Final = 100
 """Maximum number of transactional ids whose state one view reads, besides open transactions, which
@@ -38,7 +38,7 @@ class OpenTransaction:
 def open_transactions(console: Console, now_us: int, budget: Budget) -> list[OpenTransaction]:
     """Return the open transactions in their present state, the longest first."""
     cluster = console.cluster
-    ids = list_transactional_ids(cluster.store, cluster.clock)
+    ids = TransactionStateLog.list_names(cluster.store, cluster.clock)
 
     def see(transactional_id: str) -> TransactionDescription | None:
         try:

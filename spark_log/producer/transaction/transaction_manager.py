@@ -18,7 +18,7 @@ from spark_log.errors import (
     TransactionAbortedError,
 )
 from spark_log.log import ProducerIdAndEpoch
-from spark_log.transaction import GroupOffset, TopicIdPartition
+from spark_log.transaction import TopicIdPartition, TransactionOffset
 from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class TransactionManager:
         self.error: Exception | None = None
         self.is_begun = False
         self.partitions: frozenset[TopicIdPartition] = frozenset()
-        self.offsets: dict[tuple[str, str, int], GroupOffset] = {}
+        self.offsets: dict[tuple[str, str, int], TransactionOffset] = {}
         self._clock = clock
         self._began_ms = 0.0
 

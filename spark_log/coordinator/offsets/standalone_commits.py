@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator.group.group_log import GroupLog
-from spark_log.coordinator.offsets import OffsetsTable
+from spark_log.coordinator.group import GroupLog
+from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CommitFailedError, IllegalGenerationError
 from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.util import shown
 
 _MAX_TRIES = 20
-_MEMBERS_SHOWN = 3
 
 
 class StandaloneCommits:
@@ -87,12 +87,10 @@ class StandaloneCommits:
     def _empty_generation(self) -> int:
         """Return the group's generation; raise if it has members."""
         self._log.replay()
-        group = self._log.group
+        group = self._log.state
         if group.members:
-            names = list(group.members)
-            more = ", …" if len(names) > _MEMBERS_SHOWN else ""
             raise CommitFailedError(
-                f"group {self._group_id!r} has members, {', '.join(names[:_MEMBERS_SHOWN])}{more}: "
+                f"group {self._group_id!r} has members, {shown(group.members)}: "
                 f"a consumer with assigned partitions cannot commit in it. Subscribe instead of "
                 f"assigning partitions, or take another group id"
             )

@@ -27,7 +27,7 @@ this much later than its timeout. On a remote root a check is a paid request, an
 ``heartbeat.interval.ms``."""
 
 
-class GroupWatch:
+class HeartbeatWatch:
     """One member's checks of other members' heartbeats.
 
     Attributes:

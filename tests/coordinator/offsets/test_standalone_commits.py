@@ -8,7 +8,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.member_commits import MemberCommits
-from spark_log.coordinator.group.standalone_commits import StandaloneCommits
+from spark_log.coordinator.offsets.standalone_commits import StandaloneCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 

@@ -1,4 +1,8 @@
-"""Offsets of consumer groups in transactions, opened only when a transaction has offsets."""
+"""`TransactionalOffsets` that are opened when the first transaction has offsets.
+
+Importing and opening the offsets table takes longer than a whole transaction, and most transactions
+have no offsets.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ from spark_log.transaction import TransactionCleaner, TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+    from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 
 
-class GroupOffsets:
-    """Opens the offsets of groups when they are first used. Safe to use from any thread."""
+class LazyTransactionalOffsets:
+    """The `TransactionalOffsets` of a root, opened on first use. Safe to use from any thread."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Return the offsets of a root's groups; nothing is read yet.
@@ -26,7 +30,7 @@ class GroupOffsets:
         """
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._transactions: TransactionalOffsets | None = None
+        self._opened: TransactionalOffsets | None = None
 
     def send(
         self,
@@ -38,20 +42,19 @@ class GroupOffsets:
         """Add pending offsets to a group, as `TransactionalOffsets.send` does."""
         self._open().send(state, producer, group, partitions)
 
-    def commit(self, state: TransactionMetadata) -> None:
+    def commit_offsets(self, state: TransactionMetadata) -> None:
         """Commit a transaction's offsets, as `TransactionalOffsets.commit_offsets` does."""
         self._open().commit_offsets(state)
 
     def _open(self) -> TransactionalOffsets:
         with self._lock:
-            if self._transactions is None:
-                # A late import: many transactions have no offsets.
-                from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
-                from spark_log.coordinator.offsets import OffsetsTable
+            if self._opened is None:
+                from spark_log.coordinator.offsets.table import OffsetsTable
+                from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 
                 table = OffsetsTable(self._cluster)
-                self._transactions = TransactionalOffsets(self._cluster, table)
-            return self._transactions
+                self._opened = TransactionalOffsets(self._cluster, table)
+            return self._opened
 
 
 def transaction_cleaner(cluster: Cluster, *, dry_run: bool = False) -> TransactionCleaner:
@@ -61,4 +64,6 @@ def transaction_cleaner(cluster: Cluster, *, dry_run: bool = False) -> Transacti
         cluster: the opened root.
         dry_run: whether to report the actions and change nothing.
     """
-    return TransactionCleaner(cluster, dry_run=dry_run, commit_offsets=GroupOffsets(cluster).commit)
+    return TransactionCleaner(
+        cluster, dry_run=dry_run, commit_offsets=LazyTransactionalOffsets(cluster).commit_offsets
+    )

@@ -7,7 +7,7 @@ import pytest
 from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.offsets.commit_pace import CommitPace
+from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
 from spark_log.util.clock import ManualClock, SystemClock
 
 P0 = TopicPartition("t", 0)
@@ -15,35 +15,35 @@ AS_PLANNED = Mock(uniform=lambda least, most: (least + most) / 2)
 
 
 def test_a_process_that_commits_alone_never_pauses():
-    pace = CommitPace(AS_PLANNED)
-    assert pace.pause_ms(0) == 0
+    throttle = CommitThrottle(AS_PLANNED)
+    assert throttle.pause_ms(0) == 0
     for version in range(10):
-        pace.on_appended(version, took_ms=4, now_ms=version * 4)
-        assert pace.pause_ms(version * 4) == 0
+        throttle.on_appended(version, took_ms=4, now_ms=version * 4)
+        assert throttle.pause_ms(version * 4) == 0
 
 
 def test_a_pause_is_a_quarter_of_the_time_that_the_others_versions_take():
-    pace = CommitPace(AS_PLANNED)
-    pace.on_appended(7, took_ms=4, now_ms=100)
-    pace.on_appended(14, took_ms=4, now_ms=200)
-    assert pace.pause_ms(200) == 6 * 4 / 4
-    assert pace.pause_ms(203) == 3
-    assert pace.pause_ms(300) == 0, "who commits later than that has not to wait"
+    throttle = CommitThrottle(AS_PLANNED)
+    throttle.on_appended(7, took_ms=4, now_ms=100)
+    throttle.on_appended(14, took_ms=4, now_ms=200)
+    assert throttle.pause_ms(200) == 6 * 4 / 4
+    assert throttle.pause_ms(203) == 3
+    assert throttle.pause_ms(300) == 0, "who commits later than that has not to wait"
 
 
 def test_a_pause_ends_with_the_others_commits():
-    pace = CommitPace(AS_PLANNED)
+    throttle = CommitThrottle(AS_PLANNED)
     for version in (7, 14, 15):
-        pace.on_appended(version, took_ms=4, now_ms=version)
-    assert pace.pause_ms(15) == 0
+        throttle.on_appended(version, took_ms=4, now_ms=version)
+    assert throttle.pause_ms(15) == 0
 
 
 @pytest.mark.parametrize("draw", [0.5, 1.5])
 def test_pauses_are_spread_and_bounded(draw):
-    pace = CommitPace(Mock(uniform=lambda least, most: draw))
-    pace.on_appended(0, took_ms=1, now_ms=0)
-    pace.on_appended(100_000, took_ms=1, now_ms=0)
-    assert pace.pause_ms(0) == CommitPace.max_pause_ms * draw
+    throttle = CommitThrottle(Mock(uniform=lambda least, most: draw))
+    throttle.on_appended(0, took_ms=1, now_ms=0)
+    throttle.on_appended(100_000, took_ms=1, now_ms=0)
+    assert throttle.pause_ms(0) == CommitThrottle.max_pause_ms * draw
 
 
 def test_commits_pause_between_those_of_another_process(cluster, monkeypatch):
@@ -64,4 +64,4 @@ def test_commits_pause_between_those_of_another_process(cluster, monkeypatch):
     commit(table, 20)
     commit(table, 21)
     assert len(pauses) == 1
-    assert 0 < pauses[0] <= CommitPace.max_pause_ms * 1.5
+    assert 0 < pauses[0] <= CommitThrottle.max_pause_ms * 1.5

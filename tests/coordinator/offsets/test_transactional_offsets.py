@@ -10,14 +10,13 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     TOMBSTONE,
     GroupCoordinator,
+    GroupLog,
     OffsetsTable,
     Row,
     StandaloneCommits,
     TransactionalOffsets,
     transaction_cleaner,
-    view_group,
 )
-from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.errors import (
     CommitFailedError,
@@ -27,8 +26,8 @@ from spark_log.errors import (
     UnstableOffsetCommitError,
 )
 from spark_log.transaction import (
-    GroupOffset,
     TransactionCoordinator,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -56,7 +55,7 @@ class Producer:
         self.coordinator.register(self.identity, groups=[metadata.group_id])
         self.transactions.send(self.coordinator.state, self.identity, metadata, list(offsets))
         for tp, offset in offsets.items():
-            self.offsets[tp] = GroupOffset(
+            self.offsets[tp] = TransactionOffset(
                 metadata.group_id, tp.topic, topic_id, tp.partition, offset
             )
 
@@ -132,7 +131,7 @@ def committed(cluster, group="g"):
 
 
 def pending(cluster):
-    return view_group(cluster.store, "g", cluster.clock).group.pending_offsets
+    return GroupLog.view(cluster.store, "g", cluster.clock).state.pending_offsets
 
 
 class TestSending:
@@ -161,9 +160,9 @@ class TestSending:
 
     def test_again_appends_nothing(self, cluster, producer, member):
         producer.send(member.metadata, {P0: 7, P1: 7})
-        before = view_group(cluster.store, "g", cluster.clock).group.revision
+        before = GroupLog.view(cluster.store, "g", cluster.clock).state.revision
         producer.send(member.metadata, {P0: 9})
-        assert view_group(cluster.store, "g", cluster.clock).group.revision == before
+        assert GroupLog.view(cluster.store, "g", cluster.clock).state.revision == before
         producer.commit()
         assert committed(cluster) == {P0: 9, P1: 7}
 
@@ -225,7 +224,7 @@ class TestSending:
         producer.send(member.metadata, {P0: 7})
         log = GroupLog(cluster.store, "g", cluster.clock)
         log.replay()
-        assert b'"version":1' in log.group.to_record("x", (), "").to_json()
+        assert b'"version":1' in log.state.to_record("x", (), "").to_json()
         assert (
             b'"version":0'
             in Member(cluster)
@@ -354,7 +353,7 @@ class TestRollingForward:
         tasks = [coordinator.join(owner, groups=["g"]) for _ in range(2)]
         for task, tp in zip(tasks, (P0, P1), strict=True):
             producer.transactions.send(coordinator.state, task, member.metadata, [tp])
-        offsets = [GroupOffset("g", "t", topic_id, number, 5) for number in (0, 1)]
+        offsets = [TransactionOffset("g", "t", topic_id, number, 5) for number in (0, 1)]
         coordinator.commit(owner, [tasks[0]], offsets)
         assert committed(cluster) == {P0: 5}
 

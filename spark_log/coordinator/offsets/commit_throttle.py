@@ -13,7 +13,7 @@ from random import Random
 from typing import ClassVar
 
 
-class CommitPace:
+class CommitThrottle:
     """Decides how long a process waits before its next version. For one thread at a time.
 
     Attributes:
@@ -23,7 +23,7 @@ class CommitPace:
     max_pause_ms: ClassVar[float] = 50.0
 
     def __init__(self, random: Random | None = None) -> None:
-        """Return the pace of a process that has made no version.
+        """Return the throttle of a process that has made no version.
 
         Args:
             random: the random numbers that spread the pauses, so that processes do not collide

@@ -7,6 +7,7 @@ they are enough.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
@@ -15,20 +16,28 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator.group.changes import send_offsets, settle_offsets
-from spark_log.coordinator.group.group import Group, PendingOffsets
-from spark_log.coordinator.group.group_log import GroupLog, group_directory
-from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
+from spark_log.coordinator.group import (
+    Group,
+    GroupLog,
+    GroupRecord,
+    PendingOffsets,
+    send_offsets,
+    settle_offsets,
+)
+from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey, Row
+from spark_log.coordinator.offsets.table import LastCommit
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.transaction import (
-    GroupOffset,
     TransactionCoordinator,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
+from spark_log.util import shown
+
+_log = logging.getLogger(__name__)
 
 _MAX_LOGS: Final = 256
 """Maximum number of group logs, and of undecided transactions, that are kept. The least recently
@@ -115,6 +124,11 @@ class TransactionalOffsets:
             unsettled = self._send(state, group, sent, settled)
             if not unsettled:
                 return
+            _log.debug(
+                "group %s: %d other transactions have pending offsets of the same partitions",
+                group.group_id,
+                len(unsettled),
+            )
             # Other transactions' offsets must be in the table first: they are older than these.
             self.settle(group.group_id, unsettled)
             settled.update(unsettled)
@@ -160,7 +174,7 @@ class TransactionalOffsets:
             CorruptRecordError: the log of a group is damaged.
         """
         assert state.decision is not None
-        by_group: dict[str, list[GroupOffset]] = {}
+        by_group: dict[str, list[TransactionOffset]] = {}
         for offset in state.decision.offsets:
             by_group.setdefault(offset.group_id, []).append(offset)
         for group_id, offsets in by_group.items():
@@ -168,7 +182,7 @@ class TransactionalOffsets:
                 log = self._log(group_id)
                 decided_ms = self._cluster.clock.monotonic_ms()  # before the group is read
                 log.replay()
-                pending_offsets = log.group.pending_offsets
+                pending_offsets = log.state.pending_offsets
             for pending in pending_offsets:
                 rows = _rows_of(offsets, pending) if _counts(state, pending) else []
                 if rows:
@@ -177,6 +191,13 @@ class TransactionalOffsets:
     def _roll_forward(
         self, group_id: str, rows: Sequence[Row], pending: PendingOffsets, decided_ms: float
     ) -> None:
+        _log.debug(
+            "group %s: committing %d offsets of the transaction of %r",
+            group_id,
+            len(rows),
+            pending.transactional_id,
+        )
+
         def is_superseded(newest: CommittedOffset) -> bool:
             return pending.is_superseded_by(newest.generation, newest.commit_timestamp_us)
 
@@ -206,7 +227,7 @@ class TransactionalOffsets:
         with self._lock:
             log = self._log(group_id)
             log.replay()
-            group = log.group
+            group = log.state
         self.settle(
             group_id, group.pending_offsets if partitions is None else group.pending(partitions)
         )
@@ -232,15 +253,14 @@ class TransactionalOffsets:
                 elif self._finish(coordinator, pending):
                     over.append(pending)
         if over:
-            path = group_directory(group_id)
+            path = GroupLog.directory_of(group_id)
             with self._suppressing("drop of pending offsets", path), self._lock:
                 self._log(group_id).commit(lambda group: settle_offsets(group, over))
         if undecided:
             ids = sorted({each.transactional_id for each in undecided})
             partitions = sorted(frozenset().union(*(each.partitions for each in undecided)))
             raise UnstableOffsetCommitError(
-                f"group {group_id!r}: {', '.join(map(str, partitions[:3]))}"
-                f"{', …' if len(partitions) > 3 else ''} may be committed by the transaction of "
+                f"group {group_id!r}: {shown(partitions)} may be committed by the transaction of "
                 f"{', '.join(map(repr, ids[:3]))}, which is not decided yet; try again",
                 group_id=group_id,
                 transactional_id=ids[0],
@@ -262,9 +282,14 @@ class TransactionalOffsets:
                 known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
                 if len(self._undecided) > _MAX_LOGS:  # others may have settled it
                     self._undecided.popitem(last=False)
-            if now_ms - known.first_seen_ms < state.timeout_ms:
+            waited_ms = now_ms - known.first_seen_ms
+            if waited_ms < state.timeout_ms:
                 return None
-            coordinator.expire(state.transaction)
+            coordinator.expire(
+                state.transaction,
+                f"its pending offsets block a group, after {waited_ms:.0f} ms, and its timeout is "
+                f"{state.timeout_ms} ms",
+            )
         self._undecided.pop(pending.producer, None)
         return coordinator
 
@@ -329,7 +354,7 @@ def _counts(state: TransactionMetadata, pending: PendingOffsets) -> bool:
     )
 
 
-def _rows_of(offsets: Collection[GroupOffset], pending: PendingOffsets) -> list[Row]:
+def _rows_of(offsets: Collection[TransactionOffset], pending: PendingOffsets) -> list[Row]:
     return [
         Row(
             PartitionKey(each.topic, each.topic_id, each.partition),
