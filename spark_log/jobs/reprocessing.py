@@ -27,7 +27,7 @@ from spark_log.datasource import (
     parse_offsets,
 )
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.delta_rows import open_table
+from spark_log.jobs.sink import open_table
 from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition

@@ -81,8 +81,10 @@ class TestTopics:
         append(root, "new", b"a", b"b")
         clock.advance_ms(1000)
         assert {each.topic: each.records_per_second for each in sampler.sample().topics} == {
-            "flights": 0, "new": 2, "weather": 0,
-        }  # fmt: skip
+            "flights": 0,
+            "new": 2,
+            "weather": 0,
+        }
 
     def test_that_were_deleted_are_left_out(self, root, sampler):
         sampler.sample()
@@ -198,8 +200,10 @@ class TestRequests:
         clock.advance_ms(delay_ms / 2)
         found, _ = self.calls(sampler)
         assert {where for name, where in found if name == "list"} >= {
-            "flights-0", "flights-1", "weather-0",
-        }  # fmt: skip
+            "flights-0",
+            "flights-1",
+            "weather-0",
+        }
 
     def test_read_each_file_of_the_offsets_table_once(self, sampler):
         found, _ = self.calls(sampler)

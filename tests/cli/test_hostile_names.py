@@ -141,9 +141,12 @@ def test_a_warning_of_the_library_is_escaped(folder):
         f"run(lambda: logging.getLogger('spark_log.x').warning({EVIL!r}), argv=[])"
     )
     done = subprocess.run(
-        [COMMAND[0], "-c", code], capture_output=True, text=True,
-        env=environment(), check=False,
-    )  # fmt: skip
+        [COMMAND[0], "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
     assert done.stderr == ESCAPED + "\n"
 
 
@@ -157,9 +160,12 @@ class TestOnATerminal:
             termios.tcsetwinsize(secondary, (24, 1000))
             process = subprocess.Popen(
                 [*COMMAND, *argv, "--root", str(hostile)],
-                stdin=subprocess.DEVNULL, stdout=secondary, stderr=secondary,
-                cwd=folder, env=environment(TERM="xterm"),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=secondary,
+                stderr=secondary,
+                cwd=folder,
+                env=environment(TERM="xterm"),
+            )
             os.close(secondary)
             shown = b""
             while data := _read(primary):
@@ -181,8 +187,15 @@ class TestOnATerminal:
         assert not UNSAFE.search(re.sub(r"\x1b\[[0-9;]*m", "", shown)), "only Rich's own colours"
 
     def test_records_are_escaped_unless_raw(self, screen):
-        read = ("console-consumer", TOPIC, "--from-beginning", "--max-messages", "1",
-                "--print-key", "--print-headers")  # fmt: skip
+        read = (
+            "console-consumer",
+            TOPIC,
+            "--from-beginning",
+            "--max-messages",
+            "1",
+            "--print-key",
+            "--print-headers",
+        )
         shown = screen(*read)
         assert f"{ESCAPED}:{ESCAPED}\t{ESCAPED}\t{ESCAPED}\n" in shown
         assert not UNSAFE.search(shown)
@@ -245,9 +258,12 @@ def test_raw_and_format_strings_replace_no_byte(root, folder):
         (["-f", "%R%s"], b"\0\0\0\2\xff\xfe"),
     ):
         done = subprocess.run(
-            [*COMMAND, *argv, str(root), *raw], capture_output=True, cwd=folder,
-            env=environment(), check=True,
-        )  # fmt: skip
+            [*COMMAND, *argv, str(root), *raw],
+            capture_output=True,
+            cwd=folder,
+            env=environment(),
+            check=True,
+        )
         assert done.stdout == expected
 
 

@@ -147,9 +147,13 @@ class TestOnATerminal:
             termios.tcsetwinsize(secondary, (height, width))
             argv = [*COMMAND, "top", "--interval", "600", "--root", str(root)]
             process = subprocess.Popen(
-                argv, stdin=secondary, stdout=secondary, stderr=secondary, cwd=folder,
+                argv,
+                stdin=secondary,
+                stdout=secondary,
+                stderr=secondary,
+                cwd=folder,
                 env=environment(TERM="xterm"),
-            )  # fmt: skip
+            )
             before = termios.tcgetattr(secondary)
             shown = b""
             while until not in shown:

@@ -200,8 +200,9 @@ class TestExport:
         assert [each["offset"] for each in lines] == list(range(30))
         assert lines[0]["value"].encode() == flight(1)
         assert lines[0]["headers"] == [
-            {"key": "trace", "value": "1"}, {"key": "trace", "value": "again"},
-        ]  # fmt: skip
+            {"key": "trace", "value": "1"},
+            {"key": "trace", "value": "again"},
+        ]
 
     def test_as_parquet(self, client):
         query = {"topic": "flights", "format": "parquet", "where": "partition = 0"}

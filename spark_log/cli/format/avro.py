@@ -38,8 +38,13 @@ _CONFLUENT_BYTES: Final = 5
 """A zero byte and the id of a schema."""
 
 _NOT_A_VALUE: Final = (
-    ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """The errors that fastavro raises for bytes that are no value of the schema."""
 
 
