@@ -1,7 +1,7 @@
 """Mirror topics of Kafka into a log, or topics of a log into Kafka, each partition by a Spark task.
 
 It copies what the source has, and ends; run it again for more. Each record arrives exactly once.
-The job may be killed at any time: the next run continues. It shares offset maps and aliases with
+The job may be killed at any time: the next run continues. It shares offset syncs and aliases with
 `spark-log mirror`, which follows a source with little delay: the one that is started last fences
 the other.
 """
@@ -18,7 +18,7 @@ from spark_log.cli import KafkaOptions, MirrorOptions, Output, Root, run, with_o
 from spark_log.errors import InvalidConfigurationError
 from spark_log.jobs.program import Report, job_session, spark_progress
 from spark_log.jobs.task import MirroringTask, run_per_partition, tasks_by_partition
-from spark_log.mirror import GroupTranslation, Side, patterns, read_maps
+from spark_log.mirror import GroupTranslation, Side, patterns, read_offset_syncs
 
 _FAILED = 1
 """Exit status if a partition was not mirrored up to its end."""
@@ -73,8 +73,8 @@ def main(
     if failed:
         report.add(failed=failed)
     if expressions:
-        maps = read_maps(cluster, log, settings.map_topic)
-        groups = GroupTranslation(cluster, log, expressions).translate(maps, source)
+        offset_syncs = read_offset_syncs(cluster, log, settings.offset_sync_topic)
+        groups = GroupTranslation(cluster, log, expressions).translate(offset_syncs, source)
         report.add(groups=[each.document() for each in groups])
     if output.is_json:
         report.add(by_partition=results)

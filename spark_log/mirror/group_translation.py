@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from spark_log.errors import GroupNotEmptyError
 from spark_log.mirror.kafka_cluster import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
-from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side
+from spark_log.mirror.offset_syncs import MirroredPartition, OffsetSyncStore, Side
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -67,12 +67,12 @@ class GroupTranslation:
         self._patterns = tuple(groups)
 
     def translate(
-        self, maps: OffsetMaps, source: Side, *, dry_run: bool = False
+        self, offset_syncs: OffsetSyncStore, source: Side, *, dry_run: bool = False
     ) -> list[TranslatedGroup]:
         """Commit the offsets of all groups of the source that match.
 
         Args:
-            maps: the offset maps of both directions.
+            offset_syncs: the offset syncs of both directions.
             source: the side that has the offsets.
             dry_run: whether to commit nothing.
 
@@ -96,7 +96,7 @@ class GroupTranslation:
             else:
                 offsets = admin.list_group_offsets(group_id)
                 present = self._kafka.group_offsets(group_id) if group_id in active else {}
-            result = _translated(group_id, offsets, maps, source)
+            result = _translated(group_id, offsets, offset_syncs, source)
             if not result.offsets and not result.waiting:
                 continue
             ahead = {
@@ -121,19 +121,27 @@ class GroupTranslation:
         except GroupNotEmptyError:
             _log.info("group %s has members on the target: its offsets stay", result.group_id)
             return replace(result, offsets={}, is_active=True)
+        _log.debug(
+            "group %s: committed offsets of %d partitions to %s",
+            result.group_id,
+            len(result.offsets),
+            target.name,
+        )
         return result
 
 
-def _translated(group_id: str, offsets: Offsets, maps: OffsetMaps, source: Side) -> TranslatedGroup:
+def _translated(
+    group_id: str, offsets: Offsets, offset_syncs: OffsetSyncStore, source: Side
+) -> TranslatedGroup:
     """Return the offsets of a group on the other side."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     waiting = []
     by_topic: dict[str, dict[int, list[MirroredPartition]]] = {}
     for tp, committed in sorted(offsets.items()):
         if tp.topic not in by_topic:
-            by_topic[tp.topic] = maps.of_topic(tp.topic, source)
+            by_topic[tp.topic] = offset_syncs.of_topic(tp.topic, source)
         for partition in by_topic[tp.topic].get(tp.partition, ()):
-            there = maps[partition].translate(committed.offset, source)
+            there = offset_syncs[partition].translate(committed.offset, source)
             if there is None:
                 waiting.append(tp)
                 continue

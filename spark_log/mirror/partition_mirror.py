@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from spark_log.log import (
 )
 from spark_log.record import RECORD_SCHEMA
 from spark_log.types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ class PartitionMirror:
         if last is None or known_end is None or not self._is_source_unchanged():
             try:
                 last = self._copy(follower, known_end)
-            except LeaderFailedError:  # a new look chooses another replica, if one can be read
+            except LeaderFailedError as first:  # another replica is chosen, if one can be read
+                _log.debug("%s: another replica is read, after: %s", self._tp, first.error)
                 try:
                     last = self._copy(follower, None)
                 except LeaderFailedError as failed:
@@ -151,6 +155,7 @@ class PartitionMirror:
         if start > self._target_start:
             self._target_start = follow_log_start(follower, start)
         lag = Lag.of(offset, view.log_start_offset, end).unread
+        _log.debug("%s: copied %d segments, up to offset %d", self._tp, len(copied), offset)
         return CopiedPartition(self._tp, sum(copied), len(copied), offset, lag)
 
     def _check_is_prefix(

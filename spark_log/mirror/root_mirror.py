@@ -11,6 +11,7 @@ other.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from spark_log.metadata import (
 from spark_log.mirror.partition_mirror import CopiedPartition, PartitionMirror
 from spark_log.mirror.replication_policy import TopicFilter
 from spark_log.types import NewTopic, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _THREADS: Final = 4
 """Number of partitions that are copied at the same time."""
@@ -100,6 +103,7 @@ class RootMirror:
             copies = [threads.submit(self._partitions[tp][1].copy) for tp in partitions]
         known = {tp: self._lag[tp] for tp in partitions if tp in self._lag}
         done = [each.result() for each in copies if each.exception() is None]
+        _log.debug("copied %d of %d partitions", len(done), len(copies))
         self._lag = known | {each.topic_partition: each.lag for each in done}
         return [each.result() for each in copies]
 

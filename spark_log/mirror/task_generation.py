@@ -3,12 +3,13 @@
 A mirror of all partitions fences the one before it by their common transactional id. The tasks of a
 job run at the same time, so each partition has an id of its own, and a late task of a killed job
 has to be refused as well. As in Kafka Connect (KIP-618), a new mirror first fences all tasks of the
-last generation. The generation is a record of the map topic.
+last generation. The generation is a record of the offset-sync topic.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from spark_log.mirror.confluent import Producer as KafkaProducer
 from spark_log.mirror.kafka_cluster import KafkaCluster
 from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
-from spark_log.mirror.offset_map import MirroredPartition, Side
+from spark_log.mirror.offset_syncs import MirroredPartition, Side
 from spark_log.producer import Producer as LogProducer
 from spark_log.util import parse_json
+
+_log = logging.getLogger(__name__)
 
 KEY: Final = b'{"generation": true}'
 """Key of the record; compaction keeps the last one."""
@@ -109,6 +112,12 @@ def fence_tasks(
     for partition in generation.partitions:
         fence_mirror(kafka, log, settings, side, partition)
     write_generation(kafka, log, settings, side, TaskGeneration.of(()))
+    _log.info(
+        "fenced %d tasks of generation %s, which wrote to %s",
+        len(generation.partitions),
+        generation.generation_id,
+        side.name,
+    )
 
 
 def fence_mirror(
@@ -148,11 +157,11 @@ def write_to_kafka(
     settings: MirrorSettings,
     records: Iterable[tuple[bytes, bytes | None]],
 ) -> None:
-    """Write records to the map topic in Kafka, in a transaction of their own."""
+    """Write records to the offset-sync topic in Kafka, in a transaction of their own."""
     with kafka_errors():
         producer.begin_transaction()
         for key, value in records:
-            producer.produce(settings.map_topic, value, key, 0)
+            producer.produce(settings.offset_sync_topic, value, key, 0)
     kafka.commit(producer)
 
 
@@ -161,7 +170,7 @@ def write_to_log(
     settings: MirrorSettings,
     records: Iterable[tuple[bytes, bytes | None]],
 ) -> None:
-    """Write records to the map topic in the log, in a transaction of their own."""
+    """Write records to the offset-sync topic in the log, in a transaction of their own."""
     with producer.transaction():
         for key, value in records:
-            producer.send(settings.map_topic, value, key=key, partition=0)
+            producer.send(settings.offset_sync_topic, value, key=key, partition=0)

@@ -13,7 +13,7 @@ from spark_log.mirror import (
     LogToKafka,
     Side,
     patterns,
-    read_maps,
+    read_offset_syncs,
 )
 from tests.cli.support import COMMAND
 from tests.mirror.support import mirror, read_log, run_until_end
@@ -39,9 +39,9 @@ def root(tmp_path, kafka, names):
 def translate(kafka, root, names, source, **more):
     log = LogAddress(root)
     settings = mirror(KafkaToLog, kafka, root, names)._settings  # noqa: SLF001
-    maps = read_maps(kafka.cluster, log, settings.map_topic)
+    offset_syncs = read_offset_syncs(kafka.cluster, log, settings.offset_sync_topic)
     translation = GroupTranslation(kafka.cluster, log, patterns([names.group], "group"))
-    return translation.translate(maps, source, **more)
+    return translation.translate(offset_syncs, source, **more)
 
 
 def next_values(root, names):

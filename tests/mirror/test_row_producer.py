@@ -16,6 +16,7 @@ from spark_log.errors import (
     ProducerFencedError,
     RecordTooLargeError,
 )
+from spark_log.mirror.commit_timer import CATCH_UP, CommitTimer
 from spark_log.mirror.mirror_settings import MirrorSettings
 from spark_log.mirror.row_producer import (
     InterleavedError,
@@ -23,7 +24,6 @@ from spark_log.mirror.row_producer import (
     produce_rows,
     rows_by_partition,
 )
-from spark_log.mirror.transaction_pace import CATCH_UP, TransactionPace
 from spark_log.record import HEADERS_TYPE
 
 
@@ -146,12 +146,12 @@ def test_the_record_that_kafka_refused_is_named(code, kind):
 
 def test_a_transaction_is_longer_while_the_mirror_is_behind_and_ends_at_its_size(monkeypatch):
     now_s = [100.0]
-    monkeypatch.setattr("spark_log.mirror.transaction_pace.time.monotonic", lambda: now_s[0])
-    pace = TransactionPace(MirrorSettings(commit_interval_ms=1_000, max_transaction_bytes=500))
+    monkeypatch.setattr("spark_log.mirror.commit_timer.time.monotonic", lambda: now_s[0])
+    timer = CommitTimer(MirrorSettings(commit_interval_ms=1_000, max_transaction_bytes=500))
     now_s[0] += 1.5
-    pace.add(10, 100, is_behind=True)
-    assert pace.left_s() == CATCH_UP - 1.5
-    pace.add(1, 10, is_behind=False)
-    assert pace.left_s() == -0.5
-    pace.add(10, 390, is_behind=True)
-    assert (pace.left_s(), pace.count, pace.size_bytes) == (0, 21, 500)
+    timer.add(10, 100, is_behind=True)
+    assert timer.left_s() == CATCH_UP - 1.5
+    timer.add(1, 10, is_behind=False)
+    assert timer.left_s() == -0.5
+    timer.add(10, 390, is_behind=True)
+    assert (timer.left_s(), timer.count, timer.size_bytes) == (0, 21, 500)

@@ -187,7 +187,7 @@ def groups(
     members on that side, and offsets that are further there, stay as they are. Exit status: 0 done,
     1 some offsets lie behind what is mirrored.
     """
-    from spark_log.mirror import GroupTranslation, Side, patterns, read_maps
+    from spark_log.mirror import GroupTranslation, Side, patterns, read_offset_syncs
 
     if to not in ("log", "kafka"):
         raise InvalidConfigurationError(f"--to is {to!r}; give log or kafka")
@@ -195,9 +195,11 @@ def groups(
     settings = options.settings()
     root.cluster()
     cluster, log = kafka.cluster(), options.log(root)
-    maps = read_maps(cluster, log, settings.map_topic)
+    offset_syncs = read_offset_syncs(cluster, log, settings.offset_sync_topic)
     source = Side.KAFKA if to == "log" else Side.LOG
-    done = GroupTranslation(cluster, log, expressions).translate(maps, source, dry_run=dry_run)
+    done = GroupTranslation(cluster, log, expressions).translate(
+        offset_syncs, source, dry_run=dry_run
+    )
     _print_groups(done, output)
     if any(each.waiting for each in done):
         raise typer.Exit(1)
@@ -213,7 +215,7 @@ def _run(mirror: Mirror, run: RunOptions, translation: GroupTranslation, output:
     def translate() -> None:
         served.update()
         if run.sync_groups:
-            translated[:] = translation.translate(mirror.maps, source)
+            translated[:] = translation.translate(mirror.offset_syncs, source)
 
     served = MirrorMetrics(mirror)
     with (

@@ -1,14 +1,14 @@
-"""`OffsetMap`: the exact mapping between a partition's offsets in Kafka and in the log.
+"""`OffsetSyncs`: the exact mapping between a partition's offsets in Kafka and in the log.
 
-A map is a set of runs: ``count`` records that have consecutive offsets on both sides. A run ends at
+They are a set of runs: ``count`` records that have consecutive offsets on both sides. A run ends at
 a transaction marker, at a record that compaction or an abort removed, and at the end of the
 mirror's transaction. A run without records states that the source has no record to mirror between
 the previous run, or the start, and the run's offset in the source. It is valid until records of the
 other direction are mirrored to this place.
 
 Runs are kept in a compacted topic of the target, and are written in the transaction that writes the
-records. The map has a record if and only if the target has it. After a crash a mirror continues at
-the end of the map. Runs of records that neither side has any more are pruned.
+records. A run covers a record if and only if the target has the record. After a crash a mirror
+continues at the end of the last run. Runs of records that neither side has any more are pruned.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class MirroredPartition(NamedTuple):
         return self.kafka_topic if side is Side.KAFKA else self.log_topic
 
 
-class OffsetMap:
+class OffsetSyncs:
     """The runs of one `MirroredPartition`, in both directions."""
 
     def __init__(self) -> None:
-        """Return a map without runs."""
+        """Return offset syncs without runs."""
         self._runs = np.empty((16, _COLUMNS), np.int64)
         self._size = 0
         self._is_sorted = True
@@ -72,7 +72,7 @@ class OffsetMap:
         return self._size
 
     def add(self, runs: np.ndarray, to: Side) -> None:
-        """Add the runs of one record of the map topic.
+        """Add the runs of one record of the offset-sync topic.
 
         Args:
             runs: int64 of shape (runs, 3): first offset in Kafka, first offset in the log, number
@@ -128,7 +128,7 @@ class OffsetMap:
         return there + min(passed, count)
 
     def prune(self, earliest: tuple[int, int], to: Side) -> np.ndarray:
-        """Remove records of the map whose offsets neither side has any more.
+        """Remove records of the topic whose offsets neither side has any more.
 
         The last record stays: the mirror continues after it.
 
@@ -203,27 +203,27 @@ class OffsetMap:
         return self._runs[: self._size]
 
 
-class OffsetMaps:
-    """The maps of all partitions of a mirror."""
+class OffsetSyncStore:
+    """The offset syncs of all partitions of a mirror."""
 
     def __init__(self) -> None:
         """Return an empty collection."""
-        self._maps: dict[MirroredPartition, OffsetMap] = {}
+        self._maps: dict[MirroredPartition, OffsetSyncs] = {}
 
-    def __getitem__(self, partition: MirroredPartition) -> OffsetMap:
-        """Return the map of a partition. It is empty if the partition was never mirrored."""
-        return self._maps.setdefault(partition, OffsetMap())
+    def __getitem__(self, partition: MirroredPartition) -> OffsetSyncs:
+        """Return a partition's offset syncs, which are empty if it was never mirrored."""
+        return self._maps.setdefault(partition, OffsetSyncs())
 
     def replay(self, key: bytes, value: bytes | None, to: Side) -> None:
-        """Add the runs of a record of the map topic.
+        """Add the runs of a record of the offset-sync topic.
 
         Args:
             key: the record's key.
             value: the record's value; None removes the record with this key, and those before it.
-            to: the side that has the map topic.
+            to: the side that has the offset-sync topic.
 
         Raises:
-            CorruptRecordError: the record is not part of an offset map.
+            CorruptRecordError: the record holds no offset syncs.
         """
         try:
             fields = parse_json(key)
@@ -235,7 +235,7 @@ class OffsetMaps:
             runs = np.frombuffer(value, _LITTLE_ENDIAN).reshape(-1, _FIELDS)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptRecordError(
-                f"a record with the key {key[:200]!r} is no part of an offset map: {error}"
+                f"a record with the key {key[:200]!r} holds no offset syncs: {error}"
             ) from None
         self[partition].add(runs, to)
 
@@ -248,7 +248,7 @@ class OffsetMaps:
         return found
 
 
-def map_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, bytes]:
+def sync_record(partition: MirroredPartition, runs: np.ndarray) -> tuple[bytes, bytes]:
     """Return key and value of the record that holds runs.
 
     Every key is used once, so compaction keeps all runs that are not pruned. The value has three
@@ -275,7 +275,7 @@ def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:
     """Return the runs of records from their offsets on both sides, in order.
 
     Returns:
-        int64 of shape (runs, 3), the form that `OffsetMap.add` takes.
+        int64 of shape (runs, 3), the form that `OffsetSyncs.add` takes.
     """
     breaks = np.flatnonzero((np.diff(kafka_offsets) != 1) | (np.diff(log_offsets) != 1)) + 1
     firsts = np.concatenate(([0], breaks)).astype(np.int64)

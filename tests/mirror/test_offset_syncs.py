@@ -1,4 +1,4 @@
-"""Offset maps: exact, both ways."""
+"""Offset syncs: exact, both ways."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.errors import CorruptRecordError
-from spark_log.mirror import MirroredPartition, OffsetMap, OffsetMaps, Side, find_runs, map_record
+from spark_log.mirror import (
+    MirroredPartition,
+    OffsetSyncs,
+    OffsetSyncStore,
+    Side,
+    find_runs,
+    sync_record,
+)
 
 FLIGHTS = MirroredPartition("flights", "kafka.flights", 3)
 
 
-def offset_map(*runs, to=Side.LOG):
-    made = OffsetMap()
+def offset_syncs(*runs, to=Side.LOG):
+    made = OffsetSyncs()
     made.add(np.array(runs, np.int64), to)
     return made
 
@@ -27,37 +34,37 @@ def test_a_gap_on_either_side_begins_a_run():
 
 
 def test_an_offset_in_a_run_is_found_on_the_other_side():
-    runs = offset_map([10, 0, 5], [20, 6, 5])
+    runs = offset_syncs([10, 0, 5], [20, 6, 5])
     assert [runs.translate(each, Side.KAFKA) for each in (10, 14, 20, 22)] == [0, 4, 6, 8]
     assert [runs.translate(each, Side.LOG) for each in (0, 4, 6, 8)] == [10, 14, 20, 22]
 
 
 def test_an_offset_between_two_runs_is_followed_by_the_second_one():
-    runs = offset_map([10, 0, 5], [20, 6, 5])
+    runs = offset_syncs([10, 0, 5], [20, 6, 5])
     assert runs.translate(17, Side.KAFKA) == 5  # 5 is the marker: the next record is 6
     assert runs.translate(5, Side.LOG) == 15
 
 
 def test_offsets_before_the_first_run_are_translated_to_its_start():
-    assert offset_map([10, 0, 5]).translate(3, Side.KAFKA) == 0
+    assert offset_syncs([10, 0, 5]).translate(3, Side.KAFKA) == 0
 
 
 def test_the_end_is_translated_and_what_lies_behind_is_not_mirrored_yet():
-    runs = offset_map([0, 0, 5])
+    runs = offset_syncs([0, 0, 5])
     assert runs.translate(5, Side.KAFKA) == 5
     assert runs.translate(6, Side.KAFKA) is None
-    assert OffsetMap().translate(0, Side.KAFKA) is None
+    assert OffsetSyncs().translate(0, Side.KAFKA) is None
 
 
 def test_a_reader_behind_the_marker_of_the_mirror_has_read_everything():
-    assert offset_map([0, 0, 5]).translate(6, Side.LOG) == 5
-    assert offset_map([0, 0, 5]).translate(7, Side.LOG) is None
-    assert offset_map([0, 0, 5], to=Side.KAFKA).translate(6, Side.KAFKA) == 5
-    assert offset_map([0, 0, 5], to=Side.KAFKA).translate(6, Side.LOG) is None
+    assert offset_syncs([0, 0, 5]).translate(6, Side.LOG) == 5
+    assert offset_syncs([0, 0, 5]).translate(7, Side.LOG) is None
+    assert offset_syncs([0, 0, 5], to=Side.KAFKA).translate(6, Side.KAFKA) == 5
+    assert offset_syncs([0, 0, 5], to=Side.KAFKA).translate(6, Side.LOG) is None
 
 
 def test_a_run_of_no_records_says_how_far_the_source_was_read():
-    runs = offset_map([0, 0, 5], [8, 5, 0])
+    runs = offset_syncs([0, 0, 5], [8, 5, 0])
     assert runs.translate(8, Side.KAFKA) == 5
     assert runs.translate(9, Side.KAFKA) is None
     assert runs.end(Side.KAFKA) == 8
@@ -65,7 +72,7 @@ def test_a_run_of_no_records_says_how_far_the_source_was_read():
 
 
 def test_a_map_without_records_says_where_what_comes_next_begins():
-    runs = offset_map([100, 3, 0])  # Kafka's partition was emptied, the log's had 3 records
+    runs = offset_syncs([100, 3, 0])  # Kafka's partition was emptied, the log's had 3 records
     assert [runs.translate(each, Side.KAFKA) for each in (7, 100, 101)] == [3, 3, None]
     assert runs.end(Side.KAFKA) == 100
     assert runs.end(Side.LOG) is None, "the way back does not pass these 3"
@@ -87,7 +94,7 @@ def test_what_the_other_direction_has_mirrored_since_is_exact(
 ):
     """Records that the target had before the mirror began are mirrored on the way back."""
     added = [([passed], to), ([records], to.other)]
-    runs = OffsetMap()
+    runs = OffsetSyncs()
     for each, side in added if is_replayed_first else reversed(added):
         runs.add(np.array(each, np.int64), side)
     kafka, log, count = records
@@ -98,7 +105,7 @@ def test_what_the_other_direction_has_mirrored_since_is_exact(
 
 
 def test_the_runs_of_two_directions_are_one_map():
-    runs = offset_map([5, 6, 10], to=Side.KAFKA)  # read from Kafka's topic first
+    runs = offset_syncs([5, 6, 10], to=Side.KAFKA)  # read from Kafka's topic first
     runs.add(np.array([[0, 0, 5]], np.int64), Side.LOG)
     assert [runs.translate(each, Side.LOG) for each in (2, 5, 6, 15, 16)] == [2, 5, 5, 14, 15]
     assert runs.end(Side.LOG) == 16
@@ -108,7 +115,7 @@ def test_the_runs_of_two_directions_are_one_map():
 def test_every_mirrored_record_is_found_both_ways(gaps):
     steps = np.array(gaps, np.int64) + 1
     kafka, log = np.cumsum(steps[:, 0]), np.cumsum(steps[:, 1])
-    runs = OffsetMap()
+    runs = OffsetSyncs()
     for part in np.array_split(np.arange(len(kafka)), 3):
         if len(part):
             runs.add(find_runs(kafka[part], log[part]), Side.LOG)
@@ -119,24 +126,24 @@ def test_every_mirrored_record_is_found_both_ways(gaps):
 
 def test_runs_come_back_from_their_record():
     runs = np.array([[0, 0, 5], [7, 5, 1]], np.int64)
-    maps = OffsetMaps()
-    maps.replay(*map_record(FLIGHTS, runs), Side.LOG)
-    assert maps[FLIGHTS].translate(7, Side.KAFKA) == 5
-    assert maps.of_topic("flights", Side.KAFKA) == {3: [FLIGHTS]}
-    assert maps.of_topic("flights", Side.LOG) == {}
+    offset_syncs = OffsetSyncStore()
+    offset_syncs.replay(*sync_record(FLIGHTS, runs), Side.LOG)
+    assert offset_syncs[FLIGHTS].translate(7, Side.KAFKA) == 5
+    assert offset_syncs.of_topic("flights", Side.KAFKA) == {3: [FLIGHTS]}
+    assert offset_syncs.of_topic("flights", Side.LOG) == {}
 
 
 def test_no_two_records_of_a_map_have_the_same_key():
     passed, following = np.array([[8, 5, 0]]), np.array([[8, 6, 1]])
-    assert map_record(FLIGHTS, passed)[0] != map_record(FLIGHTS, following)[0]
+    assert sync_record(FLIGHTS, passed)[0] != sync_record(FLIGHTS, following)[0]
 
 
 def pruned(*earliest):
     """Prune a map of three records: 10-14 and 20-21, 22-26, and 30-32 of Kafka."""
-    maps = OffsetMaps()
+    offset_syncs = OffsetSyncStore()
     for runs in ([[10, 0, 5], [20, 6, 2]], [[22, 9, 5]], [[30, 15, 3]]):
-        maps.replay(*map_record(FLIGHTS, np.array(runs, np.int64)), Side.LOG)
-    return maps[FLIGHTS], maps[FLIGHTS].prune(earliest, Side.LOG).tolist()
+        offset_syncs.replay(*sync_record(FLIGHTS, np.array(runs, np.int64)), Side.LOG)
+    return offset_syncs[FLIGHTS], offset_syncs[FLIGHTS].prune(earliest, Side.LOG).tolist()
 
 
 @pytest.mark.parametrize(
@@ -163,21 +170,21 @@ def test_records_that_neither_side_has_any_more_are_pruned(earliest, forgotten):
 
 def test_a_pruned_map_comes_back_as_it_was_before_and_after_compaction():
     records = [
-        map_record(FLIGHTS, np.array(runs, np.int64))
+        sync_record(FLIGHTS, np.array(runs, np.int64))
         for runs in ([[0, 0, 5]], [[8, 5, 0]], [[8, 6, 2]], [[10, 9, 4]])
     ]
     removed = [(key, None) for key, _ in records[:2]]
     for kept in (records, records[2:]):
-        maps = OffsetMaps()
+        offset_syncs = OffsetSyncStore()
         for key, value in [*kept, *removed]:
-            maps.replay(key, value, Side.LOG)
-        assert maps[FLIGHTS].translate(0, Side.KAFKA) == 6
-        assert maps[FLIGHTS].translate(9, Side.KAFKA) == 7
-        assert len(maps[FLIGHTS]) == 2
+            offset_syncs.replay(key, value, Side.LOG)
+        assert offset_syncs[FLIGHTS].translate(0, Side.KAFKA) == 6
+        assert offset_syncs[FLIGHTS].translate(9, Side.KAFKA) == 7
+        assert len(offset_syncs[FLIGHTS]) == 2
 
 
 def test_runs_of_the_other_direction_stay():
-    runs = offset_map([0, 0, 5], to=Side.KAFKA)
+    runs = offset_syncs([0, 0, 5], to=Side.KAFKA)
     for first in (5, 10, 15):
         runs.add(np.array([[first, first + 1, 5]]), Side.LOG)
     assert runs.prune((100, 100), Side.LOG).tolist() == [[5, 6, 5], [10, 11, 5]]
@@ -187,5 +194,5 @@ def test_runs_of_the_other_direction_stay():
 
 @pytest.mark.parametrize(("key", "value"), [(b"no", b""), (b"{}", b""), (b"[]", b"123")])
 def test_what_is_no_map_is_damage(key, value):
-    with pytest.raises(CorruptRecordError, match="no part of an offset map"):
-        OffsetMaps().replay(key, value, Side.LOG)
+    with pytest.raises(CorruptRecordError, match="holds no offset syncs"):
+        OffsetSyncStore().replay(key, value, Side.LOG)

@@ -1,4 +1,4 @@
-"""`TransactionPace`: decides when a mirror commits its transaction."""
+"""`CommitTimer`: decides when a mirror commits its transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CATCH_UP: Final = 5
 """Factor by which a transaction may take longer while the mirror lags."""
 
 
-class TransactionPace:
+class CommitTimer:
     """Counts the records of one transaction, and computes how long it may collect more of them.
 
     A commit costs round trips in which nothing is copied. While records wait in the source, which

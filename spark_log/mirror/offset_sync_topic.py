@@ -1,4 +1,4 @@
-"""The topic that holds an offset map, in Kafka and in the log."""
+"""The topic that holds offset syncs, in Kafka and in the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_log.errors import KafkaTimeoutError, TopicAlreadyExistsError
 from spark_log.mirror.kafka_cluster import TIMEOUT_S, KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
-from spark_log.mirror.offset_map import OffsetMaps, Side
+from spark_log.mirror.offset_syncs import OffsetSyncStore, Side
 from spark_log.mirror.task_generation import KEY, TaskGeneration
 from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 
@@ -26,16 +26,16 @@ _NAME: Final = re.compile(r"mirror-offset-syncs\.[^.]+\.[^.]+\.internal")
 
 
 @dataclass(frozen=True, slots=True)
-class MapTopic:
-    """The content of the map topic, on both sides.
+class OffsetSyncTopic:
+    """The content of the offset-sync topic, on both sides.
 
     Attributes:
-        maps: the offset maps.
+        offset_syncs: the offset syncs.
         generations: the generations of tasks, by the side that the tasks write to.
         topic_ids: the ids of the topics that are mirrored to each side, by name in the source.
     """
 
-    maps: OffsetMaps = field(default_factory=OffsetMaps)
+    offset_syncs: OffsetSyncStore = field(default_factory=OffsetSyncStore)
     generations: dict[Side, TaskGeneration] = field(default_factory=dict)
     topic_ids: dict[Side, dict[str, str]] = field(
         default_factory=lambda: {each: {} for each in Side}
@@ -50,30 +50,30 @@ class MapTopic:
             if value is not None:
                 self.topic_ids[to][key.removeprefix(_ID_KEY).decode()] = value.decode()
         else:
-            self.maps.replay(key, value, to)
+            self.offset_syncs.replay(key, value, to)
 
 
-def read_maps(kafka: KafkaCluster, log: LogAddress, topic: str) -> OffsetMaps:
-    """Return the offset maps of both directions, as they are committed at present."""
-    return read_map_topic(kafka, log, topic).maps
+def read_offset_syncs(kafka: KafkaCluster, log: LogAddress, topic: str) -> OffsetSyncStore:
+    """Return the offset syncs of both directions, as they are committed at present."""
+    return read_offset_sync_topic(kafka, log, topic).offset_syncs
 
 
-def read_map_topic(
+def read_offset_sync_topic(
     kafka: KafkaCluster, log: LogAddress, topic: str, *, complete: Side | None = None
-) -> MapTopic:
-    """Return the committed content of a map topic, on both sides.
+) -> OffsetSyncTopic:
+    """Return the committed content of an offset-sync topic, on both sides.
 
     Args:
         kafka: the Kafka cluster.
         log: the log.
-        topic: the name of the map topic.
+        topic: the name of the offset-sync topic.
         complete: the side on which to wait for open transactions: records after them are not
             readable before they end.
 
     Raises:
         KafkaTimeoutError: the transaction of another mirror stays open.
     """
-    found = MapTopic()
+    found = OffsetSyncTopic()
     if topic in kafka.partition_counts():
         for key, value in kafka.read_topic(topic, complete=complete is Side.KAFKA):
             found.replay(key, value, Side.KAFKA)
@@ -88,8 +88,8 @@ def topic_id_record(topic: str, topic_id: str) -> tuple[bytes, bytes]:
     return _ID_KEY + topic.encode(), topic_id.encode()
 
 
-def has_map_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:
-    """Return whether a side has the map topic: a mirror has written to this side."""
+def has_offset_sync_topic(kafka: KafkaCluster, log: LogAddress, topic: str, side: Side) -> bool:
+    """Return whether a side has the offset-sync topic: a mirror has written to this side."""
     return topic in _topics(kafka, log, side)
 
 
@@ -101,24 +101,24 @@ def sources_of_others(
     Args:
         kafka: the Kafka cluster.
         log: the log.
-        topic: this mirror's map topic.
+        topic: this mirror's offset-sync topic.
         side: the side that the other mirrors have written to.
 
     Returns:
-        Topic → id of the topic that it was mirrored from → the map topic with this information.
+        Topic → id of its source → name of the offset-sync topic that says so.
     """
     sources: dict[str, dict[str, str]] = {}
     for name in sorted(_topics(kafka, log, side)):
         if name == topic or not _NAME.fullmatch(name):
             continue
-        found = MapTopic()
+        found = OffsetSyncTopic()
         if side is Side.LOG:
             _read_log(log, name, found, complete=False)
         else:
             for key, value in kafka.read_topic(name):
                 found.replay(key, value, side)
         for source, topic_id in found.topic_ids[side].items():
-            partitions = found.maps.of_topic(source, side)
+            partitions = found.offset_syncs.of_topic(source, side)
             if any(each.kafka_topic == each.log_topic for each in chain(*partitions.values())):
                 sources.setdefault(source, {})[topic_id] = name
     return sources
@@ -140,7 +140,7 @@ def create_in_kafka(kafka: KafkaCluster, topic: str) -> None:
         kafka.create_topic(topic, 1, _SETTINGS)
 
 
-def _read_log(log: LogAddress, topic: str, found: MapTopic, *, complete: bool) -> None:
+def _read_log(log: LogAddress, topic: str, found: OffsetSyncTopic, *, complete: bool) -> None:
     tp = TopicPartition(topic, 0)
     with log.consumer() as consumer:
         consumer.assign([tp])
