@@ -105,7 +105,9 @@ class RootExporter:
             lines = self._read_root()
         except SparkLogError as raised:
             error = raised
-        self._durations.record(SYSTEM_CLOCK.monotonic_ms() - began_ms)
+        took_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+        self._durations.record(took_ms)
+        _log.debug("scrape: %d lines about the root in %.0f ms", len(lines), took_ms)
         self._report(error)
         text = scrape_text(self._registry) + "".join(lines).encode("utf-8", "replace")
         return Scrape(text, error, self.requests())

@@ -154,6 +154,7 @@ class GroupJob:
         not_before_ms = float("-inf")
         with self._member as member:
             member.join()
+            _log.info("joined the group: batches begin")
             while not self._stop.is_set():
                 batch, is_last = member.next_batch()
                 if is_last and not batch.size:
@@ -164,8 +165,10 @@ class GroupJob:
                     member.wait(_POLL_S if batch.size else _PROGRESS_CHECK_S)
                     continue
                 not_before_ms = now_ms + self._interval_ms
+                _log.debug("batch of %d offsets in %d partitions", batch.size, len(batch.starts))
                 done = self._run(batch)
                 if done is None:
+                    _log.info("stopped during a batch of %d offsets: it is cancelled", batch.size)
                     break
                 if done.reached:
                     self._commit(batch, done, stats)
@@ -231,6 +234,13 @@ class GroupJob:
                 ", ".join(map(str, sorted(aborted.lost))),
             )
             return
+        _log.debug(
+            "committed a batch: %d read, %d written, %d offsets skipped, %d partitions lost",
+            done.records,
+            done.written,
+            done.skipped,
+            len(lost),
+        )
         stats.batches += done.records > 0
         stats.records += done.records
         stats.written += done.written

@@ -280,6 +280,7 @@ class JobMember:
         self._uncommitted &= self._positions.keys()
         new = mine.keys() - self._positions.keys()
         if new:
+            _log.debug("new partitions of this job: %s", ", ".join(map(str, sorted(new))))
             committed = self._member.begin(new)
             if committed.keys() != new:
                 return False

@@ -15,6 +15,7 @@ them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import time
@@ -42,6 +43,8 @@ from spark_log.jobs.sink.delta_rows import (
     to_rows,
 )
 from spark_log.storage import StorageOptions, Store, open_store, sync_path
+
+_log = logging.getLogger(__name__)
 
 _MAX_TRIES: Final = 30
 _MAX_PAUSE_S: Final = 1.0
@@ -162,6 +165,7 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 # Another commit won the race, or the answer was lost: read the table's offsets.
                 tries += 1
+                _log.debug("%s: commit %d may have failed: %s", self.url, tries, _one_line(error))
                 table = self.open()
                 before, positions = positions, self._positions_of(table, splits)
                 has_moved = before != positions
@@ -178,6 +182,13 @@ class DeltaSink:
                     time.sleep(random.uniform(0, min(_MAX_PAUSE_S, 0.02 * 2**tries)))
             else:
                 tries = 0
+                _log.debug(
+                    "%s: committed version %d: %d partitions, %d records",
+                    self.url,
+                    table.version(),
+                    len(chunk),
+                    sum(counts.values()),
+                )
                 _sync_commit(table, self._store())
                 for index, part in chunk.items():
                     positions[index] = part.end_offset

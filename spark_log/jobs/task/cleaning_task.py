@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
-
-import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_log.cluster import CleanedPartition, clean_replicas, open_cluster
 from spark_log.config import BrokerOptions
@@ -18,8 +14,6 @@ from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
 from spark_log.log import Throttle
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
-
-_RESULT_SCHEMA: Final = "number int, report string"
 
 _NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us")
 
@@ -101,43 +95,3 @@ def _document(cleaned: Sequence[CleanedPartition]) -> dict[str, Any]:
         if each.error
     ]
     return document | ({"error": "; ".join(errors)} if errors else {})
-
-
-def run_per_partition(
-    spark: SparkSession,
-    action: Callable[[TopicPartition], dict[str, Any]],
-    partitions: Sequence[TopicPartition],
-) -> list[dict[str, Any]]:
-    """Run an action for each partition, in one Spark task each, started in the given order.
-
-    Args:
-        spark: the session.
-        action: the function that a task calls.
-        partitions: the partitions.
-
-    Returns:
-        The results, in the same order.
-    """
-    if not partitions:
-        return []
-    count = len(partitions)
-    tasks = spark.range(0, count, 1, count)
-    rows = tasks.mapInArrow(_task(action, tuple(partitions)), _RESULT_SCHEMA).collect()
-    reports = {row.number: json.loads(row.report) for row in rows}
-    return [reports[number] for number in range(count)]
-
-
-def _task(
-    action: Callable[[TopicPartition], dict[str, Any]], partitions: tuple[TopicPartition, ...]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "number": pa.array([number], pa.int32()),
-                        "report": pa.array([json.dumps(action(partitions[number]))]),
-                    }
-                )
-
-    return work

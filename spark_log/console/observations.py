@@ -1,4 +1,4 @@
-"""`Looks`: a cache of observations of many things; each page refreshes a bounded number."""
+"""`ObservationCache`: observations of many things; a page refreshes a bounded number."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[Seen]):
+class Observation(Generic[Seen]):
     """The observation of one thing.
 
     Attributes:
-        looked_ms: the monotonic time before the observation.
+        observed_ms: the monotonic time before the observation.
         seen: the observed value.
     """
 
-    looked_ms: float
+    observed_ms: float
     seen: Seen
 
 
-class Looks(Generic[Key, Seen]):
+class ObservationCache(Generic[Key, Seen]):
     """A cache of the last observation of each thing, while the thing exists. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         """Return an empty cache."""
         self._clock = clock
-        self._looks: dict[Key, Look[Seen]] = {}
+        self._observations: dict[Key, Observation[Seen]] = {}
         self._lock = threading.Lock()
 
     def refresh(
@@ -40,7 +40,7 @@ class Looks(Generic[Key, Seen]):
         keys: Collection[Key],
         see: Callable[[Sequence[Key]], Sequence[Seen]],
         limit: int,
-    ) -> dict[Key, Look[Seen]]:
+    ) -> dict[Key, Observation[Seen]]:
         """Observe some things again, and return the last observation of every known thing.
 
         Things without an observation come first, in the given order, then those with the oldest
@@ -52,14 +52,14 @@ class Looks(Generic[Key, Seen]):
             limit: the maximum number of things to observe now.
         """
         with self._lock:
-            looks = self._looks
-            due = sorted(keys, key=lambda key: looks[key].looked_ms if key in looks else -1.0)
+            known = self._observations
+            due = sorted(keys, key=lambda key: known[key].observed_ms if key in known else -1.0)
         now_ms = self._clock.monotonic_ms()
-        seen = {key: Look(now_ms, each) for key, each in _zip(due[:limit], see)}
+        seen = {key: Observation(now_ms, each) for key, each in _zip(due[:limit], see)}
         with self._lock:
-            known = self._looks | seen
-            self._looks = {key: known[key] for key in keys if key in known}
-            return self._looks
+            known = self._observations | seen
+            self._observations = {key: known[key] for key in keys if key in known}
+            return self._observations
 
 
 def _zip(

@@ -13,7 +13,7 @@ from spark_log.admin import partition_keys
 from spark_log.console.activity import Activity, activity
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
-from spark_log.console.looks import Look
+from spark_log.console.observations import Observation
 from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LiveSegment, LogView
@@ -24,17 +24,17 @@ MAX_LISTED: Final = 200
 
 On an object store, where requests cost money, the limit is a fifth of it."""
 
-PartitionLooks = Mapping[PartitionKey, Look[Activity | None]]
+PartitionObservations = Mapping[PartitionKey, Observation[Activity | None]]
 Committed = Mapping[str, Mapping[PartitionKey, int]]
 
 
-def look_at_partitions(
+def observe_partitions(
     console: Console,
     image: MetadataImage,
     committed: Committed,
     since_step: int,
     budget: Budget,
-) -> PartitionLooks:
+) -> PartitionObservations:
     """List some partitions, and return the last observation of every partition listed so far.
 
     Partitions with committed offsets come first, then the first partitions of each topic.
