@@ -19,7 +19,7 @@ from spark_log.cli import Output, Root, run, with_option_groups
 from spark_log.cluster import check_clock, finish_deletions, remove_stray_replicas
 from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
-from spark_log.jobs.program import Report, job_session, spark_progress
+from spark_log.jobs.program import JobReport, job_session, spark_progress
 from spark_log.jobs.task import CleaningTask, run_per_partition
 from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.types import TopicPartition
@@ -78,7 +78,7 @@ def main(
     Without topics, transactions without a change for their timeout are aborted, decided ones are
     finished, and old transactional ids are forgotten.
     """
-    report = Report("cleaned")
+    report = JobReport("cleaned")
     cluster = root.cluster()
     image = cluster.image()
     chosen = [image.topic(name) for name in topics] if topics else list(image.topics())

@@ -22,7 +22,7 @@ from spark_log.jobs.group import (
     run_group_job,
 )
 from spark_log.jobs.program import (
-    Report,
+    JobReport,
     SinkOption,
     connection_options,
     job_session,
@@ -46,7 +46,7 @@ def main(
     Into a Delta table each record is written exactly once, to other sinks at least once. Several
     jobs of one group share the partitions.
     """
-    report = Report("consumed")
+    report = JobReport("consumed")
     group = membership.group
     cluster = root.cluster()
     connection = connection_options(root.url, root.storage_options, root.broker_options)

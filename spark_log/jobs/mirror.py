@@ -16,7 +16,7 @@ import typer
 
 from spark_log.cli import KafkaOptions, MirrorOptions, Output, Root, run, with_option_groups
 from spark_log.errors import InvalidConfigurationError
-from spark_log.jobs.program import Report, job_session, spark_progress
+from spark_log.jobs.program import JobReport, job_session, spark_progress
 from spark_log.jobs.task import MirroringTask, run_per_partition, tasks_by_partition
 from spark_log.mirror import GroupTranslation, Side, patterns, read_offset_syncs
 
@@ -52,7 +52,7 @@ def main(
     log, settings, cluster = options.log(root), options.settings(), kafka.cluster()
     if source is Side.LOG:
         root.cluster()  # it must exist
-    report = Report("mirrored")
+    report = JobReport("mirrored")
     started = time.perf_counter()
     work = MirroringTask(kafka.settings, log, settings, source)
     with work.driver() as driver:

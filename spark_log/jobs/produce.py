@@ -21,14 +21,20 @@ from pyspark.sql import functions as F
 from spark_log.cli import Output, Root, parse_pairs, print_note, run, with_option_groups
 from spark_log.datasource import by_partition
 from spark_log.errors import InvalidOptionError, TopicAlreadyExistsError, nearest
-from spark_log.jobs.program import Counts, Report, connection_options, job_session, spark_progress
+from spark_log.jobs.program import (
+    Counts,
+    JobReport,
+    connection_options,
+    job_session,
+    spark_progress,
+)
 from spark_log.types import NewTopic
 
 _TRIED_ROWS: Final = 100
 """Number of rows that are read before a topic is created, to detect errors in the source."""
 
 
-class Format(StrEnum):
+class SourceFormat(StrEnum):
     """Format of the source."""
 
     CSV = "csv"
@@ -45,9 +51,9 @@ def main(
     output: Output,
     topic: Annotated[str, typer.Option(help="Topic to write to.")],
     source_format: Annotated[
-        Format,
+        SourceFormat,
         typer.Option("--format", help="Format of the source; json has one document per line."),
-    ] = Format.CSV,
+    ] = SourceFormat.CSV,
     source_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,7 +90,7 @@ def main(
     ] = True,
 ) -> None:
     """Write files or a Delta table to a topic, one record per row."""
-    report = Report("produced")
+    report = JobReport("produced")
     new = _new_topic(root, topic, partitions, parse_pairs("--topic-config", topic_config or []))
     if new is None:
         root.cluster().topic(topic)  # if it does not exist, fail before the source is read
@@ -164,9 +170,9 @@ def _write(records: DataFrame, options: dict[str, str]) -> int:
 
 
 def _read(
-    spark: SparkSession, source: str, source_format: Format, options: dict[str, str]
+    spark: SparkSession, source: str, source_format: SourceFormat, options: dict[str, str]
 ) -> DataFrame:
-    if source_format is Format.CSV:
+    if source_format is SourceFormat.CSV:
         options = {"header": "true", "inferSchema": "true"} | options
     return spark.read.format(source_format.value).options(**options).load(source)
 

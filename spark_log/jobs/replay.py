@@ -17,7 +17,7 @@ from spark_log.datasource import EARLIEST, LATEST, format_offsets, parse_read_op
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.program import (
     FromTime,
-    Report,
+    JobReport,
     ToTime,
     connection_options,
     job_session,
@@ -45,7 +45,7 @@ def main(
     ] = None,
 ) -> None:
     """Read a range of a topic again, by offset or by event time."""
-    report = Report("replayed")
+    report = JobReport("replayed")
     window = TimeWindow.parse(from_time, to_time)
     if not window.is_open and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give either a range of times or a range of offsets")

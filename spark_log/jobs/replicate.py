@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
-from spark_log.jobs.program import Report, job_session, spark_progress
+from spark_log.jobs.program import JobReport, job_session, spark_progress
 from spark_log.jobs.task import ReplicationTask, run_per_partition
 from spark_log.replication import out_of_sync_replicas
 from spark_log.types import TopicPartition
@@ -45,7 +45,7 @@ def main(
     ] = None,
 ) -> None:
     """Bring replicas that are not in sync up to date, and into the in-sync replicas, with Spark."""
-    report = Report("replicated")
+    report = JobReport("replicated")
     image = root.cluster().image()
     replicas = out_of_sync_replicas(image, topics or None, broker)
     partitions = list(

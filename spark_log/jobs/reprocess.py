@@ -22,7 +22,7 @@ from spark_log.errors import InvalidOptionError
 from spark_log.jobs.program import (
     Counts,
     FromTime,
-    Report,
+    JobReport,
     SinkOption,
     ToTime,
     Transform,
@@ -84,7 +84,7 @@ def main(
     sink_option: SinkOption = None,
 ) -> None:
     """Apply a function to records of a log, and write the results exactly once."""
-    report = Report("reprocessed")
+    report = JobReport("reprocessed")
     function = Transform.load(transform)
     window = TimeWindow.parse(from_time, to_time)
     connection = connection_options(root.url, root.storage_options, root.broker_options)

@@ -25,7 +25,7 @@ from spark_log.jobs.group import (
     run_group_job,
 )
 from spark_log.jobs.program import (
-    Report,
+    JobReport,
     Transform,
     TransformOption,
     connection_options,
@@ -68,7 +68,7 @@ def main(
     The results and the group's offsets are committed in transactions. Several jobs of one group
     share the partitions.
     """
-    report = Report("transformed")
+    report = JobReport("transformed")
     function = Transform.load(transform)
     if to in topics:
         raise InvalidOptionError(

@@ -20,7 +20,7 @@ import typer
 from spark_log.datasource import format_offsets
 from spark_log.errors import KafkaTimeoutError
 from spark_log.jobs.group.job_member import Batch, BatchAbortedError, JobMember
-from spark_log.jobs.program import Counts, Report
+from spark_log.jobs.program import Counts, JobReport
 from spark_log.types import TopicPartition
 from spark_log.util import Clock, StopSignals
 
@@ -93,7 +93,7 @@ class JobStats:
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     lost: set[TopicPartition] = field(default_factory=set)
 
-    def add_to(self, report: Report, seconds: float) -> None:
+    def add_to(self, report: JobReport, seconds: float) -> None:
         """Add the totals to a job's report."""
         report.add_counts(Counts(self.records, self.written), seconds)
         if self.skipped:
@@ -260,7 +260,7 @@ def run_group_job(
     member: JobMember,
     processor: BatchProcessor,
     clock: Clock,
-    report: Report,
+    report: JobReport,
     *,
     as_json: bool,
     max_poll_interval_ms: float,

@@ -4,7 +4,7 @@ from .options import ToTime as ToTime
 from .options import connection_options as connection_options
 from .progress_bar import spark_progress as spark_progress
 from .report import Counts as Counts
-from .report import Report as Report
+from .report import JobReport as JobReport
 from .report import json_value as json_value
 from .session import job_session as job_session
 from .time_range import starting_options as starting_options

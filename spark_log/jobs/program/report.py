@@ -27,7 +27,7 @@ class Counts:
     written: int
 
 
-class Report:
+class JobReport:
     """The report of a job, as a table or as JSON."""
 
     def __init__(self, title: str) -> None:
