@@ -17,7 +17,7 @@ _STARTS = "where a reader starts that asks for records of the last so many hours
 _IS_CLOCK = "is a clock"
 
 ALLOWED = {
-    "spark_log/cli/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
+    "spark_log/cli/cluster/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
     "spark_log/cli/commands/console_producer.py": {"send_lines": _STAMPS},
     "spark_log/cli/format/consumer_report.py": {
         "ConsumerReport.begin": _SHOWS,

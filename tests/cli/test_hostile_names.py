@@ -10,7 +10,7 @@ import termios
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cli.errors import verdict
+from spark_log.cli.terminal.errors import verdict
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
@@ -119,7 +119,7 @@ def test_json_has_the_names_as_they_are(shell, hostile):
 
 
 def test_an_error_and_a_traceback_are_escaped(capsys, monkeypatch):
-    from spark_log.cli.errors import run
+    from spark_log.cli.terminal.errors import run
 
     def command():
         raise SparkLogError(f"group {EVIL} is bad")
@@ -137,7 +137,7 @@ def test_an_error_and_a_traceback_are_escaped(capsys, monkeypatch):
 
 def test_a_warning_of_the_library_is_escaped(folder):
     code = (
-        "import logging; from spark_log.cli.errors import run\n"
+        "import logging; from spark_log.cli.terminal.errors import run\n"
         f"run(lambda: logging.getLogger('spark_log.x').warning({EVIL!r}), argv=[])"
     )
     done = subprocess.run(

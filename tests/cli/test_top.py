@@ -19,7 +19,9 @@ from tests.cli.support import COMMAND, SteppingClock, append, environment, spark
 def clock(monkeypatch):
     """The clock of the commands of this test: nobody really sleeps."""
     clock = SteppingClock()
-    monkeypatch.setattr("spark_log.cli.root.open_cluster", partial(open_cluster, clock=clock))
+    monkeypatch.setattr(
+        "spark_log.cli.options.root.open_cluster", partial(open_cluster, clock=clock)
+    )
     return clock
 
 

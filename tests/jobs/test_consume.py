@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cli.errors import run
+from spark_log.cli.terminal.errors import run
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable

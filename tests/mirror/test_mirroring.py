@@ -13,7 +13,7 @@ from spark_log import Admin, NewTopic, OffsetSpec, Producer, ProducerFencedError
 from spark_log.errors import DataLossError, InvalidConfigurationError, RootNotFoundError
 from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy, Side
 from tests.cli.support import COMMAND
-from tests.cli.test_examples import EXAMPLES
+from tests.cli.terminal.test_examples import EXAMPLES
 from tests.mirror.support import (
     FAST,
     mirror,

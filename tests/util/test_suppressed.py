@@ -118,8 +118,11 @@ def test_a_child_counts_although_a_thread_of_its_parent_held_the_lock():
 BROAD = {"SparkLogError", "StorageError", "OSError", "Exception", "BaseException", "REQUEST_ERRORS"}
 
 SILENT = {
-    ("cli/completion.py", "Exception"): "what is printed would stand in the user's command line",
-    ("cli/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
+    (
+        "cli/options/completion.py",
+        "Exception",
+    ): "what is printed would stand in the user's command line",
+    ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
     (

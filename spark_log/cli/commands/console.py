@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, avro_deserializer, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError
 
 _MIB = 1_048_576

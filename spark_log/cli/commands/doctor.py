@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     counted,
@@ -24,8 +23,14 @@ from spark_log.cli.format import (
     print_text,
     status_line,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import ConfigFileOption, Root, RootOption, StorageOption
+from spark_log.cli.options import (
+    ConfigFileOption,
+    Root,
+    RootOption,
+    StorageOption,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.doctor import (
     CHECKS,
     OWN_PROBLEMS,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options import with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.config import CONF_FILES, conf_directory
 from spark_log.errors import InvalidConfigurationError
 

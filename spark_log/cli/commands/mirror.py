@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
-from spark_log.cli.metrics_port import metrics_served
-from spark_log.cli.mirror_options import (
+from spark_log.cli.options import (
+    SECRETS_INSTEAD,
     KafkaOptions,
     MirrorOptions,
+    Root,
     RunOptions,
     TopicPatterns,
     UntilEnd,
+    metrics_served,
+    parse_pairs,
+    warn_of_secrets,
+    with_option_groups,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs, warn_of_secrets
-from spark_log.cli.root import SECRETS_INSTEAD, Root
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.storage import Deadline, OutageWait, is_unavailable
 from spark_log.util import StopSignals

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_table, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import check_new_voter
 from spark_log.errors import InvalidConfigurationError
 from spark_log.storage import (

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import typer
 
-from spark_log.cli.errors import PROGRAM_VARIABLE
+from spark_log.cli.terminal import PROGRAM_VARIABLE
 from spark_log.config import conf_directory
 from spark_log.errors import InvalidConfigurationError
 

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.completion import complete_transactional_ids
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topic, Topics
+from spark_log.cli.options import (
+    Root,
+    Topic,
+    Topics,
+    complete_transactional_ids,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
 from spark_log.types import (
     AbortTransactionSpec,

@@ -6,8 +6,8 @@ from typing import Annotated
 import pytest
 import typer
 
-from spark_log.cli.errors import run
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options.option_groups import with_option_groups
+from spark_log.cli.terminal.errors import run
 
 
 @dataclass

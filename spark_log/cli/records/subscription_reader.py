@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.cli.subscription_ends import SubscriptionEnds
+from spark_log.cli.records.subscription_ends import SubscriptionEnds
 from spark_log.consumer import Consumer
 from spark_log.log import FetchedRecords
 from spark_log.record import RECORD_SCHEMA, ints_of

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from spark_log import Admin, errors
-from spark_log.cli.errors import run, verdict
+from spark_log.cli.terminal.errors import run, verdict
 from tests.cli.support import append, environment, spark_log_process
 
 MISTAKES = [
@@ -245,7 +245,7 @@ class TestRealProcess:
         assert (process.returncode, err) == (1, "spark-log: error: No space left on device\n")
 
     def test_a_full_disk_is_noticed_also_where_a_script_just_prints(self, folder):
-        script = "from spark_log.cli.errors import run\ndef job(): print('done')\nrun(job, argv=[])"
+        script = "from spark_log.cli import run\ndef job(): print('done')\nrun(job, argv=[])"
         with open("/dev/full", "w") as full:
             command = [sys.executable, "-c", script]
             done = subprocess.run(

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.cli.root import Root
+from spark_log.cli.options.root import Root
 
 
 @pytest.fixture

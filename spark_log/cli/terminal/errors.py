@@ -19,7 +19,7 @@ import typer
 
 from spark_log import errors
 from spark_log.cli.format import print_note
-from spark_log.cli.outage_status import outages_shown
+from spark_log.cli.terminal.outage_status import outages_shown
 from spark_log.util import printable, printable_lines
 
 PROGRAM_VARIABLE: Final = "SPARK_LOG_PROGRAM"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spark_log.admin import Admin
-from spark_log.cli.completion import complete_groups, complete_topics
+from spark_log.cli.options.completion import complete_groups, complete_topics
 from spark_log.errors import InvalidConfigurationError
 
 TopicPartitionsOption = Annotated[

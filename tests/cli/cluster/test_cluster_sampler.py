@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cli.cluster_sampler import ClusterSampler
+from spark_log.cli.cluster.cluster_sampler import ClusterSampler
 from spark_log.cluster import Cluster
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.util.clock import ManualClock

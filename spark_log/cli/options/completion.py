@@ -16,7 +16,7 @@ from typing import Final
 import typer
 
 from spark_log.admin import Admin
-from spark_log.cli.root import Root
+from spark_log.cli.options.root import Root
 from spark_log.storage import call_within
 
 _TIMEOUT_MS: Final = 1000

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from spark_log.cli.sigterm import exit_on_sigterm
+from spark_log.cli.terminal.sigterm import exit_on_sigterm
 from spark_log.util import Clock
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_log.admin import Admin
 from spark_log.cli.format import Output, print_json, print_note, print_text
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root
 from spark_log.errors import InvalidReplicaAssignmentError
 from spark_log.metadata import (
     current_assignment,

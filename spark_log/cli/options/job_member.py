@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.properties import parse_pairs
+from spark_log.cli.options.properties import parse_pairs
 from spark_log.config import ConsumerConfig
 from spark_log.errors import InvalidConfigurationError, nearest
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import typer
 
-from spark_log.cli.time_window import TimeWindow
+from spark_log.cli.options.time_window import TimeWindow
 
 
 class TestParse:

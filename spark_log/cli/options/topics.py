@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.completion import complete_topics
+from spark_log.cli.options.completion import complete_topics
 from spark_log.errors import InvalidConfigurationError
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.partition_reader import OffsetRange
-from spark_log.cli.time_window import TimeWindow
+from spark_log.cli.options.time_window import TimeWindow
+from spark_log.cli.records import OffsetRange
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import IsolationLevel, PartitionLog
 

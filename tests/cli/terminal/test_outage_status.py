@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from spark_log.cli.outage_status import outages_shown
+from spark_log.cli.terminal.outage_status import outages_shown
 from spark_log.storage import OUTAGE_LOG
 from tests.waiting import wait_until
 

@@ -5,8 +5,8 @@ import uuid
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.cli import line_sender
-from spark_log.cli.line_sender import AppendedRecords, LineSender
+from spark_log.cli.records import line_sender
+from spark_log.cli.records.line_sender import AppendedRecords, LineSender
 from spark_log.cluster import Cluster
 from spark_log.errors import InvalidRecordError
 from spark_log.storage import open_store

@@ -23,7 +23,7 @@ from spark_log.cli.format import (
     print_note,
     record_documents,
 )
-from spark_log.cli.properties import with_properties
+from spark_log.cli.options.properties import with_properties
 from spark_log.log import FetchedRecords
 
 _AVRO: Final = "avro"

@@ -22,7 +22,7 @@ def groups(root):
 @pytest.fixture
 def complete(shell, monkeypatch):
     """Return what bash is offered for a command line; nothing else may be printed."""
-    monkeypatch.setattr("spark_log.cli.completion._TIMEOUT_MS", 60_000)
+    monkeypatch.setattr("spark_log.cli.options.completion._TIMEOUT_MS", 60_000)
 
     def complete(line):
         with monkeypatch.context() as patch:
@@ -95,7 +95,7 @@ def test_offers_nothing_of_a_root_that_is_damaged(complete, root):
 
 
 def test_does_not_wait_for_a_storage_that_does_not_answer(complete, monkeypatch):
-    monkeypatch.setattr("spark_log.cli.completion._TIMEOUT_MS", 1)
+    monkeypatch.setattr("spark_log.cli.options.completion._TIMEOUT_MS", 1)
     answer = threading.Event()
     monkeypatch.setattr(Admin, "list_topics", lambda admin: answer.wait() and ["late"])
     assert complete("topics describe ") == []

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from spark_log.admin import Admin, share_cluster
-from spark_log.cli.properties import parse_pairs, warn_of_secrets
+from spark_log.cli.options.properties import parse_pairs, warn_of_secrets
 from spark_log.cluster import Cluster, open_cluster
 from spark_log.config import (
     BrokerOptions,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_log.cli.metrics_port import MetricsPort
-from spark_log.cli.properties import load_pairs, parse_pairs, warn_of_secrets
-from spark_log.cli.root import Root
+from spark_log.cli.options.metrics_port import MetricsPort
+from spark_log.cli.options.properties import load_pairs, parse_pairs, warn_of_secrets
+from spark_log.cli.options.root import Root
 from spark_log.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spark_log.cli import partition_reader
-from spark_log.cli.partition_reader import OffsetRange, read_partitions
+from spark_log.cli.records import partition_reader
+from spark_log.cli.records.partition_reader import OffsetRange, read_partitions
 from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog

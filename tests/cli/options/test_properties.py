@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spark_log.cli.properties import parse_pairs, with_properties
+from spark_log.cli.options.properties import parse_pairs, with_properties
 from spark_log.errors import InvalidConfigurationError
 
 
