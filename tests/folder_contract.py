@@ -15,7 +15,8 @@ class FolderContract(Contract):
 
     `spark_log.admin.topics` may import `spark_log.log`, and not `spark_log.log.clean.cleaner`;
     `spark_log.log.partition_log` may import `spark_log.log.clean`, and not the file in it. Files
-    of one folder import each other.
+    of one folder import each other. No module imports a folder that it lies in: the folder's stub
+    would hide which file is meant, and so a circle.
     """
 
     exempt_importers = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
@@ -30,11 +31,19 @@ class FolderContract(Contract):
             for imported in sorted(graph.find_modules_directly_imported_by(importer) - files)
             if (folder := folder_to_import(graph, importer, imported)) is not None
         ]
-        return ContractCheck(kept=not broken, metadata={"broken": broken})
+        own = [
+            (importer, imported)
+            for importer in sorted(graph.modules - importers)
+            for imported in sorted(graph.find_modules_directly_imported_by(importer) - files)
+            if imported in _folders_above(importer)
+        ]
+        return ContractCheck(kept=not (broken or own), metadata={"broken": broken, "own": own})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for importer, imported, folder in check.metadata["broken"]:
             output.print_error(f"{importer} imports {imported}: import it from {folder}")
+        for importer, imported in check.metadata["own"]:
+            output.print_error(f"{importer} imports its own folder {imported}: import the file")
         output.print_error("Names to export are written into __init__.pyi of the folder.")
 
 

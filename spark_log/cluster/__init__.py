@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""A cluster root: opening it, its brokers' stores, and cleaning and verifying all of it."""
 
 from spark_log.util.exports import attach_stub
 

@@ -3,10 +3,10 @@ from .clock import SYSTEM_CLOCK as SYSTEM_CLOCK
 from .clock import Clock as Clock
 from .foreign_methods import ForeignMethods as ForeignMethods
 from .lazy_property import lazy as lazy
-from .printable import escape_as_json as escape_as_json
-from .printable import printable as printable
-from .printable import printable_lines as printable_lines
 from .stop_signals import StopSignals as StopSignals
 from .suppressed import IN_PROCESS as IN_PROCESS
 from .suppressed import SuppressedErrors as SuppressedErrors
+from .terminal_text import escape_as_json as escape_as_json
+from .terminal_text import printable as printable
+from .terminal_text import printable_lines as printable_lines
 from .untrusted_json import parse_json as parse_json

@@ -22,7 +22,7 @@ from spark_log.errors import (
 from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.files.live_log import live_log
+from spark_log.log.files.live_segments import live_log
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr
 from spark_log.replication import Replicator
 from spark_log.util.clock import ManualClock

@@ -42,7 +42,7 @@ from spark_log.doctor import (
     Severity,
 )
 from spark_log.errors import InvalidConfigurationError
-from spark_log.util import IN_PROCESS, printable, suppressed
+from spark_log.util import IN_PROCESS, SuppressedErrors, printable
 
 _DEFAULTS = Limits()
 _WARNINGS, _ERRORS = 1, 2
@@ -192,7 +192,7 @@ def _without_suppressed_lines() -> Iterator[None]:
     What they mean for the root is in the findings: of a broker that is away each of its replicas
     fails.
     """
-    logger, before = logging.getLogger(suppressed.__name__), IN_PROCESS.counts()
+    logger, before = logging.getLogger(SuppressedErrors.__module__), IN_PROCESS.counts()
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:

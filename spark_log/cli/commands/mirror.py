@@ -25,7 +25,8 @@ from spark_log.cli.options import (
 )
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, SparkLogError
-from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.storage import OutageWait, is_unavailable
+from spark_log.threads import Deadline
 from spark_log.util import StopSignals
 
 if TYPE_CHECKING:

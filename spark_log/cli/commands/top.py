@@ -24,7 +24,8 @@ from spark_log.cli.format import (
 )
 from spark_log.cli.options import Root, Topics, complete_groups, with_option_groups
 from spark_log.cli.terminal import quit_key, with_examples
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 
 _TOPIC_COLUMNS: Final = ("Topic", "Records/s", "Bytes/s", "End-offsets", "Records", "Bytes")
 _GROUP_COLUMNS: Final = ("Group", "Topic", "Partitions", "Lag", "Records/s")

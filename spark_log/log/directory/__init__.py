@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""The segments of one directory, listed and opened."""
 
 from spark_log.util.exports import attach_stub
 

@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""The files of a partition's directory: their names, and which segments are the log."""
 
 from spark_log.util.exports import attach_stub
 

@@ -13,7 +13,7 @@ from .file_names import generation_name as generation_name
 from .file_names import parse_generation_name as parse_generation_name
 from .file_names import parse_snapshot_name as parse_snapshot_name
 from .file_names import snapshot_name as snapshot_name
-from .live_log import LiveLog as LiveLog
-from .live_log import LiveSegment as LiveSegment
-from .live_log import live_log as live_log
-from .live_log import spent_segments as spent_segments
+from .live_segments import LiveLog as LiveLog
+from .live_segments import LiveSegment as LiveSegment
+from .live_segments import live_log as live_log
+from .live_segments import spent_segments as spent_segments

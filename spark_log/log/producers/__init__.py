@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""Producers and their transactions, as the batch headers of a log describe them."""
 
 from spark_log.util.exports import attach_stub
 

@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""Reading records, from one segment after another and from the log's end."""
 
 from spark_log.util.exports import attach_stub
 

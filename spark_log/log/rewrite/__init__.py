@@ -1,4 +1,4 @@
-"""TODO: say what lives here."""
+"""Rewriting segments, and deleting files that are no longer part of the log."""
 
 from spark_log.util.exports import attach_stub
 

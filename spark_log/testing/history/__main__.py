@@ -11,7 +11,7 @@ import typer
 from spark_log.testing.history.anomaly import ALLOWED, Anomaly
 from spark_log.testing.history.checker import check_history
 from spark_log.testing.history.history_file import HistoryFormatError, read_history
-from spark_log.util.printable import escape_as_json
+from spark_log.util.terminal_text import escape_as_json
 
 app = typer.Typer(add_completion=False)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_log.testing.history.anomaly import Anomaly
 from spark_log.types import TopicPartition
-from spark_log.util.printable import printable
+from spark_log.util.terminal_text import printable
 
 _SCHEMA = pa.schema(
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_log.log.files.file_names import MAX_MERGE_GENERATION, SegmentName
-from spark_log.log.files.live_log import live_log
+from spark_log.log.files.live_segments import live_log
 from spark_log.storage import FileInfo
 
 FORMAT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")

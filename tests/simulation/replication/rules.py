@@ -24,7 +24,7 @@ from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
-from spark_log.log.files.live_log import LiveSegment
+from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader
 from spark_log.metadata import complete_joining

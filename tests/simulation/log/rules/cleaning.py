@@ -22,7 +22,7 @@ from spark_log.log.directory.partition_directory import (
     PartitionDirectory,
 )
 from spark_log.log.files.file_names import SegmentName, StartMarker
-from spark_log.log.files.live_log import LiveSegment
+from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.file_deletion import DeletableFiles, find_deletable

@@ -17,7 +17,7 @@ from spark_log.errors import (
 from spark_log.log import PartitionLog, SegmentReader
 from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.files.live_log import LiveLog, LiveSegment, live_log
+from spark_log.log.files.live_segments import LiveLog, LiveSegment, live_log
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.read.tail_view import TailView
 from spark_log.storage import FileInfo

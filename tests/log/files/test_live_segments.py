@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.log.files.file_names import SegmentName, StartMarker
-from spark_log.log.files.live_log import live_log
+from spark_log.log.files.live_segments import live_log
 from spark_log.storage import FileInfo
 
 
