@@ -1,4 +1,4 @@
-"""What commands do with a whole cluster: samples for ``top``, plans of ``reassign-partitions``."""
+"""Work on a whole cluster: samples for ``top``, and the plans of ``reassign-partitions``."""
 
 from spark_log.util.exports import attach_stub
 
