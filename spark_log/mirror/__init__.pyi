@@ -9,16 +9,10 @@ from .mirror_settings import LogAddress as LogAddress
 from .mirror_settings import MirrorSettings as MirrorSettings
 from .offset_sync_topic import read_offset_syncs as read_offset_syncs
 from .offset_syncs import MirroredPartition as MirroredPartition
-from .offset_syncs import OffsetSyncs as OffsetSyncs
-from .offset_syncs import OffsetSyncStore as OffsetSyncStore
 from .offset_syncs import Side as Side
-from .offset_syncs import find_runs as find_runs
-from .offset_syncs import sync_record as sync_record
-from .partition_mirror import CopiedPartition as CopiedPartition
 from .replication_policy import DEFAULT_EXCLUDED as DEFAULT_EXCLUDED
 from .replication_policy import ReplicationPolicy as ReplicationPolicy
 from .replication_policy import TopicFilter as TopicFilter
 from .replication_policy import patterns as patterns
 from .root_mirror import RootMirror as RootMirror
 from .task_generation import MirrorTask as MirrorTask
-from .task_generation import TaskGeneration as TaskGeneration

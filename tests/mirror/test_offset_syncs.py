@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.errors import CorruptRecordError
-from spark_log.mirror import (
+from spark_log.mirror.offset_syncs import (
     MirroredPartition,
     OffsetSyncs,
     OffsetSyncStore,
