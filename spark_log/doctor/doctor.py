@@ -159,7 +159,7 @@ class Doctor:
                 yield problem.finding(
                     ROOT,
                     f"{more:,} more findings of the kind {problem.code!r} are not shown",
-                    remedy="Look at fewer topics, or raise the limit",
+                    remedy="Check fewer topics, or raise the limit",
                     command=shell_command("doctor", "--limit", count),
                     evidence="counted",
                 )

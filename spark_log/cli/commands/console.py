@@ -36,14 +36,14 @@ def console(
         typer.Option(
             "--allowed-host",
             metavar="NAME",
-            help="Another name of this machine, as it stands in URLs. Repeatable.",
+            help="Another host name of this machine in URLs. Repeatable.",
         ),
     ] = None,
     allow_changes: Annotated[
         bool,
         typer.Option(
             "--allow-changes",
-            help="Let users reset groups who know the token that is printed at the start.",
+            help="Let users with the token that is printed at the start reset groups.",
         ),
     ] = False,
     avro_schema: Annotated[

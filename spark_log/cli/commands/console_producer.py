@@ -228,7 +228,7 @@ def _report(topic: str, sender: LineSender, output: Output) -> None:
         print_json({"topic": topic, "records": sender.records, "partitions": partitions})
         return
     if _has_prompt():
-        print_note("")  # the cursor stands behind the prompt
+        print_note("")  # the cursor is after the prompt
     where = "".join(
         f"\n  {topic}-{partition}: {_range(appended)}"
         for partition, appended in sorted(sender.appended.items())

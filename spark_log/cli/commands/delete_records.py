@@ -55,7 +55,7 @@ def delete_records(
     if offset_json_file is not None:
         if topic.given is not None or before_offset is not None or partition:
             raise InvalidConfigurationError(
-                "--offset-json-file names topics, partitions and offsets: give no others beside it"
+                "--offset-json-file names topics, partitions and offsets: give no others with it"
             )
         wanted = _read_offsets(offset_json_file)
     elif topic.given is None or before_offset is None:

@@ -37,7 +37,7 @@ def repair_groups(
 ) -> None:
     """Repair committed offsets.
 
-    Looks for damage, and shows which offsets can be saved and which are lost. With --execute the
+    Searches for damage, and shows which offsets can be saved and which are lost. With --execute the
     saved offsets become the new table. No file is deleted.
     """
     from spark_log.coordinator import OffsetsRepair

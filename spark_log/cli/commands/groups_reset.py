@@ -163,7 +163,7 @@ def _only_one(ways: dict[str, bool]) -> str:
 def _check_scope(has_topic: bool, all_topics: bool, has_file: bool) -> None:
     if has_file and (has_topic or all_topics):
         raise InvalidConfigurationError(
-            "--from-file names the partitions: give no --topic and no --all-topics beside it"
+            "--from-file names the partitions: give no --topic and no --all-topics with it"
         )
     if has_topic == all_topics and not has_file:
         raise InvalidConfigurationError("which topics? Give --topic or --all-topics")

@@ -36,7 +36,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PAUSE_S: Final = 0.5
 _MAX_PAUSE_S: Final = 2.0
-"""Pauses between two looks at a source: a tenth of the time without new records, within these."""
+"""Limits of the pause between two reads of a source: a tenth of the time without new records."""
 _MB: Final = 1_000_000
 
 

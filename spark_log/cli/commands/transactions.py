@@ -234,7 +234,7 @@ def find_hanging(
 
     They are open in a partition, and their producer's state log says that they were complete
     before. Readers with read_committed abort them when they are held up, and so does
-    transactions abort. Without names the partitions of all topics are looked at.
+    transactions abort. Without names the partitions of all topics are searched.
     """
     image = root.cluster().image()
     wanted = [

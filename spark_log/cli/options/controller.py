@@ -45,7 +45,7 @@ class ControllerOptions:
             typer.Option(
                 "--interval-ms",
                 min=10,
-                help="Time between two looks at the brokers. [default: 2000; with --once 100]",
+                help="Time between two checks of the brokers. [default: 2000; with --once 100]",
             ),
         ] = None,
     ) -> ControllerOptions:

@@ -162,7 +162,7 @@ class RunOptions:
             typer.Option(
                 "--refresh-interval-seconds",
                 min=0.1,
-                help="How often to look for new topics, partitions and settings.",
+                help="Seconds between two searches for new topics, partitions and settings.",
             ),
         ] = 30.0,
         until_end: UntilEnd = False,

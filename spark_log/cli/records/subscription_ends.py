@@ -25,7 +25,7 @@ class SubscriptionEnds:
     """
 
     def __init__(self, consumer: Consumer, cluster: Cluster, admin: Admin) -> None:
-        """Look the ends up.
+        """Read the ends.
 
         Args:
             consumer: a consumer with a subscription. Its isolation level decides at which offset a

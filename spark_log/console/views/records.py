@@ -45,7 +45,8 @@ class RecordsParameters(Parameters):
         Offset | None, Field(description="First offset; needs a partition if there are several.")
     ] = None
     before: Annotated[
-        Offset | None, Field(description="The last records before this offset; as offset.")
+        Offset | None,
+        Field(description="The last records before this offset; needs a partition, too."),
     ] = None
     time: Annotated[Time | None, Field(description="First event time.")] = None
     limit: Annotated[int, Field(ge=1, le=500, description="Most records.")] = 50

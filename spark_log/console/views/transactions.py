@@ -21,7 +21,7 @@ class TransactionsParameters(Parameters):
     start: Annotated[int, Field(ge=0, description="Number of ids to skip.")] = 0
     limit: Annotated[int, Field(ge=1, le=200, description="Most ids.")] = 50
     topic: Annotated[
-        str, Field(max_length=1000, description="Look for hanging transactions in this topic.")
+        str, Field(max_length=1000, description="Search for hanging transactions in this topic.")
     ] = ""
 
 

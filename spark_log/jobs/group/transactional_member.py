@@ -73,7 +73,7 @@ class TransactionalMember(JobMember):
             except CommitFailedError:
                 if status.generation == generation:
                     raise
-                generation = status.generation  # another one has started: look at it
+                generation = status.generation  # another one has started: read it
             else:
                 self._advance(batch, reached)
                 return frozenset()
