@@ -49,7 +49,7 @@ def main(
     report = JobReport("consumed")
     group = membership.group
     cluster = root.cluster()
-    connection = connection_options(root.url, root.storage_options, root.broker_options)
+    connection = connection_options(root)
     read = {"subscribe": ",".join(topics), "group.id": group}
     member = JobMember(
         cluster,

@@ -108,9 +108,7 @@ def main(
     if shuffle:
         records = by_partition(records, root.url, topic, root.storage_options)
     started = time.perf_counter()
-    options = connection_options(root.url, root.storage_options, root.broker_options) | {
-        "topic": topic
-    }
+    options = connection_options(root) | {"topic": topic}
     try:
         with spark_progress(spark, f"Writing to {topic}"):
             written = _write(records, options)

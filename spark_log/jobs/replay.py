@@ -50,7 +50,7 @@ def main(
     if not window.is_open and not (from_offset is None and to_offset is None):
         raise InvalidOptionError("give either a range of times or a range of offsets")
     partitions = _partitions(root.cluster().topic(topic), partition)
-    options = connection_options(root.url, root.storage_options, root.broker_options) | {
+    options = connection_options(root) | {
         "assign": json.dumps({topic: partitions}),
         "startingOffsets": _offsets(topic, partitions, from_offset, EARLIEST),
         "endingOffsets": _offsets(topic, partitions, to_offset, LATEST),

@@ -87,7 +87,7 @@ def main(
     report = JobReport("reprocessed")
     function = Transform.load(transform)
     window = TimeWindow.parse(from_time, to_time)
-    connection = connection_options(root.url, root.storage_options, root.broker_options)
+    connection = connection_options(root)
     reads = connection | {"subscribe": ",".join(topics), "includeHeaders": str(headers)}
     whole_range = {"endingOffsets": ending_offsets} | (
         {"startingOffsets": starting_offsets}

@@ -78,7 +78,7 @@ def main(
     group, config = membership.group, membership.config
     cluster = root.cluster()
     cluster.topic(to)
-    connection = connection_options(root.url, root.storage_options, root.broker_options)
+    connection = connection_options(root)
     read = {
         "subscribe": ",".join(topics),
         "group.id": group,

@@ -154,7 +154,6 @@ class GroupJob:
         not_before_ms = float("-inf")
         with self._member as member:
             member.join()
-            _log.info("joined the group: batches begin")
             while not self._stop.is_set():
                 batch, is_last = member.next_batch()
                 if is_last and not batch.size:

@@ -134,6 +134,7 @@ class JobMember:
         self._positions.clear()
         self._uncommitted.clear()
         self._member.join(self._topics)
+        _log.info("joined group %s for %s", self._group, ", ".join(self._topics))
 
     def keep_alive(self) -> bool:
         """Tell the group that the job makes progress; needed every ``max.poll.interval.ms``.
@@ -280,7 +281,9 @@ class JobMember:
         self._uncommitted &= self._positions.keys()
         new = mine.keys() - self._positions.keys()
         if new:
-            _log.debug("new partitions of this job: %s", ", ".join(map(str, sorted(new))))
+            _log.debug(
+                "group %s: new partitions: %s", self._group, ", ".join(map(str, sorted(new)))
+            )
             committed = self._member.begin(new)
             if committed.keys() != new:
                 return False

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.config import BrokerOptions, to_keys
+from spark_log.cli import Root
+from spark_log.config import to_keys
 from spark_log.datasource import STORAGE_PREFIX
-from spark_log.storage import StorageOptions
 
 FromTime = Annotated[
     str | None,
@@ -35,15 +35,7 @@ SinkOption = Annotated[
 """Storage options of a Delta table that a job writes to; None for those of the root."""
 
 
-def connection_options(
-    root: str, storage_options: StorageOptions, broker_options: BrokerOptions
-) -> dict[str, str]:
-    """Return the options that every read and write of ``format("spark_log")`` needs.
-
-    Args:
-        root: the root's URL.
-        storage_options: the options of its file system.
-        broker_options: broker id → the options of the file system of its root.
-    """
-    storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in storage_options.items()}
-    return {"path": root, **storage, **to_keys(broker_options)}
+def connection_options(root: Root) -> dict[str, str]:
+    """Return the options that every read and write of ``format("spark_log")`` needs."""
+    storage = {f"{STORAGE_PREFIX}{key}": str(value) for key, value in root.storage_options.items()}
+    return {"path": root.url, **storage, **to_keys(root.broker_options)}
