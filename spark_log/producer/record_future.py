@@ -13,7 +13,7 @@ from spark_log.types import RecordMetadata
 class RecordFuture(tuple[ProducerBatch, int]):
     """The outcome of one `Producer.send`.
 
-    It has the methods of `concurrent.futures.Future` and of kafka-python's futures. Callbacks run
+    It has the methods of ``concurrent.futures.Future`` and of kafka-python's futures. Callbacks run
     in the producer's threads, in the order in which they were added; a slow callback delays the
     next appends, and its exceptions are logged.
 

@@ -301,7 +301,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
     log = partition_logs(root, "short")[0]
     while list(log.write_snapshot().producers.entries()):
         pass  # at least a millisecond has to pass
-    OpenRoot.take(root, {})  # the next attempt reads the log as another process does
+    OpenRoot.acquire(root, {})  # the next attempt reads the log as another process does
 
     attempt(root, [rows([1])], topic="short")
 

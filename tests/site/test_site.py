@@ -75,7 +75,7 @@ def test_every_public_name_is_on_a_page(pages):
     [
         ("spark.html", False),
         ("spark.html#transactions", False),
-        ("#vocabulary", False),
+        ("#topics-and-partitions", False),
         ("spork.html", True),
         ("spark.html#no-such-place", True),
         ("adr/", True),
@@ -83,7 +83,7 @@ def test_every_public_name_is_on_a_page(pages):
 )
 def test_a_broken_link_is_found(site, pages, link, is_broken):
     ids = {path: page.ids for path, page in pages.items()}
-    assert broken(site, site / "protocol.html", link, ids) is is_broken
+    assert broken(site, site / "concepts.html", link, ids) is is_broken
 
 
 def test_no_file_names_another_host_to_load_from(site, pages):
