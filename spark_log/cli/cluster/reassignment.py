@@ -26,7 +26,7 @@ from spark_log.types import (
 THROTTLE: Final = "replication.throttled.rate"
 """The config that ``--throttle`` sets."""
 
-Plan = dict[TopicPartition, tuple[int, ...]]
+ReassignmentPlan = dict[TopicPartition, tuple[int, ...]]
 """Partition → the brokers that are to hold it."""
 
 
@@ -62,7 +62,7 @@ def generate_plan(
 def execute_plan(
     root: Root,
     output: Output,
-    plan: Plan,
+    plan: ReassignmentPlan,
     *,
     additional: bool,
     throttle: int | None,
@@ -99,7 +99,7 @@ def execute_plan(
 def verify_plan(
     root: Root,
     output: Output,
-    plan: Plan,
+    plan: ReassignmentPlan,
     *,
     clear_throttles: bool,
 ) -> bool:
@@ -145,7 +145,7 @@ def verify_plan(
 def cancel_plan(
     admin: Admin,
     output: Output,
-    plan: Plan,
+    plan: ReassignmentPlan,
     *,
     clear_throttles: bool,
 ) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from spark_log.cli.format import (
     TOKENS,
-    Deserializer,
+    FieldDeserializer,
     FormatString,
     Output,
     TextFormat,
@@ -47,8 +47,8 @@ class RecordForm:
 
     text_format: TextFormat
     format_string: FormatString | None
-    key: Deserializer
-    value: Deserializer
+    key: FieldDeserializer
+    value: FieldDeserializer
     is_raw: bool
 
     @classmethod
@@ -206,7 +206,7 @@ class RecordForm:
 
 def _deserializers(
     text_format: TextFormat, avro_schema: Path | None
-) -> tuple[Deserializer, Deserializer]:
+) -> tuple[FieldDeserializer, FieldDeserializer]:
     """Return the deserializers of keys and of values."""
     names = {
         "key.deserializer": text_format.key_deserializer,

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from spark_log.cli.options.time_window import TimeWindow
-from spark_log.cli.records import OffsetRange
+from spark_log.cli.records import PartitionRange
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import IsolationLevel, PartitionLog
 
@@ -126,7 +126,7 @@ class Start:
 
     def ranges(
         self, topic: str, logs: Mapping[int, PartitionLog], isolation_level: IsolationLevel
-    ) -> dict[int, OffsetRange]:
+    ) -> dict[int, PartitionRange]:
         """Return the offsets to read, by partition; an end, if any, is the log's present end.
 
         Args:
@@ -147,19 +147,19 @@ class Start:
             )
         return {number: self._range(log, isolation_level) for number, log in logs.items()}
 
-    def _range(self, log: PartitionLog, isolation_level: IsolationLevel) -> OffsetRange:
+    def _range(self, log: PartitionLog, isolation_level: IsolationLevel) -> PartitionRange:
         view = log.observe()
         log_end = log.end_offset(view, isolation_level=isolation_level)
         end = log_end if self.exits_at_end or not self.window.is_open else None
         if self.window.from_us is not None:
             found = log.offset_for_time(self.window.from_us, isolation_level=isolation_level)
             # Not found: no record of the log is in the window, so start at its end.
-            return OffsetRange(log_end if found is None else found[0], end)
+            return PartitionRange(log_end if found is None else found[0], end)
         if isinstance(self.position, str):
             is_earliest = self.position == _EARLIEST
-            return OffsetRange(view.log_start_offset if is_earliest else log_end, end)
+            return PartitionRange(view.log_start_offset if is_earliest else log_end, end)
         if self.position < 0:
-            return OffsetRange(max(view.log_start_offset, log_end + self.position), end)
+            return PartitionRange(max(view.log_start_offset, log_end + self.position), end)
         if end is not None and self.position > end:
             raise OffsetOutOfRangeError(
                 f"offset {self.position} is after the end of {log.files.path}, {end}; give one of "
@@ -168,7 +168,7 @@ class Start:
                 log_start_offset=view.log_start_offset,
                 log_end_offset=end,
             )
-        return OffsetRange(self.position, end)
+        return PartitionRange(self.position, end)
 
 
 def _parse_position(

@@ -19,7 +19,7 @@ ROUND_BYTES: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
+class PartitionRange:
     """Offsets to read from a partition.
 
     Attributes:
@@ -33,7 +33,7 @@ class OffsetRange:
 
 def read_partitions(
     logs: Mapping[int, PartitionLog],
-    ranges: Mapping[int, OffsetRange],
+    ranges: Mapping[int, PartitionRange],
     clock: Clock,
     timeout_ms: float | None = None,
     *,
@@ -105,7 +105,7 @@ class _Cursor:
         self,
         partition: int,
         log: PartitionLog,
-        wanted: OffsetRange,
+        wanted: PartitionRange,
         isolation_level: IsolationLevel,
         resolve: Resolve | None,
     ) -> None:

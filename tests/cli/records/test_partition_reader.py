@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.cli.records import partition_reader
-from spark_log.cli.records.partition_reader import OffsetRange, read_partitions
+from spark_log.cli.records.partition_reader import PartitionRange, read_partitions
 from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.log import PartitionLog
@@ -47,19 +47,19 @@ class TestRange:
     def test_is_read_from_its_start_to_before_its_end(self, logs):
         append(logs[0], "a", 0, 10, batch_size=4)
         append(logs[0], "a", 10, 5)
-        found = read(logs, {0: OffsetRange(2, 12)}, SteppingClock())
+        found = read(logs, {0: PartitionRange(2, 12)}, SteppingClock())
         assert found == [(0, number, f"a:{number}") for number in range(2, 12)]
 
     def test_with_nothing_in_it_ends_at_once(self, logs):
         append(logs[0], "a", 0, 3)
         clock = SteppingClock()
-        assert read(logs, {0: OffsetRange(3, 3), 1: OffsetRange(0, 0)}, clock) == []
+        assert read(logs, {0: PartitionRange(3, 3), 1: PartitionRange(0, 0)}, clock) == []
         assert clock.sleeps_ms == []
 
     def test_must_begin_within_the_log(self, logs):
         append(logs[0], "a", 0, 3)
         with pytest.raises(OffsetOutOfRangeError, match="0 to 2"):
-            read(logs, {0: OffsetRange(4)}, SteppingClock())
+            read(logs, {0: PartitionRange(4)}, SteppingClock())
 
 
 class TestTurns:
@@ -67,7 +67,7 @@ class TestTurns:
         monkeypatch.setattr(partition_reader, "ROUND_BYTES", 1)
         append(logs[0], "a", 0, 3)
         append(logs[1], "b", 0, 2)
-        ranges = {0: OffsetRange(0, 3), 1: OffsetRange(0, 2)}
+        ranges = {0: PartitionRange(0, 3), 1: PartitionRange(0, 2)}
         values = [value for _, _, value in read(logs, ranges, SteppingClock())]
         assert values == ["a:0", "b:0", "a:1", "b:1", "a:2"]
 
@@ -76,7 +76,7 @@ class TestTurns:
         append(logs[0], "a", 0, 10)
         append(logs[1], "b", 0, 1)
         records = read_partitions(
-            logs, {0: OffsetRange(0), 1: OffsetRange(0)}, SteppingClock(), timeout_ms=0
+            logs, {0: PartitionRange(0), 1: PartitionRange(0)}, SteppingClock(), timeout_ms=0
         )
         seen = []
         for number in range(10, 500):
@@ -95,13 +95,13 @@ class TestFollowing:
             lambda: None,
             lambda: append(logs[1], "b", 0, 1),
         )
-        ranges = {0: OffsetRange(1), 1: OffsetRange(0)}
+        ranges = {0: PartitionRange(1), 1: PartitionRange(0)}
         values = [value for _, _, value in read(logs, ranges, clock, 1000)]
         assert values == ["a:1", "a:2", "b:0"]
 
     def test_looks_less_and_less_often_the_longer_nothing_comes(self, logs):
         clock = SteppingClock()
-        assert read(logs, {0: OffsetRange(0)}, clock, 1000) == []
+        assert read(logs, {0: PartitionRange(0)}, clock, 1000) == []
         assert clock.sleeps_ms[0] == LOCAL_PROBES.min_ms
         assert sorted(clock.sleeps_ms[:-1]) == clock.sleeps_ms[:-1]
         assert clock.sleeps_ms[-2] == LOCAL_PROBES.max_ms
@@ -113,25 +113,25 @@ class TestFollowing:
             for number in range(11)
         }
         clock = SteppingClock()
-        assert read(logs, dict.fromkeys(logs, OffsetRange(0)), clock, 1000) == []
+        assert read(logs, dict.fromkeys(logs, PartitionRange(0)), clock, 1000) == []
         assert clock.sleeps_ms[-2] == 3 * LOCAL_PROBES.max_ms
 
     def test_on_an_object_store_looks_at_most_every_100_ms(self, memory_store):
         remote = HookedStore(memory_store, is_mapped=False)
         log = PartitionLog(remote, "flights-0", topic_id="id", partition=0)
         clock = SteppingClock()
-        assert read({0: log}, {0: OffsetRange(0)}, clock, 5000) == []
+        assert read({0: log}, {0: PartitionRange(0)}, clock, 5000) == []
         assert (clock.sleeps_ms[0], clock.sleeps_ms[-2]) == (10, 100)
 
     def test_wakes_up_early_again_after_a_record_came(self, logs):
         clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))
-        assert len(read(logs, {0: OffsetRange(0)}, clock, 400)) == 1
+        assert len(read(logs, {0: PartitionRange(0)}, clock, 400)) == 1
         assert clock.sleeps_ms[99] == LOCAL_PROBES.max_ms
         assert clock.sleeps_ms[100] == LOCAL_PROBES.min_ms
 
     def test_ends_when_nothing_came_for_the_timeout(self, logs):
         clock = SteppingClock(*[lambda: None] * 99, lambda: append(logs[0], "a", 0, 1))
-        read(logs, {0: OffsetRange(0)}, clock, 300)
+        read(logs, {0: PartitionRange(0)}, clock, 300)
         assert sum(clock.sleeps_ms[100:]) == pytest.approx(300, abs=1)
 
     def test_lists_the_log_again_only_when_what_it_saw_has_aged(self, memory_store):
@@ -141,7 +141,7 @@ class TestFollowing:
         log: PartitionLog = PartitionLog(
             store, "flights-0", topic_id="id", partition=0, config=config, clock=clock
         )
-        assert len(read({0: log}, {0: OffsetRange(0)}, clock, 2000)) == 1
+        assert len(read({0: log}, {0: PartitionRange(0)}, clock, 2000)) == 1
         seconds = clock.monotonic_ms() / 1000
         assert 2 * seconds <= len(store.called("list")) <= 2 * seconds + 5
         assert len(store.called("open_buffer")) > 300 * seconds
@@ -157,14 +157,14 @@ class TestFollowing:
             append(log, "a", 5, 1)
 
         clock = SteppingClock(lambda: None, merge_and_append)
-        assert read(logs, {0: OffsetRange(1)}, clock, 100) == [
+        assert read(logs, {0: PartitionRange(1)}, clock, 100) == [
             (0, number, f"a:{number}") for number in range(1, 6)
         ]
 
     def test_with_no_timeout_does_not_wait_at_all(self, logs):
         append(logs[0], "a", 0, 1)
         clock = SteppingClock()
-        assert len(read(logs, {0: OffsetRange(0), 1: OffsetRange(0)}, clock, 0)) == 1
+        assert len(read(logs, {0: PartitionRange(0), 1: PartitionRange(0)}, clock, 0)) == 1
         assert clock.sleeps_ms == []
 
 
@@ -182,7 +182,7 @@ def test_a_transaction_that_holds_a_reader_up_is_asked_for(logs):
     writer.send(b"b")
     fetched = read_partitions(
         logs,
-        {0: OffsetRange(0), 1: OffsetRange(0)},
+        {0: PartitionRange(0), 1: PartitionRange(0)},
         SteppingClock(),
         1000,
         isolation_level="read_committed",
