@@ -7,9 +7,9 @@ from .mirror import Mirror as Mirror
 from .mirror_metrics import MirrorMetrics as MirrorMetrics
 from .mirror_settings import LogAddress as LogAddress
 from .mirror_settings import MirrorSettings as MirrorSettings
+from .mirrored_partition import MirroredPartition as MirroredPartition
+from .mirrored_partition import Side as Side
 from .offset_sync_topic import read_offset_syncs as read_offset_syncs
-from .offset_syncs import MirroredPartition as MirroredPartition
-from .offset_syncs import Side as Side
 from .replication_policy import DEFAULT_EXCLUDED as DEFAULT_EXCLUDED
 from .replication_policy import ReplicationPolicy as ReplicationPolicy
 from .replication_policy import TopicFilter as TopicFilter

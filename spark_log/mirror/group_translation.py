@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from spark_log.errors import GroupNotEmptyError
 from spark_log.mirror.kafka_cluster import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
-from spark_log.mirror.offset_syncs import MirroredPartition, OffsetSyncStore, Side
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
+from spark_log.mirror.offset_syncs import OffsetSyncStore
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

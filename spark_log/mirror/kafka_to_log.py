@@ -21,16 +21,11 @@ from spark_log.mirror.confluent import (
     Message,
 )
 from spark_log.mirror.kafka_errors import is_end, kafka_errors
-from spark_log.mirror.message_table import MessageTable, message_tables
+from spark_log.mirror.message_table import MessageTable, message_tables, parts_by_partition
 from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.mirror.offset_sync_topic import create_in_log
-from spark_log.mirror.offset_syncs import (
-    MirroredPartition,
-    Side,
-    find_runs,
-    parts_by_partition,
-    sync_record,
-)
+from spark_log.mirror.offset_syncs import find_runs, sync_record
 from spark_log.mirror.task_generation import write_to_log
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array

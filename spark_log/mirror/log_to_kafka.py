@@ -26,13 +26,9 @@ from spark_log.mirror.confluent import KafkaError, KafkaException, Producer
 from spark_log.mirror.kafka_cluster import BATCH_BYTES, TIMEOUT_S
 from spark_log.mirror.kafka_errors import as_own_error, kafka_errors
 from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.mirror.offset_sync_topic import create_in_kafka
-from spark_log.mirror.offset_syncs import (
-    MirroredPartition,
-    Side,
-    find_runs,
-    sync_record,
-)
+from spark_log.mirror.offset_syncs import find_runs, sync_record
 from spark_log.mirror.row_producer import (
     InterleavedError,
     PartitionRows,

@@ -108,3 +108,10 @@ def _by_topic(messages: Sequence[Message]) -> Iterator[tuple[str, Sequence[Messa
     codes = np.fromiter(map(numbers.__getitem__, topics), np.int64, len(topics))
     for topic, number in numbers.items():
         yield topic, [messages[at] for at in np.flatnonzero(codes == number).tolist()]
+
+
+def parts_by_partition(partitions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each partition with the indexes of its rows, in the order of rows."""
+    order = np.argsort(partitions, kind="stable")
+    numbers, firsts = np.unique(partitions[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)

@@ -13,13 +13,14 @@ import numpy as np
 from spark_log.errors import DataLossError, InvalidConfigurationError, ProducerFencedError
 from spark_log.mirror.kafka_cluster import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.mirror.offset_sync_topic import (
     has_offset_sync_topic,
     read_offset_sync_topic,
     sources_of_others,
     topic_id_record,
 )
-from spark_log.mirror.offset_syncs import MirroredPartition, OffsetSyncStore, Side, sync_record
+from spark_log.mirror.offset_syncs import OffsetSyncStore, sync_record
 from spark_log.mirror.task_generation import (
     MirrorTask,
     TaskGeneration,

@@ -10,7 +10,7 @@ from typing import Any
 from spark_log.admin import Admin
 from spark_log.consumer import Consumer
 from spark_log.errors import InvalidConfigurationError
-from spark_log.mirror.offset_syncs import MirroredPartition, Side
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.mirror.replication_policy import ReplicationPolicy, TopicFilter, check_alias
 from spark_log.producer import Producer
 from spark_log.types import OffsetSpec, TopicPartition

@@ -15,7 +15,8 @@ import pyarrow as pa
 from spark_log.errors import KafkaTimeoutError, TopicAlreadyExistsError
 from spark_log.mirror.kafka_cluster import TIMEOUT_S, KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
-from spark_log.mirror.offset_syncs import OffsetSyncStore, Side
+from spark_log.mirror.mirrored_partition import Side
+from spark_log.mirror.offset_syncs import OffsetSyncStore
 from spark_log.mirror.task_generation import KEY, TaskGeneration
 from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 

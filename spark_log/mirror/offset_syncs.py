@@ -14,13 +14,12 @@ continues at the end of the last run. Runs of records that neither side has any 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from spark_log.errors import CorruptRecordError
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.util import parse_json
 
 _LITTLE_ENDIAN: Final = np.dtype("<i8")
@@ -30,30 +29,6 @@ _TO: Final = 3
 _IS_FIRST: Final = 4
 """Index of the column that is 1 in the first run of each record of the topic."""
 _COLUMNS: Final = 5
-
-
-class Side(IntEnum):
-    """One of the two places of a mirrored partition. The value is its column in a run."""
-
-    KAFKA = 0
-    LOG = 1
-
-    @property
-    def other(self) -> Side:
-        """The other side."""
-        return Side(1 - self)
-
-
-class MirroredPartition(NamedTuple):
-    """A partition of Kafka and the partition of the log that mirrors it, or is mirrored by it."""
-
-    kafka_topic: str
-    log_topic: str
-    partition: int
-
-    def topic(self, side: Side) -> str:
-        """Return the topic's name on one side."""
-        return self.kafka_topic if side is Side.KAFKA else self.log_topic
 
 
 class OffsetSyncs:
@@ -281,10 +256,3 @@ def find_runs(kafka_offsets: np.ndarray, log_offsets: np.ndarray) -> np.ndarray:
     firsts = np.concatenate(([0], breaks)).astype(np.int64)
     counts = np.diff(np.append(firsts, len(kafka_offsets)))
     return np.column_stack((kafka_offsets[firsts], log_offsets[firsts], counts))
-
-
-def parts_by_partition(partitions: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each partition with the indexes of its rows, in the order of rows."""
-    order = np.argsort(partitions, kind="stable")
-    numbers, firsts = np.unique(partitions[order], return_index=True)
-    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)

@@ -20,7 +20,7 @@ from spark_log.mirror.confluent import Producer as KafkaProducer
 from spark_log.mirror.kafka_cluster import KafkaCluster
 from spark_log.mirror.kafka_errors import kafka_errors
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
-from spark_log.mirror.offset_syncs import MirroredPartition, Side
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.producer import Producer as LogProducer
 from spark_log.util import parse_json
 
