@@ -1,6 +1,4 @@
-from .group_translation import GroupTranslation as GroupTranslation
-from .group_translation import TranslatedGroup as TranslatedGroup
-from .kafka_cluster import KafkaCluster as KafkaCluster
+from .kafka import KafkaCluster as KafkaCluster
 from .kafka_to_log import KafkaToLog as KafkaToLog
 from .log_to_kafka import LogToKafka as LogToKafka
 from .mirror import Mirror as Mirror
@@ -9,10 +7,12 @@ from .mirror_settings import LogAddress as LogAddress
 from .mirror_settings import MirrorSettings as MirrorSettings
 from .mirrored_partition import MirroredPartition as MirroredPartition
 from .mirrored_partition import Side as Side
-from .offset_sync_topic import read_offset_syncs as read_offset_syncs
+from .offsets import GroupTranslation as GroupTranslation
+from .offsets import MirrorTask as MirrorTask
+from .offsets import TranslatedGroup as TranslatedGroup
+from .offsets import read_offset_syncs as read_offset_syncs
 from .replication_policy import DEFAULT_EXCLUDED as DEFAULT_EXCLUDED
 from .replication_policy import ReplicationPolicy as ReplicationPolicy
 from .replication_policy import TopicFilter as TopicFilter
 from .replication_policy import patterns as patterns
-from .root_mirror import RootMirror as RootMirror
-from .task_generation import MirrorTask as MirrorTask
+from .root import RootMirror as RootMirror

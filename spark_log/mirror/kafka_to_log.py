@@ -11,22 +11,23 @@ import pyarrow as pa
 
 from spark_log.errors import DataLossError
 from spark_log.log import Lag
-from spark_log.mirror import topic_settings
 from spark_log.mirror.commit_timer import CommitTimer
-from spark_log.mirror.confluent import (
+from spark_log.mirror.kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaPartition,
     Message,
+    MessageTable,
+    is_end,
+    kafka_errors,
+    message_tables,
+    parts_by_partition,
+    settings_for_log,
 )
-from spark_log.mirror.kafka_errors import is_end, kafka_errors
-from spark_log.mirror.message_table import MessageTable, message_tables, parts_by_partition
 from spark_log.mirror.mirror import Mirror
 from spark_log.mirror.mirrored_partition import MirroredPartition, Side
-from spark_log.mirror.offset_sync_topic import create_in_log
-from spark_log.mirror.offset_syncs import find_runs, sync_record
-from spark_log.mirror.task_generation import write_to_log
+from spark_log.mirror.offsets import create_in_log, find_runs, sync_record, write_to_log
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
 from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
@@ -86,7 +87,7 @@ class KafkaToLog(Mirror):
         present = {each.name: each for each in admin.describe_topics(with_offsets=False)}
         for topic, count in counts.items():
             target = self._settings.partition(topic, 0, Side.KAFKA).log_topic
-            wanted = topic_settings.to_log(settings[topic])
+            wanted = settings_for_log(settings[topic])
             found = present.get(target)
             if found is None:
                 admin.create_topics([NewTopic(target, count, topic_configs=wanted)])

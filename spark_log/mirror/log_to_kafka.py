@@ -20,23 +20,26 @@ from spark_log.errors import (
     KafkaTimeoutError,
     OffsetOutOfRangeError,
 )
-from spark_log.mirror import topic_settings
 from spark_log.mirror.commit_timer import CommitTimer
-from spark_log.mirror.confluent import KafkaError, KafkaException, Producer
-from spark_log.mirror.kafka_cluster import BATCH_BYTES, TIMEOUT_S
-from spark_log.mirror.kafka_errors import as_own_error, kafka_errors
-from spark_log.mirror.mirror import Mirror
-from spark_log.mirror.mirrored_partition import MirroredPartition, Side
-from spark_log.mirror.offset_sync_topic import create_in_kafka
-from spark_log.mirror.offset_syncs import find_runs, sync_record
-from spark_log.mirror.row_producer import (
+from spark_log.mirror.kafka import (
+    BATCH_BYTES,
+    TIMEOUT_S,
     InterleavedError,
+    KafkaError,
+    KafkaException,
     PartitionRows,
     ProducedRows,
+    Producer,
+    as_own_error,
+    kafka_errors,
     produce_rows,
     rows_by_partition,
+    settings_for_kafka,
+    settings_for_log,
 )
-from spark_log.mirror.task_generation import write_to_kafka
+from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
+from spark_log.mirror.offsets import create_in_kafka, find_runs, sync_record, write_to_kafka
 from spark_log.types import TopicPartition
 from spark_log.util import IN_PROCESS
 
@@ -121,7 +124,7 @@ class LogToKafka(Mirror):
         present = self._kafka.topic_settings(set(targets.values()) & counts.keys())
         for each in described:
             target, count = targets[each.name], len(each.partitions)
-            wanted = topic_settings.to_kafka(each.configs)
+            wanted = settings_for_kafka(each.configs)
             if target not in counts:
                 self._kafka.create_topic(target, count, wanted)
                 _log.info("created topic %s in Kafka with %d partitions", target, count)
@@ -130,13 +133,13 @@ class LogToKafka(Mirror):
                 self._kafka.create_partitions(target, count)
                 _log.info("topic %s in Kafka has %d partitions now", target, count)
             # Kafka's gzip is zstd in the log, and stays gzip.
-            there = topic_settings.to_log(present[target])
+            there = settings_for_log(present[target])
             changed = {key: wanted[key] for key in wanted if there.get(key) != each.configs[key]}
             if changed:
                 self._kafka.alter_topic(target, changed)
                 _log.info("altered settings of topic %s in Kafka: %s", target, changed)
         self._check_topics({each.name: str(each.topic_id) for each in described})
-        made = (topic_settings.to_kafka(each.configs) for each in described)
+        made = (settings_for_kafka(each.configs) for each in described)
         self._limit_batches([*made, *present.values()])
         self._assign(
             {

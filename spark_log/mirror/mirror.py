@@ -11,21 +11,20 @@ from typing import Final, Self
 import numpy as np
 
 from spark_log.errors import DataLossError, InvalidConfigurationError, ProducerFencedError
-from spark_log.mirror.kafka_cluster import KafkaCluster
+from spark_log.mirror.kafka import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.mirrored_partition import MirroredPartition, Side
-from spark_log.mirror.offset_sync_topic import (
-    has_offset_sync_topic,
-    read_offset_sync_topic,
-    sources_of_others,
-    topic_id_record,
-)
-from spark_log.mirror.offset_syncs import OffsetSyncStore, sync_record
-from spark_log.mirror.task_generation import (
+from spark_log.mirror.offsets import (
     MirrorTask,
+    OffsetSyncStore,
     TaskGeneration,
     fence_mirror,
     fence_tasks,
+    has_offset_sync_topic,
+    read_offset_sync_topic,
+    sources_of_others,
+    sync_record,
+    topic_id_record,
 )
 from spark_log.types import TopicPartition
 

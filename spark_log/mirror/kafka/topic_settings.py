@@ -31,7 +31,7 @@ _SAME: Final = frozenset(
 _MIN_SEGMENT_BYTES: Final = 1_048_576
 
 
-def to_log(settings: Mapping[str, str]) -> dict[str, str]:
+def settings_for_log(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a topic of Kafka has in the log."""
     found = {name: value for name, value in settings.items() if name in _SAME}
     if compression := settings.get("compression.type"):
@@ -44,7 +44,7 @@ def to_log(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def to_kafka(settings: Mapping[str, str]) -> dict[str, str]:
+def settings_for_kafka(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a topic of the log has in Kafka."""
     found = {name: value for name, value in settings.items() if name in _SAME}
     if compression := settings.get("compression.type"):

@@ -17,7 +17,7 @@ from spark_log.errors import (
     SparkLogError,
     StorageUnavailableError,
 )
-from spark_log.mirror.confluent import KafkaError, KafkaException, Message
+from spark_log.mirror.kafka.confluent import KafkaError, KafkaException, Message
 from spark_log.util import Clock, retry_pause_ms
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Message
 
-from spark_log.mirror.message_table import headers_array, message_tables
+from spark_log.mirror.kafka.message_table import headers_array, message_tables
 
 
 def message(topic, partition, offset, time_ms=5, **content):

@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 
 from spark_log.errors import KafkaTimeoutError, TopicAlreadyExistsError
-from spark_log.mirror.kafka_cluster import TIMEOUT_S, KafkaCluster
+from spark_log.mirror.kafka import TIMEOUT_S, KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
 from spark_log.mirror.mirrored_partition import Side
-from spark_log.mirror.offset_syncs import OffsetSyncStore
-from spark_log.mirror.task_generation import KEY, TaskGeneration
+from spark_log.mirror.offsets.offset_syncs import OffsetSyncStore
+from spark_log.mirror.offsets.task_generation import KEY, TaskGeneration
 from spark_log.types import NewTopic, OffsetSpec, TopicPartition
 
 _SETTINGS: Final = {"cleanup.policy": "compact"}

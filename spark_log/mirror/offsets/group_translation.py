@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_log.errors import GroupNotEmptyError
-from spark_log.mirror.kafka_cluster import KafkaCluster
+from spark_log.mirror.kafka import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress
 from spark_log.mirror.mirrored_partition import MirroredPartition, Side
-from spark_log.mirror.offset_syncs import OffsetSyncStore
+from spark_log.mirror.offsets.offset_syncs import OffsetSyncStore
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

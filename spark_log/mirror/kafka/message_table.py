@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_log.mirror.confluent import Message
+from spark_log.mirror.kafka.confluent import Message
 from spark_log.record import (
     HEADERS_TYPE,
     TIMESTAMP_TYPE,

@@ -28,8 +28,8 @@ from spark_log.metadata import (
     partition_records,
     topic_records,
 )
-from spark_log.mirror.partition_mirror import CopiedPartition, PartitionMirror
 from spark_log.mirror.replication_policy import TopicFilter
+from spark_log.mirror.root.partition_mirror import CopiedPartition, PartitionMirror
 from spark_log.types import NewTopic, TopicPartition
 
 _log = logging.getLogger(__name__)

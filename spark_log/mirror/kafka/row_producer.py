@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_log.mirror.confluent import KafkaError, Message, Producer
-from spark_log.mirror.kafka_errors import as_own_error
-from spark_log.mirror.message_table import parts_by_partition
+from spark_log.mirror.kafka.confluent import KafkaError, Message, Producer
+from spark_log.mirror.kafka.errors import as_own_error
+from spark_log.mirror.kafka.message_table import parts_by_partition
 from spark_log.record import int_array, ints_of
 from spark_log.types import TopicPartition
 

@@ -16,7 +16,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.mirror import KafkaCluster
-from spark_log.mirror.kafka_errors import (
+from spark_log.mirror.kafka.errors import (
     RETRY_MS,
     as_own_error,
     kafka_errors,

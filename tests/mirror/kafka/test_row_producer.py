@@ -17,13 +17,13 @@ from spark_log.errors import (
     RecordTooLargeError,
 )
 from spark_log.mirror.commit_timer import CATCH_UP, CommitTimer
-from spark_log.mirror.mirror_settings import MirrorSettings
-from spark_log.mirror.row_producer import (
+from spark_log.mirror.kafka.row_producer import (
     InterleavedError,
     ProducedRows,
     produce_rows,
     rows_by_partition,
 )
+from spark_log.mirror.mirror_settings import MirrorSettings
 from spark_log.record import HEADERS_TYPE
 
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_log.errors import CorruptRecordError
-from spark_log.mirror.confluent import Producer as KafkaProducer
-from spark_log.mirror.kafka_cluster import KafkaCluster
-from spark_log.mirror.kafka_errors import kafka_errors
+from spark_log.mirror.kafka import KafkaCluster, kafka_errors
+from spark_log.mirror.kafka import Producer as KafkaProducer
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
 from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.producer import Producer as LogProducer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from spark_log.errors import KafkaTimeoutError
-from spark_log.mirror.confluent import (
+from spark_log.mirror.kafka.confluent import (
     OFFSET_BEGINNING,
     AdminClient,
     AlterConfigOpType,
@@ -25,7 +25,7 @@ from spark_log.mirror.confluent import (
     Producer,
     TopicCollection,
 )
-from spark_log.mirror.kafka_errors import (
+from spark_log.mirror.kafka.errors import (
     is_end,
     is_not_ready,
     kafka_errors,

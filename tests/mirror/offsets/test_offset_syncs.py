@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from spark_log.errors import CorruptRecordError
 from spark_log.mirror.mirrored_partition import MirroredPartition, Side
-from spark_log.mirror.offset_syncs import OffsetSyncs, OffsetSyncStore, find_runs, sync_record
+from spark_log.mirror.offsets.offset_syncs import (
+    OffsetSyncs,
+    OffsetSyncStore,
+    find_runs,
+    sync_record,
+)
 
 FLIGHTS = MirroredPartition("flights", "kafka.flights", 3)
 
