@@ -18,8 +18,8 @@ from spark_log.jobs.program import job_session
 from spark_log.jobs.task import ReplicationTask, run_per_partition
 from spark_log.replication import (
     Controller,
-    Decision,
-    ReplicatedPartition,
+    ControllerDecision,
+    RecoveredReplica,
     TopicPartitionReplica,
 )
 from spark_log.types import TopicPartition
@@ -39,7 +39,7 @@ def main(
 
     def copy(
         partition: TopicPartition, replicas: Collection[TopicPartitionReplica]
-    ) -> Iterator[ReplicatedPartition]:
+    ) -> Iterator[RecoveredReplica]:
         rate = cluster.image().cluster_config().replication_throttled_rate
         task = ReplicationTask(
             root.url,
@@ -49,9 +49,9 @@ def main(
             rate / at_once,
         )
         (result,) = run_per_partition(spark, task.catch_up, [partition])
-        return map(ReplicatedPartition.from_document, result["replicas"])
+        return map(RecoveredReplica.from_document, result["replicas"])
 
-    def show(decision: Decision) -> None:
+    def show(decision: ControllerDecision) -> None:
         line = json.dumps(decision.document()) if output.is_json else printable(str(decision))
         print(line)
         sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.log.append import Beside, LogAppendInfo
+from spark_log.log.append import LogAppendInfo, MergeExecutor
 from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.files import LiveSegment, Witness
 from spark_log.log.producers import (
@@ -61,7 +61,7 @@ class PartitionLog:
         clock: Clock = SYSTEM_CLOCK,
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
-        beside: Beside | None = None,
+        merge_executor: MergeExecutor | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -75,8 +75,8 @@ class PartitionLog:
             suppressed: parent of this log's counter; it counts the log's errors, too.
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
-            beside: runner of tail merges on another thread. If it is None, the append that makes a
-                merge due waits for the merge.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
         """
         self.suppressed = SuppressedErrors(suppressed)
         self.directory = directory
@@ -94,7 +94,7 @@ class PartitionLog:
                 witness=Witness(directory) if has_witness else None,
             ),
             self.config,
-            beside=beside,
+            merge_executor=merge_executor,
         )
 
     def __repr__(self) -> str:

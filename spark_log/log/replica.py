@@ -12,7 +12,7 @@ from pyarrow import ipc
 
 from spark_log.config import TopicConfig
 from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
-from spark_log.log.append import Appender, Beside, FollowerAppender
+from spark_log.log.append import Appender, FollowerAppender, MergeExecutor
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import LiveSegment
 from spark_log.log.producers import EndTransactionMarker, ProducerAppend, leader_change_records
@@ -46,7 +46,7 @@ class Replica:
         config: TopicConfig,
         *,
         has_leader_epochs: bool = False,
-        beside: Beside | None = None,
+        merge_executor: MergeExecutor | None = None,
     ) -> None:
         """Make the replica's objects. Accesses no storage yet.
 
@@ -54,15 +54,19 @@ class Replica:
             files: the directory.
             config: the topic's settings.
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
-            beside: runner of tail merges on another thread. If it is None, the append that makes a
-                merge due waits for the merge.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
         """
         self.files = files
         self.snapshots = Snapshots(files, config)
         self.appender = Appender(
-            files, self.snapshots, config, has_leader_epochs=has_leader_epochs, beside=beside
+            files,
+            self.snapshots,
+            config,
+            has_leader_epochs=has_leader_epochs,
+            merge_executor=merge_executor,
         )
-        self.follower = FollowerAppender(files, self.snapshots, config, self.appender.derived)
+        self.follower = FollowerAppender(files, config, self.appender.derived)
         self.reader = LogReader(files, self.snapshots)
         self._config = config
 

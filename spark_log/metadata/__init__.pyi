@@ -34,7 +34,6 @@ from .partitions import elect_online_leader as elect_online_leader
 from .partitions import format_reassignment as format_reassignment
 from .partitions import imbalanced_partitions as imbalanced_partitions
 from .partitions import is_reassigning as is_reassigning
-from .partitions import leave_isr as leave_isr
 from .partitions import list_reassignments as list_reassignments
 from .partitions import on_broker_fenced as on_broker_fenced
 from .partitions import on_broker_unfenced as on_broker_unfenced
@@ -45,6 +44,7 @@ from .partitions import place_replicas as place_replicas
 from .partitions import propose_assignment as propose_assignment
 from .partitions import reassign_partition as reassign_partition
 from .partitions import rebalance_leader as rebalance_leader
+from .partitions import shrink_isr as shrink_isr
 from .partitions import verify_reassignment as verify_reassignment
 from .producer_ids import FIRST_DERIVED_ID as FIRST_DERIVED_ID
 from .producer_ids import ProducerIds as ProducerIds

@@ -6,7 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.admin.cluster_access import ClusterAccess
+from spark_log.admin._runtime import AdminRuntime
 from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
@@ -219,7 +219,7 @@ class TestCost:
                 begin_transaction(root, f"id{number}", TopicPartition("t0", 0))
             cluster, times = Cluster(root), RequestTimes()
             times.measure(cluster.store)
-            monkeypatch.setattr(ClusterAccess, "_cluster", lambda _: cluster)
+            monkeypatch.setattr(AdminRuntime, "cluster", lambda _: cluster)
             app = create_app(cluster, Admin(root))
             with TestClient(app, base_url="http://127.0.0.1:8470") as client:
                 for _ in range(views):

@@ -7,7 +7,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
 from spark_log.log import ReplicatedLog

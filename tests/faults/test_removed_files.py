@@ -19,7 +19,7 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.verifier import ClusterVerifier
 from spark_log.coordinator.group.group_log import group_directory
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError

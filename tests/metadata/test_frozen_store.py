@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-import spark_log.admin.group_manager  # noqa: F401 - its first import takes more than 200 ms
+import spark_log.admin.groups  # noqa: F401 - its first import takes more than 200 ms
 from spark_log import Admin, KafkaTimeoutError, NewTopic, TopicPartition, UnknownOutcomeError
 from spark_log.errors import InvalidConfigurationError
 from spark_log.storage.object.object_store import ObjectStore

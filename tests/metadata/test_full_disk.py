@@ -9,7 +9,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, ConfigResourceType, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.errors import StorageFullError
 from spark_log.storage import local, reserve
 from spark_log.storage.local_staged_file import LocalStagedFile

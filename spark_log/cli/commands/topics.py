@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spark_log.admin import PartitionDescription
 from spark_log.cli.format import (
     Output,
     counted,
@@ -34,11 +35,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import MetadataImage
-from spark_log.types import (
-    NewPartitions,
-    NewTopic,
-    PartitionDescription,
-)
+from spark_log.types import NewPartitions, NewTopic
 
 app = typer.Typer(rich_markup_mode=None)
 

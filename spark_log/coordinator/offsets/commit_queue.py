@@ -32,7 +32,7 @@ from spark_log.coordinator.offsets.commit_pace import CommitPace
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
 from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
-from spark_log.delta import DataFile, StagedVersion, Transaction, Version
+from spark_log.delta import DataFile, SetTransaction, StagedVersion, Version
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -100,10 +100,10 @@ class _Content:
     """
 
     rows: list[StampedRow] = field(default_factory=list)
-    transactions: dict[str, Transaction] = field(default_factory=dict)
+    transactions: dict[str, SetTransaction] = field(default_factory=dict)
 
     def add(
-        self, request: CommitRequest, wanted: Sequence[Row], fence: Transaction, now_us: int
+        self, request: CommitRequest, wanted: Sequence[Row], fence: SetTransaction, now_us: int
     ) -> None:
         """Add the rows of a request.
 
@@ -124,7 +124,7 @@ class _Content:
                 for row in wanted
             ]
         generation = max(request.generation, fence.version)
-        self.transactions[request.group] = Transaction(fence.app_id, generation, updated_ms)
+        self.transactions[request.group] = SetTransaction(fence.app_id, generation, updated_ms)
 
 
 @dataclass(slots=True)
@@ -262,7 +262,7 @@ class CommitQueue:
                 content.add(request, wanted, fence, self._now_us)
         return content if len(content.rows) <= _MAX_BATCH_ROWS else _Content()
 
-    def _fence(self, request: CommitRequest, content: _Content) -> Transaction:
+    def _fence(self, request: CommitRequest, content: _Content) -> SetTransaction:
         """Return the fence of a request's group after the requests in a version's content."""
         return content.transactions.get(request.group) or self._table.transaction(request.group)
 
@@ -327,7 +327,7 @@ class CommitQueue:
 
     def _stage(self, content: _Content) -> StagedVersion:
         """Return a written version with this content: the last attempt's, if it is the same."""
-        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
         if self._staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
             self._staged.content == content
@@ -375,7 +375,7 @@ def _are_done(requests: Sequence[CommitRequest]) -> bool:
     return all(request.is_done for request in requests)
 
 
-def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
+def _is_allowed(request: CommitRequest, fence: SetTransaction) -> bool:
     if request.generation >= fence.version or not request.is_fenced:
         return True
     request.end(

@@ -131,7 +131,7 @@ class OffsetsMaintenance:
         self._told.discard("skew")
         self._compact(now_us, is_full=is_forced)
         if self._checkpoint(is_forced=is_forced):
-            self._free_versions(now_us)
+            self._delete_versions(now_us)
         tidied_us, compacted_us = self._tidied(now_us)
         if not is_forced and 0 <= now_us - tidied_us < self.tidy_every_us:
             return
@@ -142,7 +142,7 @@ class OffsetsMaintenance:
         self._expire(now_us)
         if is_full_due:
             self._compact(now_us, is_full=True)
-        self._free_data_files(now_us)
+        self._delete_data_files(now_us)
 
     def retention_us(self) -> int:
         """Return the table's ``offsets.retention.minutes``, in microseconds."""
@@ -200,7 +200,7 @@ class OffsetsMaintenance:
         if planned is None:
             return
         began_ms = self._table.clock.monotonic_ms()
-        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
         times = self._commit_times(planned.inputs)
         written = compact(self._table.files, planned, before_us, times)
         rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
@@ -259,13 +259,13 @@ class OffsetsMaintenance:
         for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
             self._table.store.sync(f"{log}/{name}")
 
-    def _free_versions(self, now_us: int) -> None:
+    def _delete_versions(self, now_us: int) -> None:
         kept_us = max(self._interval_us(name) for name in (_LOG_RETENTION, _FILE_RETENTION))
-        self._cleanup.free_versions(now_us - kept_us)
+        self._cleanup.delete_versions(now_us - kept_us)
 
-    def _free_data_files(self, now_us: int) -> None:
+    def _delete_data_files(self, now_us: int) -> None:
         if self._table.state.version >= 0:
-            self._cleanup.free_data_files(now_us - self._interval_us(_FILE_RETENTION))
+            self._cleanup.delete_data_files(now_us - self._interval_us(_FILE_RETENTION))
 
     def _interval_us(self, name: str) -> int:
         text = self._table.state.configuration.get(name, TABLE_PROPERTIES[name])

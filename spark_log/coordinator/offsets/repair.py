@@ -31,7 +31,7 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
-from spark_log.delta import DataFile, Transaction
+from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import Witness
 from spark_log.util import IN_PROCESS, parse_json
@@ -292,7 +292,9 @@ class OffsetsRepair:
             file = self._table.files.write([rows], footer=lambda: to_footer(self._times))
             actions.append(file.to_add(time_us // 1000))
         actions += [
-            Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()
+            SetTransaction(
+                f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)
+            ).to_action()
             for group, fence in sorted(fences.items())
         ]
         info = {"timestamp": time_us // 1000, "operation": "REPAIR", "engineInfo": "spark-log"}

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark, mark_new
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
-from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
+from spark_log.delta import DataFile, DataFiles, DeltaLog, SetTransaction, TableState, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import OFFSETS_TABLE, Store, map_requests
@@ -128,7 +128,7 @@ class OffsetsStore:
     def _was_absent(self) -> bool:
         """Return whether the table was missing a moment ago: it is then created without a check."""
         absent_ms, self._absent_ms = self._absent_ms, None
-        if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
+        if absent_ms is None or self.state.version >= 0 or not self.log.has_valid_listing():
             return False
         return self.clock.monotonic_ms() - absent_ms < self.log.listing_valid_ms
 
@@ -157,12 +157,12 @@ class OffsetsStore:
         self._watchers.add(changed)
         return changed
 
-    def transaction(self, group: str) -> Transaction:
+    def transaction(self, group: str) -> SetTransaction:
         """Return the group's fence, with the time of its last commit."""
         app_id = f"{APP_PREFIX}{group}"
-        return self.state.transaction(app_id) or Transaction(app_id, -1)
+        return self.state.transaction(app_id) or SetTransaction(app_id, -1)
 
-    def transactions(self) -> dict[str, Transaction]:
+    def transactions(self) -> dict[str, SetTransaction]:
         """Return the fences of all groups that ever committed, by group id."""
         found = self.state.transactions()
         return {

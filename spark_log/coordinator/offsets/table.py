@@ -230,7 +230,7 @@ class OffsetsTable:
                 committed.
         """
         table = self._shared().table
-        valid_ms = listing_validity_ms(table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(table.log.deletion_delay_ms)
 
         def decide(positions: GroupPositions) -> Iterable[Row]:
             if not is_listing_valid(table.clock, decided_ms, valid_ms):

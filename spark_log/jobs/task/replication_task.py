@@ -11,7 +11,7 @@ from pyspark import Accumulator
 from spark_log.cluster import open_cluster
 from spark_log.config import BrokerOptions
 from spark_log.log import Throttle
-from spark_log.replication import ClusterReplicator, out_of_sync_replicas
+from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
 
@@ -40,7 +40,7 @@ class ReplicationTask:
         """Bring all replicas of one partition back, one after the other.
 
         Returns:
-            A dict with ``replicas``: `ReplicatedPartition.document` of each replica. Replicas of a
+            A dict with ``replicas``: `RecoveredReplica.document` of each replica. Replicas of a
             deleted topic are left out.
         """
         cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)
@@ -52,8 +52,8 @@ class ReplicationTask:
             for each in out_of_sync_replicas(image, [partition.topic], self.brokers)
             if each.partition == partition.partition
         ]
-        replicator = ClusterReplicator(cluster, Throttle(self.bytes_per_second))
-        done = list(replicator.catch_up(replicas))
+        recovery = ClusterRecovery(cluster, Throttle(self.bytes_per_second))
+        done = list(recovery.run(replicas))
         if self.copied_bytes is not None:
             self.copied_bytes.add(sum(each.report.copied_bytes for each in done if each.report))
         return {"replicas": [each.document() for each in done]}

@@ -9,9 +9,9 @@ from functools import partial
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
-from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import (
     ReplicaFailedError,
     StagingFailedError,
@@ -64,16 +64,16 @@ class ChainAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        topics, attempt = self._config.compression_type, self._chain.attempt()
-        state = self._chain.states.current()
+        topic_compression = self._config.compression_type
+        attempt = self._chain.attempt(self._chain.states.current())
         for _ in range(MAX_CHANGES):
-            state = self._chain.available(state, needs_enough=False)
+            state = attempt.available()
             copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
                 with blaming(state.leader):
                     leader = self._chain.replica(state, state.leader)
                 return leader.segment_writer(
-                    compression if topics == "producer" else topics,
+                    compression if topic_compression == "producer" else topic_compression,
                     producer,
                     leader_epoch=state.leader_epoch,
                     validator=LogValidator(self._config, self._clock),
@@ -81,9 +81,9 @@ class ChainAppender:
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
             except ReplicaFailedError as failed:
-                state = self._chain.without(state, failed, attempt)
+                attempt.move_to(attempt.shrink_isr(state, failed))
             except StagingFailedError:  # the leader was left out just now
-                state = self._chain.states.current()
+                attempt.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
@@ -93,13 +93,12 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ReplicaChain.without`.
+            SparkLogError: See `ChainAttempt.shrink_isr`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            failed = ReplicaFailedError(state.leader, error)
-            self._chain.without(state, failed, attempt)
+            attempt.shrink_isr(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:
@@ -191,7 +190,7 @@ class ChainAppender:
         if offset == info.base_offset:
             return info
         if segment.producer is None:
-            raise self._chain.unknown_outcome("it is not in the log of the leader that it was for")
+            raise unknown_outcome(self._name, "it is not in the log of the leader that it was for")
         if offset is None:
             return None
         return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)

@@ -14,10 +14,9 @@ from spark_log.config import TopicConfig
 from spark_log.errors import NotFoundError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain.chain_appender import ChainAppender
-from spark_log.log.chain.chain_start import move_chain_start
-from spark_log.log.chain.committed_end import committed_end
+from spark_log.log.chain.chain_attempt import MAX_CHANGES
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
-from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import ReplicaFailedError, StagingFailedError, blaming
 from spark_log.log.chain.replica_selection import MAX_REWRITES, ReplicaSelection
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
@@ -249,7 +248,7 @@ class ReplicatedLog(PartitionLog):
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
         if state.is_replicated or self._replica.files.store.is_mapped:
             view = None
-        return move_chain_start(self._chain, offset, view)
+        return self._chain.move_start(offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if the partition has only one replica."""
@@ -292,8 +291,7 @@ class ReplicatedLog(PartitionLog):
         Raises:
             StorageError, CorruptRecordError: the replica cannot be read.
         """
-        end_offset = committed_end(self._chain.replica(state, broker_id), self._replica)
-        return int(min(end_offset, self._selection.hidden_from))
+        return self._selection.committed_end(state, broker_id)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -317,7 +315,7 @@ class ReplicatedLog(PartitionLog):
 
     def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
         """List the replica to be read, at a leader epoch that the metadata have."""
-        self._selection.look(max_age_ms=0)
+        self._selection.refresh(max_age_ms=0)
         attempt, rewrites = self._selection.attempt(), 0
         while True:
             state = self._selection.known_state
@@ -332,10 +330,10 @@ class ReplicatedLog(PartitionLog):
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                self._selection.leave_out(state, failed, attempt)
-                self._selection.look(max_age_ms=0)
+                attempt.shrink_isr(state, failed)
+                self._selection.refresh(max_age_ms=0)
             else:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
 
     def _reading(self, view: LogView | None, read: Callable[[LogView], _Answer]) -> _Answer:
         """Call a function that reads the chosen replica; if it fails, continue with the next one.
@@ -353,10 +351,10 @@ class ReplicatedLog(PartitionLog):
                 with blaming(state.chain[-1]):
                     return read(here)
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
-                self._selection.look()
+                attempt.shrink_isr(state, failed)
+                self._selection.refresh()
 
     def _check_is_there(self) -> None:
         """Check that the root of the replica that is read, which has no records, exists."""
@@ -366,7 +364,7 @@ class ReplicatedLog(PartitionLog):
 
     def _visible(self, view: LogView) -> LogView:
         """Return the part of a view that readers see."""
-        end_offset = self._selection.hidden_from
+        end_offset = self._selection.high_watermark_cap
         if view.log_end_offset <= end_offset:
             return view
         segments = (each for each in view.live.segments if each.start_offset < end_offset)
@@ -380,7 +378,7 @@ class ReplicatedLog(PartitionLog):
     @property
     def reached_offset(self) -> int:
         """The highest offset up to which this object knows that the log can be read."""
-        return int(min(self.files.reached_offset, self._selection.hidden_from))
+        return int(min(self.files.reached_offset, self._selection.high_watermark_cap))
 
     def segments(
         self,
@@ -418,7 +416,7 @@ class ReplicatedLog(PartitionLog):
         """Return offset and timestamp of the first record at or after a time; None without one."""
         look = partial(super().offset_for_time, timestamp_us, isolation_level=isolation_level)
         found = self._reading(self.observe(reads_on=True) if view is None else view, look)
-        return None if found is None or found[0] >= self._selection.hidden_from else found
+        return None if found is None or found[0] >= self._selection.high_watermark_cap else found
 
     def _here(self, view: LogView) -> LogView:
         """Return the view if it is of the replica that is read now; else list this replica."""
@@ -430,9 +428,9 @@ class ReplicatedLog(PartitionLog):
         Returns:
             False also if only a new listing, or a read of the metadata, could tell.
         """
-        if self._selection.is_look_due():
+        if self._selection.is_refresh_due():
             return False
-        if offset >= self._selection.hidden_from:
+        if offset >= self._selection.high_watermark_cap:
             return True
         try:
             with blaming(self._selection.known_state.chain[-1]):
@@ -451,9 +449,9 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``offset`` to the high watermark, each with the offset after it."""
         attempt = self._selection.attempt()
         while True:
-            self._selection.look_if_due()
+            self._selection.refresh_if_due()
             near, state = self._selection.near, self._selection.known_state
-            if offset >= self._selection.hidden_from:
+            if offset >= self._selection.high_watermark_cap:
                 return
             try:
                 with blaming(state.chain[-1]):
@@ -480,15 +478,15 @@ class ReplicatedLog(PartitionLog):
                         check_crcs=check_crcs,
                         isolation_level=isolation_level,
                     ):
-                        if next_offset > self._selection.hidden_from:
+                        if next_offset > self._selection.high_watermark_cap:
                             return
                         yield batch, next_offset
                         offset = next_offset
                     return
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
 
     def _is_at_end(self, offset: int) -> bool:
         """Return whether the last replica ends at an offset; if not, list it to learn its end."""
@@ -511,8 +509,8 @@ class ReplicatedLog(PartitionLog):
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches."""
         attempt = self._selection.attempt()
         while True:
-            self._selection.look_if_due()
-            end, state = self._selection.hidden_from, self._selection.known_state
+            self._selection.refresh_if_due()
+            end, state = self._selection.high_watermark_cap, self._selection.known_state
             if end_offset is not None:
                 end = min(end_offset, end)
             try:
@@ -528,6 +526,6 @@ class ReplicatedLog(PartitionLog):
                         start_offset = batch.end_offset
                     return
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
+                attempt.shrink_isr(state, failed)

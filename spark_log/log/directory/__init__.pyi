@@ -1,5 +1,4 @@
 from .log_tail import LogTail as LogTail
-from .log_tail import PutResult as PutResult
 from .log_tail import is_last_gone as is_last_gone
 from .opened_segments import OpenedSegments as OpenedSegments
 from .opened_segments import open_in_order as open_in_order

@@ -494,7 +494,7 @@ class TestFreeing:
         DeltaTable(table.url).create_checkpoint()
         for number in TestWrongClocks().versions(table)[:-1]:
             Path(table.url, "_delta_log", f"{number:020}.json").unlink()
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
 
     def test_a_damaged_checkpoint_frees_nothing(self, cluster, table, clock):
@@ -505,7 +505,7 @@ class TestFreeing:
         folder = Path(table.url, "_delta_log")
         (checkpoint,) = folder.glob("*.checkpoint.parquet")
         checkpoint.write_bytes(b"PAR1")
-        cleanup(cluster).free_versions(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_versions(clock.time_us() - DAY_US)
         assert (folder / f"{0:020}.json").exists()
         assert positions(other_process(cluster), "g") == {P0: 2}
 
@@ -517,11 +517,11 @@ class TestFreeing:
         table.maintain()
         clock.advance_ms(DAY_MS - 1)
         table.commit("g", {P1: OffsetAndMetadata(0)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
         clock.advance_ms(2 * TestWrongClocks.HOUR_MS)
         table.commit("g", {P1: OffsetAndMetadata(1)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert not old & set(Path(table.url).glob("*.parquet"))
         assert positions(other_process(cluster), "g") == {P0: 2, P1: 1}
 
@@ -532,10 +532,10 @@ class TestFreeing:
         lost = DataFiles(cluster.store, DIRECTORY, OFFSETS_SCHEMA).write([table.history("g")])
         path = Path(table.url, lost.path)
         clock.advance_ms(3 * DAY_MS)
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert path.exists()  # its writer may stand still just before its commit
         table.commit("g", {P0: OffsetAndMetadata(2)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert not path.exists()
 
     def test_a_commit_names_no_file_that_was_written_long_ago(

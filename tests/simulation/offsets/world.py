@@ -193,7 +193,7 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
 
     return (
-        (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
+        (DeltaLog, "deletion_delay_ms", float(DELETE_DELAY_MS)),
         # Vandals are as fast as other processes here: only a new listing shows their work.
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
