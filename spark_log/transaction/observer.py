@@ -171,7 +171,7 @@ class TransactionObserver:
         if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
             if waited_ms < state.timeout_ms:
                 return None
-            coordinator.expire(state.transaction)
+            coordinator.expire(state.transaction, _why(waited_ms, state.timeout_ms))
             state = coordinator.state
         if state.state.is_prepared and waited_ms >= state.timeout_ms:
             with self._cluster.suppressed.suppress(
@@ -201,3 +201,9 @@ class TransactionObserver:
                 self._coordinators.popitem(last=False)
         self._coordinators.move_to_end(producer_id)
         return found
+
+
+def _why(waited_ms: float, timeout_ms: int) -> str:
+    if math.isinf(waited_ms):
+        return "a user ends it"
+    return f"a reader saw it open for {waited_ms:.0f} ms, and its timeout is {timeout_ms} ms"

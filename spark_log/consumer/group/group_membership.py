@@ -19,7 +19,7 @@ from spark_log.threads import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
+    from spark_log.coordinator import GroupMember, MemberStatus, OffsetsTable
 
 _POLLS_PER_INTERVAL = 3
 
@@ -58,7 +58,7 @@ class GroupMembership:
         self._member: GroupMember | None = None
         self._table: OffsetsTable
         self._topics: frozenset[str] = frozenset()
-        self._known_status: GroupStatus | None = None
+        self._known_status: MemberStatus | None = None
         self._fenced: FencedInstanceIdError | None = None
         self._finalizer: weakref.finalize[..., GroupMembership] | None = None
 
@@ -191,7 +191,7 @@ class GroupMembership:
                 self._cluster,
                 self._group_id,
                 table,
-                transactions=TransactionalOffsets(self._cluster, table),
+                settle=TransactionalOffsets(self._cluster, table).settle,
                 config=self._config,
                 on_change=self._on_change,
             )

@@ -29,7 +29,7 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
     OFFSETS_SCHEMA,
     CommittedOffset,
-    GroupPositions,
+    CommittedOffsets,
     PartitionKey,
     Row,
     check_metadata,
@@ -152,7 +152,7 @@ class OffsetsTable:
             known = look()
             rows = self._rows(offsets, topic_ids or {}, known)
 
-        def decide(_: GroupPositions) -> tuple[Row, ...]:
+        def decide(_: CommittedOffsets) -> tuple[Row, ...]:
             image = look()
             return rows if image is known else self._rows(offsets, topic_ids or {}, image)
 
@@ -192,7 +192,7 @@ class OffsetsTable:
                 committed.
         """
 
-        def rows(positions: GroupPositions) -> Iterable[Row]:
+        def rows(positions: CommittedOffsets) -> Iterable[Row]:
             return decide(positions.positions())
 
         self._submit(group, generation, "", rows)
@@ -232,7 +232,7 @@ class OffsetsTable:
         table = self._shared().table
         valid_ms = listing_validity_ms(table.log.deletion_delay_ms)
 
-        def decide(positions: GroupPositions) -> Iterable[Row]:
+        def decide(positions: CommittedOffsets) -> Iterable[Row]:
             if not is_listing_valid(table.clock, decided_ms, valid_ms):
                 # A deletion that was committed meanwhile may have been compacted away.
                 raise CommitFailedError(
@@ -336,7 +336,7 @@ class OffsetsTable:
         """
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
-        then = GroupPositions()
+        then = CommittedOffsets()
         then.apply(rows.filter(pc.less_equal(stamps, int_scalar(time_us, pa.int64()))))
         return then.positions()
 
@@ -449,7 +449,7 @@ class OffsetsTable:
         group: str,
         generation: int,
         member_id: str,
-        decide: Callable[[GroupPositions], Iterable[Row]],
+        decide: Callable[[CommittedOffsets], Iterable[Row]],
         timeout_s: float | None = None,
         *,
         expected: tuple[Row, ...] | None = None,

@@ -13,7 +13,7 @@ from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.join_requests import JoinRequest
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import FileInfo
 from spark_log.types import OffsetAndMetadata, TopicPartition
