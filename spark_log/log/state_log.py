@@ -338,14 +338,14 @@ class StateLog(ABC, Generic[_State, _Record]):
         races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
-        may_be_old = self._offset is not None and (is_recent or not self.replays_first)
+        tries_known_state = self._offset is not None and (is_recent or not self.replays_first)
         while True:
             change_id = os.urandom(9).hex()
             try:
                 record = None
-                if may_be_old:
+                if tries_known_state:
                     # Only a record that is appended counts: it shows that the state was the newest.
-                    may_be_old = False
+                    tries_known_state = False
                     with suppress(SparkLogError):
                         record = decide(self.state)
                 if record is None:
