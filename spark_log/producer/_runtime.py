@@ -20,7 +20,7 @@ from spark_log.metrics import (
     definitions,
 )
 from spark_log.producer import process_exit
-from spark_log.producer.batch import Accumulator, TopicPartitioner, TopicRouter
+from spark_log.producer.batch import Accumulator, RecordBatcher, TopicPartitioner, TopicRouter
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.send import (
     BatchCompleter,
@@ -52,6 +52,7 @@ class ProducerRuntime:
     Attributes:
         accumulator: the waiting records.
         router: the topics.
+        batcher: the batcher, which adds records to batches.
         sender: the sender, which appends the waiting records.
         completer: the completer, which fails records.
         transactions: the transactions of a transactional producer; None for any other.
@@ -165,6 +166,13 @@ class ProducerRuntime:
                 clock,
                 is_retriable=appender.is_retriable,
             )
+        self.batcher = RecordBatcher(
+            self.accumulator,
+            self.router,
+            config,
+            self.send_check(),
+            self.completer.fail_transaction,
+        )
         self._fork_error: SparkLogError | None = None
         self._is_starting = False
         self._is_closed = False

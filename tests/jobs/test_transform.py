@@ -11,7 +11,7 @@ from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ProducerFencedError
-from spark_log.jobs import JobTransactions
+from spark_log.jobs.group import JobTransactions
 from spark_log.testing.spark import spark
 from spark_log.transaction import TransactionStateLog
 from tests.datasource.reading import create, fill, log_of
@@ -190,8 +190,9 @@ class TestMistakesAreOneLineBeforeAnythingIsWritten:
     def test_about_the_topics_to_read(self, job, root):
         status, _, err = job("transform", "t", "tt", *GROUP, *DOUBLED)
         assert (status, err) == (
-            2, "transform.py: error: there is no topic 'tt'; did you mean t?\n",
-        )  # fmt: skip
+            2,
+            "transform.py: error: there is no topic 'tt'; did you mean t?\n",
+        )
         self.assert_nothing_is_written(root)
 
     @staticmethod

@@ -44,7 +44,7 @@ GROUP_WITHOUT_MEMBERS = Problem(
 MEMBERS_GONE = Problem(
     "group-members-gone",
     Severity.WARNING,
-    "A group has members that send no heartbeats, and nobody is there to expire them: all of its "
+    "A group has members that send no heartbeats, and no client expires them: all of its "
     "processes have ended.",
 )
 REBALANCE_STUCK = Problem(
@@ -265,7 +265,7 @@ class GroupsCheck(PartitionCheck):
             Subject.of_group(group_id),
             f"its members send heartbeats, and have committed nothing for {duration_text(idle_us)} "
             f"in {_partitions(stuck)}; they are read by {names}",
-            remedy="Look at the logs of this member: it hangs, or fails at the record at the "
+            remedy="Read the logs of this member: it hangs, or fails at the record at the "
             "committed offset",
             command=shell_command("groups", "describe", group_id),
             evidence="committed offsets, dates of the segments, and the group's log",
@@ -310,7 +310,7 @@ def _before_start(
         f"{lag.first_offset}: {lag.deleted:,} offsets were deleted before it read them, and "
         f"{lag.unread:,} are left to read",
         remedy="Its consumers continue where auto.offset.reset says; or choose where, without "
-        "members. Keep records for longer than a consumer may stand still",
+        "members. Keep records for longer than a consumer may be stopped",
         command=_reset(group_id, partition, "--to-earliest"),
         evidence="committed offsets and a listing",
     )

@@ -135,9 +135,7 @@ class PartitionAppender:
                     f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
                     f"the retry finds out whether it is in the log"
                 )
-        # If this is no duplicate, no segment had the next name before this one was put.
-        observed_ms = None if appended.info.is_duplicate else began_ms
-        queue.advance_end(appended.info.last_offset + 1, observed_ms)
+        queue.on_appended(appended.info, in_flight.producer, began_ms)
         _log.debug(
             "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
             queue,
