@@ -2,18 +2,17 @@
 
 On storage: a partition log in a directory of its own (docs/protocol.md), whose name is made from
 the state's name: the group id, or the transactional id. Each record holds the whole state after one
-change, so that only the newest segment is needed; its key is the state's name. From time to time a
-writer moves the log start to the newest record, and deletes the segments that `spent_segments`
-returns. A crash at any point leaves a log with the same content.
+change, so that only the newest segment is needed; its key is the state's name. Writers delete old
+segments from time to time (`StateLogTrimmer`). A crash at any point leaves a log with the same
+content.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -21,9 +20,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, INTERNAL_LOG_CONFIG, TopicConfig
+from spark_log.config import INTERNAL_LOG_CONFIG, TopicConfig
 from spark_log.errors import (
-    ClockSkewError,
     LogEndOffsetMismatchError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -31,29 +29,15 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.files import StartMarker, parse_snapshot_name, spent_segments
-from spark_log.log.log_start import move_log_start
 from spark_log.log.partition_log import PartitionLog
+from spark_log.log.state_log_trimmer import StateLogTrimmer
 from spark_log.log.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
-from spark_log.storage import (
-    FileInfo,
-    Store,
-    check_clock_skew,
-    file_name,
-    newest_modified_us,
-    storage_time_us,
-    text_of,
-)
+from spark_log.storage import Store, file_name, text_of
 from spark_log.util import Clock
 
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
-
-_TRIMS_PER_DELAY = 8
-"""Maximum number of times that one process trims a log within ``file.delete.delay.ms``. Files are
-deleted after that time, so a busy log has many; listing them after each 64 records took half of the
-time of a transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +105,7 @@ class StateLog(ABC, Generic[_State, _Record]):
     Attributes:
         directory: the log's directory, relative to the root.
         state: the state after the last replay.
-        max_clock_skew_ms: ``max.clock.skew.ms`` of the cluster.
+        trimmer: deletes old records and files of the log, after some of the changes.
         on_lost_race: the function that is called after another process has changed the state first,
             with the number of times that this happened to the change, before the change is decided
             again. By default it does nothing.
@@ -132,9 +116,7 @@ class StateLog(ABC, Generic[_State, _Record]):
     topic_id: ClassVar[str]
     """The topic id in the segments of all logs of this kind; no topic has it."""
     trim_every: ClassVar[int] = 64
-    """Number of records after which the log is trimmed, but at most `_TRIMS_PER_DELAY` times within
-    ``file.delete.delay.ms``: a trim lists the log. The listing returns the files of this many
-    records, and the files of little more than the last ``file.delete.delay.ms``."""
+    """Number of records after which the log is trimmed."""
     replays_first: ClassVar[bool] = True
     """Whether a change first reads new records. If not, the change is first tried on the known
     state: if that is the newest one, the change costs only the append."""
@@ -154,15 +136,13 @@ class StateLog(ABC, Generic[_State, _Record]):
         """
         self.directory = self.directory_of(name)
         self.state = self._initial(name)
-        self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self.on_lost_race: Callable[[int], None] = lambda races: None
         self._name = name
         self._clock = clock
         self._log = self._open(store, self.directory, clock, config, has_witness=True)
+        self.trimmer = StateLogTrimmer(self._log, clock, self.trim_every)
         self._offset: int | None = None
         self._gaps = 0
-        self._skew_was_logged = False
-        self._trimmed_ms = -math.inf
 
     @classmethod
     def _open(
@@ -358,14 +338,14 @@ class StateLog(ABC, Generic[_State, _Record]):
         races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
-        may_be_old = self._offset is not None and (is_recent or not self.replays_first)
+        tries_known_state = self._offset is not None and (is_recent or not self.replays_first)
         while True:
             change_id = os.urandom(9).hex()
             try:
                 record = None
-                if may_be_old:
+                if tries_known_state:
                     # Only a record that is appended counts: it shows that the state was the newest.
-                    may_be_old = False
+                    tries_known_state = False
                     with suppress(SparkLogError):
                         record = decide(self.state)
                 if record is None:
@@ -396,7 +376,8 @@ class StateLog(ABC, Generic[_State, _Record]):
                     raise
                 raise unknown from error
             else:
-                self._trim_if_due()
+                assert self._offset is not None
+                self.trimmer.trim_if_due(self._offset)
                 return self.state
         assert unknown is not None
         raise unknown
@@ -434,74 +415,6 @@ class StateLog(ABC, Generic[_State, _Record]):
         assert self._offset is not None
         _log.debug("%s: appended at offset %d: %s", self.directory, self._offset, record)
         self.state, self._offset = after, self._offset + 1
-
-    def _newest_offset(self) -> int:
-        view = self._log.observe()
-        return view.live.segments[-1].start_offset if view.live.segments else view.log_end_offset
-
-    def _trim_if_due(self) -> None:
-        assert self._offset is not None
-        now_ms = self._clock.monotonic_ms()
-        between_ms = self._log.config.file_delete_delay_ms / _TRIMS_PER_DELAY
-        if self._offset % self.trim_every == 0 and now_ms - self._trimmed_ms >= between_ms:
-            self._trimmed_ms = now_ms
-            try:
-                self.trim()
-                self._skew_was_logged = False
-            except ClockSkewError as error:
-                if not self._skew_was_logged:
-                    _log.warning("%s: not trimmed by this process: %s", self.directory, error)
-                self._skew_was_logged = True
-            except SparkLogError as error:
-                _log.warning("%s: not trimmed, trying again later: %s", self.directory, error)
-
-    def trim(self) -> None:
-        """Move the log start to the newest record, and delete files that were obsolete long enough.
-
-        Ages are measured by the storage's time. It is read from the newest file, a change or the
-        start marker, which was created just before.
-
-        Raises:
-            ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
-            StorageError: the start was not moved, or files were not deleted; both are harmless.
-        """
-        start_offset = move_log_start(self._log, self._newest_offset())
-        store = self._log.files.store
-        files = list(store.list(self.directory))
-        before_us = self._storage_time_us(files) - self._log.config.file_delete_delay_ms * 1000
-        present = {file.name for file in files}
-        names: list[str] = []
-        for segment in spent_segments(files, before_us):
-            names += [segment.log, segment.index, segment.time_index]
-        markers = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
-        old = [marker for file, marker in markers if file.modified_us <= before_us]
-        highest = max((marker.log_start_offset for marker in old), default=0)
-        names += [marker.name for _, marker in markers if marker.log_start_offset < highest]
-        snapshots = [file.name for file in files if parse_snapshot_name(file.name) is not None]
-        names += snapshots[:-2]
-        obsolete = [name for name in names if name in present]
-        for name in obsolete:
-            store.delete(f"{self.directory}/{name}")
-        _log.debug(
-            "%s: trimmed to offset %d, %d files deleted",
-            self.directory,
-            start_offset,
-            len(obsolete),
-        )
-
-    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
-        """Return the storage's time, from the newest file in a listing.
-
-        Raises:
-            ClockSkewError: this process's clock is too far from the storage's.
-        """
-        now_us = newest_modified_us(files)
-        try:
-            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        except ClockSkewError:  # possibly this process was paused after its append
-            now_us = storage_time_us(self._log.files.store, self.directory)
-            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        return now_us
 
 
 def _name_of(directory: str) -> str | None:

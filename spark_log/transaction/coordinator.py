@@ -438,8 +438,8 @@ class TransactionCoordinator:
         for producer_id in (before.owner.producer_id, *before.producers):
             forget_producer(self._cluster.store, producer_id)
         config = self._cluster.image().cluster_config()
-        self._log.max_clock_skew_ms = config.max_clock_skew_ms
-        self._log.trim()
+        self._log.trimmer.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trimmer.trim()
         return True
 
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
@@ -483,7 +483,7 @@ class TransactionCoordinator:
 
     def _check_timeout(self, timeout_ms: int) -> None:
         config = self._cluster.image().cluster_config()
-        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trimmer.max_clock_skew_ms = config.max_clock_skew_ms
         most_ms = config.transaction_max_timeout_ms
         if timeout_ms > most_ms:
             raise InvalidTxnTimeoutError(

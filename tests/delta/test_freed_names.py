@@ -42,10 +42,10 @@ def make_and_free(store, clock, changes):
     other = GroupLog(store, "g", clock)
     for _ in range(changes):
         other.commit(rise)
-    other.trim()
+    other.trimmer.trim()
     clock.advance_ms(DELAY_MS + 1)
     other.commit(rise)
-    other.trim()
+    other.trimmer.trim()
     return other
 
 
@@ -81,7 +81,7 @@ def test_a_member_with_a_wrong_clock_frees_no_name(store, idle, clock, skew_ms, 
     for _ in range(3 * GroupLog.trim_every):
         wrong.commit(rise)
     with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms"):
-        wrong.trim()
+        wrong.trimmer.trim()
     assert len(plain(store, GroupLog.directory_of("g"))) == 1 + 3 * GroupLog.trim_every
     assert caplog.text.count("not trimmed by this process") == 1
     assert idle.commit(rise).generation == 2 + 3 * GroupLog.trim_every
@@ -94,16 +94,16 @@ def test_a_trim_goes_by_the_storage_and_not_by_a_clock_that_jumped(store, idle, 
     jumped = GroupLog(store, "g", ManualClock(clock.time_us() + 9 * 60_000_000))
     for _ in range(5):
         jumped.commit(rise)
-    jumped.trim()
+    jumped.trimmer.trim()
     jumped.commit(rise)
-    jumped.trim()
+    jumped.trimmer.trim()
     assert len(plain(store, GroupLog.directory_of("g"))) == 7
 
 
 def test_a_process_that_stood_still_before_a_trim_asks_the_storage(store, idle, clock):
     idle.commit(rise)
     clock.advance_ms(20 * 60_000)
-    idle.trim()
+    idle.trimmer.trim()
     assert idle.commit(rise).generation == 3
 
 

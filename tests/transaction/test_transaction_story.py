@@ -88,6 +88,10 @@ def test_a_reader_that_ends_a_transaction_says_how_long_it_waited(root, story, c
     observer = TransactionObserver(cluster, clock=clock)
     while not observer.resolve(blocking, log, partition):
         clock.advance_ms(20_000)
+    assert (
+        f"{log.directory}: the transaction of producer {producer.producer_id}:0 has blocked a "
+        "reader for 40000 ms"
+    ) in story.messages
     assert aborts(story) == [
         (
             "INFO",

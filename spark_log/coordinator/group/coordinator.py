@@ -472,7 +472,7 @@ class GroupCoordinator:
     def _update_topics(self, image: MetadataImage) -> None:
         if image is not self._image:
             self._image = image
-            self._log.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
+            self._log.trimmer.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
             self._topics = {
                 topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
                 for topic in image.topics()

@@ -152,8 +152,8 @@ class TestReplay:
         for _ in range(70):
             log.commit(rise)
         clock.advance_ms(200_000)
-        log.trim()
-        log.trim()
+        log.trimmer.trim()
+        log.trimmer.trim()
         other.replay()
         assert other.state.generation == 71
 
