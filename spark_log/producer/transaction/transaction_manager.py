@@ -154,7 +154,7 @@ class TransactionManager:
         """Note that partitions are registered."""
         self.partitions = self.partitions.union(partitions)
 
-    def add_offsets(self, offsets: Iterable[GroupOffset]) -> None:
+    def add_offsets(self, offsets: Iterable[TransactionOffset]) -> None:
         """Set the offsets to commit; they replace those of the same groups and partitions."""
         for offset in offsets:
             self.offsets[offset.group_id, offset.topic_id, offset.partition] = offset
