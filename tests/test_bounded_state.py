@@ -3,7 +3,7 @@
 from spark_log import Admin, Consumer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable, TransactionalOffsets
-from spark_log.coordinator.group import transactional_offsets
+from spark_log.coordinator.offsets import transactional_offsets
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import known_directories
 from spark_log.storage.known_directories import KnownDirectories

@@ -17,7 +17,7 @@ _STARTS = "where a reader starts that asks for records of the last so many hours
 _IS_CLOCK = "is a clock"
 
 ALLOWED = {
-    "spark_log/cli/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
+    "spark_log/cli/cluster/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
     "spark_log/cli/commands/console_producer.py": {"send_lines": _STAMPS},
     "spark_log/cli/format/consumer_report.py": {
         "ConsumerReport.begin": _SHOWS,
@@ -39,8 +39,8 @@ ALLOWED = {
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
     "spark_log/doctor/checks/clocks.py": {"_ahead_us": "is compared with the storage's, to report"},
     "spark_log/doctor/examination.py": {"Examination.__init__": _SHOWS},
-    "spark_log/jobs/delta_rows.py": {"_first_version": _STAMPS},
-    "spark_log/jobs/job_member.py": {"JobMember._start_offset": _STARTS},
+    "spark_log/jobs/sink/delta_rows.py": {"_first_version": _STAMPS},
+    "spark_log/jobs/group/job_member.py": {"JobMember._start_offset": _STARTS},
     "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
     "spark_log/datasource/stream/time_lag.py": {"TimeLag.lag_ms": _SHOWS},
     "spark_log/log/segment/validator.py": {

@@ -19,9 +19,17 @@ class Outgoing:
 
 def record(**fields):
     given = {
-        "topic": "t", "partition": 2, "offset": 7, "timestamp": 0, "timestamp_type": 0,
-        "key": b"k", "value": b"v", "headers": [("h", b"1")], "leader_epoch": 0, **fields,
-    }  # fmt: skip
+        "topic": "t",
+        "partition": 2,
+        "offset": 7,
+        "timestamp": 0,
+        "timestamp_type": 0,
+        "key": b"k",
+        "value": b"v",
+        "headers": [("h", b"1")],
+        "leader_epoch": 0,
+        **fields,
+    }
     return ConsumerRecord(**given)
 
 

@@ -23,16 +23,15 @@ from spark_log.coordinator import (
     GROUP_STATES,
     TOMBSTONE,
     CommittedOffset,
+    Group,
     GroupCoordinator,
-    GroupView,
+    GroupLog,
     Member,
     OffsetsTable,
     PartitionKey,
     Row,
     check_metadata,
     check_offset,
-    list_group_ids,
-    view_group,
 )
 from spark_log.errors import (
     GroupIdNotFoundError,
@@ -44,7 +43,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.log import IsolationLevel, Lag, first_unread_us
+from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
 from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
@@ -83,19 +82,19 @@ class GroupManager:
         # Both at the same time on an object store, where each is several requests in sequence.
         read_table = self.table.groups_with_positions
         with_positions_read = read_table if store.is_mapped else call_beside(read_table)
-        logged = list_group_ids(store, self._cluster.clock)
+        logged = GroupLog.list_names(store, self._cluster.clock)
         views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
         with_positions = with_positions_read()
         found = []
         for group_id in sorted(with_positions | views.keys()):
             view = views.get(group_id)
-            if group_id not in with_positions and (view is None or not view.group.members):
+            if group_id not in with_positions and (view is None or not view.state.members):
                 continue
             found.append(
                 GroupListing(
                     group_id,
-                    "consumer" if view is not None and view.group.generation else "",
-                    "Empty" if view is None else view.group.state,
+                    "consumer" if view is not None and view.state.generation else "",
+                    "Empty" if view is None else view.state.state,
                 )
             )
         return [each for each in found if wanted is None or each.group_state in wanted]
@@ -111,7 +110,7 @@ class GroupManager:
 
     def members(self, group_id: str) -> tuple[str, ...]:
         """Return the member ids; empty if the group does not exist."""
-        return tuple(self._view(group_id).group.members)
+        return tuple(self._view(group_id).state.members)
 
     def offsets(
         self,
@@ -217,14 +216,14 @@ class GroupManager:
         topics = {each.topic for each in wanted}
         deleted: set[TopicPartition] = set()
 
-        def check(view: GroupView) -> None:
+        def check(view: StateView[Group]) -> None:
             for topic in sorted(topics):
                 subscribers = [
                     member.member_id
-                    for member in view.group.members.values()
+                    for member in view.state.members.values()
                     if topic in member.topics
                     or any(held.topic == topic for held in member.held | member.pending)
-                    or (member.pattern is not None and topic in view.group.topics)
+                    or (member.pattern is not None and topic in view.state.topics)
                 ]
                 if subscribers:
                     raise GroupSubscribedToTopicError(
@@ -234,7 +233,7 @@ class GroupManager:
                         members=tuple(subscribers),
                     )
 
-        def decide(view: GroupView, positions: _Positions) -> list[Row]:
+        def decide(view: StateView[Group], positions: _Positions) -> list[Row]:
             keys = positions.keys() | self._pending(view)
             found = [key for key in keys if TopicPartition(key.topic, key.partition) in wanted]
             deleted.clear()
@@ -265,7 +264,7 @@ class GroupManager:
 
     def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
         """Remove members from a group."""
-        group = self._existing(group_id).group
+        group = self._existing(group_id).state
         for member_id in member_ids:
             if member_id not in group.members:
                 raise UnknownMemberIdError(
@@ -291,8 +290,8 @@ class GroupManager:
     def _change(
         self,
         group_id: str,
-        check: Callable[[GroupView], None],
-        decide: Callable[[GroupView, _Positions], list[Row]],
+        check: Callable[[StateView[Group]], None],
+        decide: Callable[[StateView[Group], _Positions], list[Row]],
     ) -> None:
         refused: IllegalGenerationError | None = None
         for _ in range(_MAX_TRIES):
@@ -300,7 +299,7 @@ class GroupManager:
             fence = self.table.generation(group_id)
             view = self._view(group_id)
             check(view)
-            generation = max(fence, view.group.generation)
+            generation = max(fence, view.state.generation)
             try:
                 self.table.change(group_id, partial(decide, view), generation=generation)
             except IllegalGenerationError as error:
@@ -310,19 +309,19 @@ class GroupManager:
         assert refused is not None
         raise refused
 
-    def _pending(self, view: GroupView) -> set[PartitionKey]:
+    def _pending(self, view: StateView[Group]) -> set[PartitionKey]:
         """Return the partitions whose offsets transactions may commit later."""
         image = self._cluster.image()
         return {
             PartitionKey(tp.topic, topic.topic_id, tp.partition)
-            for pending in view.group.pending_offsets
+            for pending in view.state.pending_offsets
             for tp in pending.partitions
             if (topic := image.find(tp.topic)) is not None
         }
 
-    def _existing(self, group_id: str) -> GroupView:
+    def _existing(self, group_id: str) -> StateView[Group]:
         view = self._view(group_id)
-        if not view.group.members and not self.table.positions(group_id):
+        if not view.state.members and not self.table.positions(group_id):
             known = {each.group_id for each in self.list_groups()}
             near = nearest(group_id, known, 3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -332,8 +331,8 @@ class GroupManager:
             )
         return view
 
-    def _view(self, group_id: str) -> GroupView:
-        return view_group(self._cluster.store, group_id, self._cluster.clock)
+    def _view(self, group_id: str) -> StateView[Group]:
+        return GroupLog.view(self._cluster.store, group_id, self._cluster.clock)
 
 
 def _state(text: str) -> str:
@@ -345,14 +344,14 @@ def _state(text: str) -> str:
     )
 
 
-def _check_empty(view: GroupView, what: str) -> None:
-    members = tuple(view.group.members)
+def _check_empty(view: StateView[Group], what: str) -> None:
+    members = tuple(view.state.members)
     if members:
         raise GroupNotEmptyError(
-            f"group {view.group.group_id!r} cannot be {what} while it has members: stop "
+            f"group {view.state.group_id!r} cannot be {what} while it has members: stop "
             f"{', '.join(members[:3])}{', …' if len(members) > 3 else ''} first. If its process is "
             "gone, remove it with Admin.remove_group_members",
-            group_id=view.group.group_id,
+            group_id=view.state.group_id,
             members=members,
         )
 
@@ -405,9 +404,9 @@ def _lag(
     )
 
 
-def describe_group(view: GroupView) -> GroupDescription:
+def describe_group(view: StateView[Group]) -> GroupDescription:
     """Return the state, generation and members of a group that was read."""
-    group = view.group
+    group = view.state
     return GroupDescription(
         group.group_id,
         group.state,

@@ -21,16 +21,9 @@ from spark_log.admin.groups import describe_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
 from spark_log.admin.types import GroupDescription
 from spark_log.cluster import Cluster
-from spark_log.coordinator import (
-    CommittedOffset,
-    GroupLog,
-    GroupView,
-    OffsetsTable,
-    PartitionKey,
-    list_group_ids,
-)
+from spark_log.coordinator import CommittedOffset, GroupLog, OffsetsTable, PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import Lag
+from spark_log.log import Lag, StateView
 from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.util import SuppressedErrors
@@ -249,7 +242,7 @@ class OffsetsSampler:
 
     def _describe_groups(self) -> dict[str, GroupDescription]:
         store, clock = self._cluster.store, self._cluster.clock
-        group_ids = [each for each in list_group_ids(store, clock) if self._wants(each)]
+        group_ids = [each for each in GroupLog.list_names(store, clock) if self._wants(each)]
         logs = {each: self._groups_before.get(each) for each in group_ids}
         self._groups_before = {
             group_id: log or GroupLog(store, group_id, clock) for group_id, log in logs.items()
@@ -264,7 +257,7 @@ class OffsetsSampler:
                     raise
                 self._failures.add("group sample", group_id, error)
                 return None
-            return describe_group(GroupView(log.group))
+            return describe_group(StateView(log.state))
 
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}

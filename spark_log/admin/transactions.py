@@ -38,7 +38,7 @@ def list_transactions(
     states = _states(state_filters)
     pattern = _pattern(transactional_id_pattern)
     now_us = cluster.clock.time_us()  # wall clock: shown to users; nothing is decided by it
-    ids = txn.list_transactional_ids(cluster.store, cluster.clock)
+    ids = txn.TransactionStateLog.list_names(cluster.store, cluster.clock)
     listed = []
     for state in _read_states(cluster, [each for each in ids if pattern.fullmatch(each)]):
         owner = state.owner
@@ -80,7 +80,7 @@ def abort_transaction(cluster: Cluster, spec: AbortTransactionSpec) -> None:
             f"{spec.producer_epoch} in {spec.topic_partition}; describe_producers lists those "
             f"that are open"
         )
-    commit_offsets = groups.GroupOffsets(cluster).commit
+    commit_offsets = groups.LazyTransactionalOffsets(cluster).commit_offsets
     observer = txn.TransactionObserver(cluster, commit_offsets=commit_offsets)
     end = observer.end(present, log)
     if end != "aborted":
@@ -96,7 +96,7 @@ def fence_producers(
 ) -> dict[str, ProducerIdAndEpoch]:
     """Begin a new epoch of transactional ids; return their new producer ids and epochs."""
     fenced = {}
-    commit_offsets = groups.GroupOffsets(cluster).commit
+    commit_offsets = groups.LazyTransactionalOffsets(cluster).commit_offsets
     for transactional_id in transactional_ids:
         coordinator = txn.TransactionCoordinator(
             cluster, transactional_id, commit_offsets=commit_offsets
@@ -145,7 +145,7 @@ def _is_ended_by_others(cluster: Cluster, transaction: OpenTransaction) -> bool:
     transactional_id = txn.find_transactional_id(cluster.store, transaction.producer_id)
     if transactional_id is None:
         return False
-    state = txn.view_transaction(cluster.store, transactional_id, cluster.clock).state
+    state = txn.TransactionStateLog.view(cluster.store, transactional_id, cluster.clock).state
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if state.participant(producer) is None:
         return not state.has_passed(producer)
@@ -157,7 +157,7 @@ def _read_states(
 ) -> list[txn.TransactionMetadata]:
     views = map_requests(
         cluster.store,
-        lambda each: txn.view_transaction(cluster.store, each, cluster.clock),
+        lambda each: txn.TransactionStateLog.view(cluster.store, each, cluster.clock),
         transactional_ids,
     )
     return [view.state for view in views]

@@ -13,7 +13,7 @@ from spark_log.cluster import Cluster
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
 from spark_log.console.checkup import Checkup
-from spark_log.console.looks import Looks
+from spark_log.console.observations import ObservationCache
 from spark_log.console.settings import ConsoleSettings
 from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
@@ -79,17 +79,17 @@ class Console:
     admin: Admin
     settings: ConsoleSettings
     rates: Rates = field(init=False)
-    activities: Looks[PartitionKey, Activity | None] = field(init=False)
+    activities: ObservationCache[PartitionKey, Activity | None] = field(init=False)
     merged: MergedAppends = field(init=False)
-    transactions: Looks[str, TransactionDescription | None] = field(init=False)
+    transactions: ObservationCache[str, TransactionDescription | None] = field(init=False)
     checkup: Checkup = field(init=False)
 
     def __post_init__(self) -> None:
         clock = self.cluster.clock
         object.__setattr__(self, "rates", Rates(clock))
-        object.__setattr__(self, "activities", Looks(clock))
+        object.__setattr__(self, "activities", ObservationCache(clock))
         object.__setattr__(self, "merged", MergedAppends())
-        object.__setattr__(self, "transactions", Looks(clock))
+        object.__setattr__(self, "transactions", ObservationCache(clock))
         object.__setattr__(self, "checkup", Checkup(self.cluster))
 
     def map(

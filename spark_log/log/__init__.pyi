@@ -79,6 +79,7 @@ from .segment import record_sizes as record_sizes
 from .snapshot import Snapshot as Snapshot
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
+from .state_log import StateView as StateView
 from .verify import Finding as Finding
 from .verify import FindingKind as FindingKind
 from .verify import ReplicaDifference as ReplicaDifference

@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.log import ProducerIdAndEpoch
 from spark_log.metrics import (
@@ -20,7 +20,7 @@ from spark_log.metrics import (
     definitions,
 )
 from spark_log.producer import process_exit
-from spark_log.producer.batch import Accumulator, TopicPartitioner, TopicRouter
+from spark_log.producer.batch import Accumulator, RecordBatcher, TopicPartitioner, TopicRouter
 from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.send import (
     BatchCompleter,
@@ -52,6 +52,7 @@ class ProducerRuntime:
     Attributes:
         accumulator: the waiting records.
         router: the topics.
+        batcher: the batcher, which adds records to batches.
         sender: the sender, which appends the waiting records.
         completer: the completer, which fails records.
         transactions: the transactions of a transactional producer; None for any other.
@@ -96,8 +97,8 @@ class ProducerRuntime:
         self.accumulator = Accumulator(config, clock)
         self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
         merges = self._merge_thread if starts_threads else None
-        appender = PartitionAppender(cluster, config, client_id, merges)
-        throttle = ClientThrottle(self.accumulator, appender, config, clock)
+        appender = PartitionAppender(cluster, config, merges)
+        throttle = ClientThrottle(self.accumulator, cluster, config, client_id, clock)
         self._metrics = ProducerMetrics()
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity
@@ -109,13 +110,13 @@ class ProducerRuntime:
             transaction = TransactionManager(
                 config.transactional_id, config.transaction_timeout_ms, clock
             )
-            group_offsets = GroupOffsets(cluster)
+            group_offsets = LazyTransactionalOffsets(cluster)
             coordinator = TransactionCoordinator(
                 cluster,
                 config.transactional_id,
                 clock=clock,
                 open_log=self.accumulator.idle_log,
-                commit_offsets=group_offsets.commit,
+                commit_offsets=group_offsets.commit_offsets,
                 completes_later=True,
             )
             producer_identity = TransactionalIdentity(transaction, coordinator, self.accumulator)
@@ -165,6 +166,13 @@ class ProducerRuntime:
                 clock,
                 is_retriable=appender.is_retriable,
             )
+        self.batcher = RecordBatcher(
+            self.accumulator,
+            self.router,
+            config,
+            self.send_check(),
+            self.completer.fail_transaction,
+        )
         self._fork_error: SparkLogError | None = None
         self._is_starting = False
         self._is_closed = False

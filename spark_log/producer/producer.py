@@ -16,7 +16,6 @@ from spark_log.producer.batch import (
     RECORD_OVERHEAD_BYTES,
     Partitioner,
     PartitionerName,
-    RecordBatcher,
     RecordFuture,
     TopicPartitioner,
     partitioner_factory,
@@ -154,13 +153,7 @@ class Producer(ForeignMethods):
         self._routes = self._accumulator.routes
         self._router = self._runtime.router
         self._check_can_send = self._runtime.send_check()
-        self._batcher = RecordBatcher(
-            self._accumulator,
-            self._router,
-            self.config,
-            self._check_can_send,
-            self._runtime.completer.fail_transaction,
-        )
+        self._batcher = self._runtime.batcher
         self._client_metrics.open(
             self.client_id,
             self._cluster.store,

@@ -128,8 +128,9 @@ def test_the_lags_of_several_groups_are_one_cut(cluster, admin, table, monkeypat
     end = log.log_end_offset()
     assert end > 3
     assert {group: [each.lag for each in found] for group, found in lags.items()} == {
-        "behind": [end - 1], "late": [end - 2],
-    }  # fmt: skip
+        "behind": [end - 1],
+        "late": [end - 2],
+    }
 
 
 def append_aged(cluster, *ages_s):

@@ -68,8 +68,10 @@ class TestReplicas:
     def test_are_described_on_each_broker_with_their_lag(self, admin, cluster, tmp_path):
         zero, one, two = admin.describe_log_dirs()
         assert [(each.broker, each.error) for each in (zero, one, two)] == [
-            (0, None), (1, None), (2, None),
-        ]  # fmt: skip
+            (0, None),
+            (1, None),
+            (2, None),
+        ]
         (lagging,), (leading,) = zero.replicas, one.replicas
         assert (lagging.log_end_offset, lagging.offset_lag) == (3, 2)
         assert (leading.log_end_offset, leading.offset_lag) == (5, 0)

@@ -8,7 +8,7 @@ import pytest
 from spark_log import Admin, TopicPartition
 from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.errors import OffsetOutOfRangeError, StorageUnavailableError
-from spark_log.jobs import CleaningTask
+from spark_log.jobs.task import CleaningTask
 from tests.metadata.replicas import (
     append,
     come_back,

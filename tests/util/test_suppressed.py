@@ -119,8 +119,11 @@ def test_a_child_counts_although_a_thread_of_its_parent_held_the_lock():
 BROAD = {"SparkLogError", "StorageError", "OSError", "Exception", "BaseException", "REQUEST_ERRORS"}
 
 SILENT = {
-    ("cli/completion.py", "Exception"): "what is printed would stand in the user's command line",
-    ("cli/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
+    (
+        "cli/options/completion.py",
+        "Exception",
+    ): "what is printed would stand in the user's command line",
+    ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
     (
@@ -129,8 +132,8 @@ SILENT = {
     ): "the caller raises what it was told first",
     ("delta/delta_log.py", "StorageError"): "the put is then looked for, which raises",
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
-    ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
-    ("jobs/progress_bar.py", "OSError"): "there is no terminal",
+    ("jobs/sink/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
+    ("jobs/program/progress_bar.py", "OSError"): "there is no terminal",
     ("log/chain/chain_appender.py", "StorageError"): "followers copy the leader's file instead",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (

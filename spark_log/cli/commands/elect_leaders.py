@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.completion import complete_topics
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.partition_json import PARTITIONS_FORM, read_partitions
-from spark_log.cli.root import Root
+from spark_log.cli.options import (
+    PARTITIONS_FORM,
+    Root,
+    complete_topics,
+    read_partitions,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import Cluster
 from spark_log.errors import ElectionNotNeededError, InvalidConfigurationError
 from spark_log.types import ElectionType, TopicPartition

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     print_json,
@@ -14,9 +13,8 @@ from spark_log.cli.format import (
     print_table,
     replica_progress,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.replication import (
     ClusterRecovery,
     RecoveredReplica,

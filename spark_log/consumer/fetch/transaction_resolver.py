@@ -23,10 +23,12 @@ def resolver(cluster: Cluster) -> Resolve:
         cluster: the opened root.
     """
     # Imported here: readers of uncommitted records need none of it.
-    from spark_log.coordinator import GroupOffsets
+    from spark_log.coordinator import LazyTransactionalOffsets
     from spark_log.transaction import TopicIdPartition, TransactionObserver
 
-    observer = TransactionObserver(cluster, commit_offsets=GroupOffsets(cluster).commit)
+    observer = TransactionObserver(
+        cluster, commit_offsets=LazyTransactionalOffsets(cluster).commit_offsets
+    )
 
     def resolve(blocking: OpenTransaction, log: PartitionLog) -> bool:
         partition = TopicIdPartition(log.files.topic_id, log.files.partition)

@@ -281,11 +281,11 @@ class ConsumerCoordinator:
             _log.info("%s: assigned %s", self._name, shown_partitions(known))
             self._listener_invoker.assigned(self._subscription.listener, known)
         _log.debug(
-            "%s: has %d partitions in generation %d, %s",
+            "%s: has %d partitions in generation %d%s",
             self._name,
             len(partitions),
             assignment.generation,
-            "which is settled" if assignment.is_settled else "in which others change hands",
+            "" if assignment.is_settled else "; partitions of the group are still moving",
         )
         self._metrics.end_rebalance(assignment.generation, is_settled=assignment.is_settled)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
@@ -20,9 +19,7 @@ from spark_log.threads import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
-
-_log = logging.getLogger(__name__)
+    from spark_log.coordinator import GroupMember, MemberStatus, OffsetsTable
 
 _POLLS_PER_INTERVAL = 3
 
@@ -61,7 +58,7 @@ class GroupMembership:
         self._member: GroupMember | None = None
         self._table: OffsetsTable
         self._topics: frozenset[str] = frozenset()
-        self._known_status: GroupStatus | None = None
+        self._known_status: MemberStatus | None = None
         self._fenced: FencedInstanceIdError | None = None
         self._finalizer: weakref.finalize[..., GroupMembership] | None = None
 
@@ -106,18 +103,10 @@ class GroupMembership:
                         call_beside(self._table.refresh)  # it is read after the join
                     member.join(topics)
                 self._topics = frozenset(topics)
-            is_new = self._known_status is None
             status = self._known_status = member.poll()
         except FencedInstanceIdError as error:
             self._fenced = error
             raise
-        if is_new:
-            _log.info(
-                "group %s: joined generation %d as member %s",
-                self._group_id,
-                status.generation,
-                status.member_id,
-            )
         return GroupAssignment(
             status.assigned,
             status.revoking,
@@ -164,13 +153,11 @@ class GroupMembership:
     def leave(self) -> None:
         """Leave the group; does nothing if already left. A static member's place is kept."""
         member, self._member = self._member, None
-        status, self._known_status, self._fenced = self._known_status, None, None
+        self._known_status, self._fenced = None, None
         if self._finalizer is not None:
             self._finalizer.detach()
         if member is not None:
             member.close()
-            if status is not None:
-                _log.info("group %s: member %s has left", self._group_id, status.member_id)
             self._past_heartbeats += member.heartbeats.total
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -204,7 +191,7 @@ class GroupMembership:
                 self._cluster,
                 self._group_id,
                 table,
-                transactions=TransactionalOffsets(self._cluster, table),
+                settle=TransactionalOffsets(self._cluster, table).settle,
                 config=self._config,
                 on_change=self._on_change,
             )

@@ -158,7 +158,10 @@ class SubscriptionState:
         return {tp for tp, state in list(self.partitions.items()) if state.is_paused}
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-        """Return the id of the topic that is read by name; of assigned partitions only."""
+        """Return the ids of the topics of these partitions, by name.
+
+        Partitions that are not assigned are left out.
+        """
         return {
             tp.topic: state.topic.topic_id
             for tp in partitions

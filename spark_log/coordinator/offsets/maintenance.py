@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from spark_log.coordinator.group import view_group
+from spark_log.coordinator.group import GroupLog
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets.expiry import candidates, expired
-from spark_log.coordinator.offsets.rows import TOMBSTONE, GroupPositions, Row
+from spark_log.coordinator.offsets.rows import TOMBSTONE, CommittedOffsets, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta import DataFile, DeltaCleanup, interval_us
 from spark_log.errors import (
@@ -46,7 +46,8 @@ from spark_log.storage import (
     listing_validity_ms,
     storage_time_us,
 )
-from spark_log.util import SYSTEM_CLOCK, parse_json
+from spark_log.types import TopicPartition
+from spark_log.util import SYSTEM_CLOCK, parse_json, shown
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -219,6 +220,14 @@ class OffsetsMaintenance:
                     self._table.log.append(actions, "OPTIMIZE")
                 except LogEndOffsetMismatchError:
                     continue
+                _log.debug(
+                    "%s: %d files with %d rows are compacted into %d files with %d rows",
+                    DIRECTORY,
+                    len(planned.inputs),
+                    rows[0],
+                    len(written),
+                    rows[1],
+                )
                 return
         for file in written:
             self._table.files.delete(file)
@@ -254,6 +263,7 @@ class OffsetsMaintenance:
             table = self._delta_table()
             table.create_checkpoint()
             version = table.version()
+        _log.debug("%s: checkpoint of version %d", DIRECTORY, version)
         # delta-rs does not sync, and the versions that the checkpoint replaces are deleted next.
         log = f"{DIRECTORY}/_delta_log"
         for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
@@ -321,18 +331,20 @@ class OffsetsMaintenance:
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
     ) -> CommitRequest:
-        view = view_group(self._table.store, group, self._table.clock)
+        """Return the commit that deletes the expired offsets of a group."""
+        view = GroupLog.view(self._table.store, group, self._table.clock)
 
-        def decide(positions: GroupPositions) -> list[Row]:
-            if (
-                group in changed
-            ):  # its new commits have no known commit times: wait for the next round
+        def decide(positions: CommittedOffsets) -> list[Row]:
+            # The commit times of its new commits are not known: it waits for the next round.
+            if group in changed:
                 return []
-            found = expired(positions.positions(), view, self._image(), before_us, times)
-            return [Row(key, TOMBSTONE) for key in found]
+            keys = expired(positions.positions(), view, self._image(), before_us, times)
+            partitions = [TopicPartition(key.topic, key.partition) for key in keys]
+            _log.debug("group %s: committed offsets expire: %s", group, shown(partitions) or "none")
+            return [Row(key, TOMBSTONE) for key in keys]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return CommitRequest(group, view.group.generation, "", decide, deadline_ms)
+        return CommitRequest(group, view.state.generation, "", decide, deadline_ms)
 
 
 class _delta_errors:  # noqa: N801 - a context manager

@@ -168,7 +168,7 @@ class Accumulator:
         queue.release()
         self._notify_waiting()
         ended = queue.in_flight is None
-        if ended and queue.route.is_deleted and self.successor(queue) is not None:
+        if ended and queue.route.is_deleted and self._replacement_of(queue) is not None:
             self.move(queue, ())
             return
         self.schedule(queue)
@@ -203,13 +203,6 @@ class Accumulator:
 
     # --- a topic that is deleted, and created again ----------------------------------------------
 
-    def successor(self, queue: PartitionQueue) -> PartitionQueue | None:
-        """Return the same partition of the topic that has the name now; None if none exists."""
-        route = self.routes.get(queue.topic)
-        if route is None or route is queue.route or queue.partition >= len(route.queues):
-            return None
-        return route.queues[queue.partition]
-
     def replace_route(self, route: TopicRoute) -> None:
         """Replace a deleted topic by a new one of its name, and move the waiting batches to it.
 
@@ -220,23 +213,23 @@ class Accumulator:
         before.is_deleted = True
         self.routes[route.topic.name] = route
         for queue in before.queues:
-            successor = self.successor(queue)
-            if successor is None:
+            replacement = self._replacement_of(queue)
+            if replacement is None:
                 self.schedule(queue)  # its append will find that the partition does not exist
             elif queue.is_busy:
-                queue.block(successor)
+                queue.block(replacement)
             else:
                 self.move(queue, queue.in_flight.batches if queue.in_flight is not None else ())
 
     def move(self, source: PartitionQueue, first: Sequence[ProducerBatch]) -> None:
-        """Move the waiting batches of a deleted topic's partition in front of its successor's.
+        """Move the waiting batches of a deleted topic's partition before those of its replacement.
 
         Args:
             source: the partition of the deleted topic.
             first: batches that were drained from this partition earlier; they are appended first.
         """
-        # The blocked successor gets them even if its topic is deleted, too: its records come next.
-        target = source.replacement or self.successor(source)
+        # A blocked replacement gets them even if its topic is deleted, too: its records come next.
+        target = source.replacement or self._replacement_of(source)
         assert target is not None
         moved = [batch for batch in (*first, *source.take_all()) if not batch.is_over]
         source.end_append()
@@ -249,6 +242,13 @@ class Accumulator:
         if source.replacement is not None:
             source.unblock()
         self.schedule(target)
+
+    def _replacement_of(self, queue: PartitionQueue) -> PartitionQueue | None:
+        """Return the same partition of the topic that has the name now; None if none exists."""
+        route = self.routes.get(queue.topic)
+        if route is None or route is queue.route or queue.partition >= len(route.queues):
+            return None
+        return route.queues[queue.partition]
 
     # --- methods that take the lock ---------------------------------------------------------------
 

@@ -107,19 +107,29 @@ class InFlightBatches:
         self._encoded = None
         return refused
 
-    def acknowledge(self, info: LogAppendInfo, log_append_times_us: Sequence[int | None]) -> int:
+    def refused_errors(self) -> list[Exception]:
+        """Return the errors of the refused records, without those of expired batches."""
+        return [
+            error for batch in self.batches if not batch.is_done for _, error in batch.refused()
+        ]
+
+    def complete(
+        self, info: LogAppendInfo | None, log_append_times_us: Sequence[int | None]
+    ) -> int:
         """Acknowledge the batches with their offsets and timestamps.
 
+        A batch fails if the topic accepted none of its records.
+
         Args:
-            info: the offsets of the append.
+            info: the offsets of the append; None if the topic accepted no record at all.
             log_append_times_us: one item per encoded batch: the timestamp that the log gave to all
                 its records (``message.timestamp.type=LogAppendTime``), or None.
 
         Returns:
             The number of records that this call acknowledged.
         """
-        offset = info.base_offset
         acknowledged = 0
+        offset = 0 if info is None else info.base_offset
         for encoded, log_append_time_us in zip(self.encoded(), log_append_times_us, strict=True):
             times_us = times_us_of(encoded.records)
             if log_append_time_us is not None:
@@ -131,20 +141,10 @@ class InFlightBatches:
                     acknowledged += count
                 row += count
                 offset += count
-        self.fail_refused()
-        return acknowledged
-
-    def refused_errors(self) -> list[Exception]:
-        """Return the errors of the refused records, without those of expired batches."""
-        return [
-            error for batch in self.batches if not batch.is_done for _, error in batch.refused()
-        ]
-
-    def fail_refused(self) -> None:
-        """Fail the batches that are not acknowledged: the topic accepted none of their records."""
         for batch in self.batches:
             if not batch.is_done:
                 batch.fail(batch.refused()[0][1])
+        return acknowledged
 
 
 def _grouped(batches: Iterable[ProducerBatch]) -> Iterable[list[ProducerBatch]]:

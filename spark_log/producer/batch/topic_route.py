@@ -6,8 +6,9 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from spark_log.log import PartitionLog, ProducerAppend, sequence_after
+from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, sequence_after
 from spark_log.metadata import TopicImage
 from spark_log.producer.batch.in_flight_batches import InFlightBatches
 from spark_log.producer.batch.partitioner import TopicPartitioner
@@ -16,6 +17,7 @@ from spark_log.producer.batch.producer_batch import ProducerBatch
 NEVER_MS = math.inf
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue:
     """One partition as the producer sees it: its waiting batches, its append, and its log.
 
@@ -43,37 +45,19 @@ class PartitionQueue:
             an earlier time.
     """
 
-    __slots__ = (
-        "acknowledged_offset",
-        "closed",
-        "end_observed_ms",
-        "epoch",
-        "in_flight",
-        "is_busy",
-        "log",
-        "open",
-        "partition",
-        "ready_ms",
-        "replacement",
-        "route",
-        "sequence",
-    )
-
-    def __init__(self, route: TopicRoute, partition: int, epoch: int) -> None:
-        """Create an empty queue, whose first append has this producer epoch."""
-        self.route = route
-        self.partition = partition
-        self.open: ProducerBatch | None = None
-        self.closed: deque[ProducerBatch] = deque()
-        self.in_flight: InFlightBatches | None = None
-        self.is_busy = False
-        self.replacement: PartitionQueue | None = None
-        self.ready_ms = NEVER_MS
-        self.epoch = epoch
-        self.sequence = 0
-        self.log: PartitionLog | None = None
-        self.acknowledged_offset = 0
-        self.end_observed_ms = 0.0
+    route: TopicRoute
+    partition: int
+    epoch: int
+    sequence: int = 0
+    open: ProducerBatch | None = None
+    closed: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: InFlightBatches | None = None
+    is_busy: bool = False
+    replacement: PartitionQueue | None = None
+    ready_ms: float = NEVER_MS
+    log: PartitionLog | None = None
+    acknowledged_offset: int = 0
+    end_observed_ms: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -168,18 +152,7 @@ class PartitionQueue:
         replacement.release()
         return replacement
 
-    # --- the identity of its next append ---------------------------------------------------------
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Set the producer epoch, in which sequence numbers begin with 0."""
-        self.epoch, self.sequence = epoch, 0
-
-    def advance_sequence(self, appended: ProducerAppend, record_count: int) -> None:
-        """Set the sequence number after an append that is in the log."""
-        self.epoch = appended.producer_epoch
-        self.sequence = sequence_after(appended.base_sequence, record_count)
-
-    # --- its log ---------------------------------------------------------------------------------
+    # --- its log, and the identity of its next append --------------------------------------------
 
     def use_log(self, log: PartitionLog, opened_ms: float) -> None:
         """Append to a log that was opened at a monotonic time, until `forget_log`."""
@@ -189,17 +162,27 @@ class PartitionQueue:
         """Let the next append open the log anew: its memory may be wrong, or its configs old."""
         self.log = None
 
-    def advance_end(self, end_offset: int, observed_ms: float | None) -> None:
-        """Set the log's end after an append.
+    def begin_epoch(self, epoch: int) -> None:
+        """Set the producer epoch, in which sequence numbers begin with 0."""
+        self.epoch, self.sequence = epoch, 0
+
+    def on_appended(
+        self, info: LogAppendInfo, producer: ProducerAppend | None, began_ms: float
+    ) -> None:
+        """Set the log's end and the next sequence number after a successful append.
 
         Args:
-            end_offset: the offset after the appended records.
-            observed_ms: monotonic time at which the log did not have these records yet; None:
-                unknown, because an earlier attempt has appended them.
+            info: the offsets of the append.
+            producer: the identity of the append; None without idempotence.
+            began_ms: monotonic time at which the attempt began.
         """
-        self.acknowledged_offset = end_offset
-        if observed_ms is not None:
-            self.end_observed_ms = observed_ms
+        self.acknowledged_offset = info.last_offset + 1
+        if not info.is_duplicate:  # no segment had the next name before this one was put
+            self.end_observed_ms = began_ms
+        if producer is not None:
+            count = info.last_offset - info.base_offset + 1
+            self.epoch = producer.producer_epoch
+            self.sequence = sequence_after(producer.base_sequence, count)
 
 
 class TopicRoute:

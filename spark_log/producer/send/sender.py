@@ -168,14 +168,7 @@ class Sender:
     ) -> None:
         """Acknowledge the batches of a successful append, and fail the refused records."""
         errors = in_flight.refused_errors()
-        records = 0
-        if appended.info is not None:
-            if in_flight.producer is not None:
-                count = appended.info.last_offset - appended.info.base_offset + 1
-                queue.advance_sequence(in_flight.producer, count)
-            records = in_flight.acknowledge(appended.info, appended.log_append_times_us)
-        else:
-            in_flight.fail_refused()
+        records = in_flight.complete(appended.info, appended.log_append_times_us)
         now_ms = self._clock.monotonic_ms()
         throttle_ms = 0.0
         if appended.image is not None:
@@ -190,7 +183,6 @@ class Sender:
             queued_ms=began_ms - in_flight.batches[0].created_ms,
             throttle_ms=throttle_ms,
         )
-        self._completer.note_appended(queue)
         with self._accumulator.lock:
             queue.end_append()
         if errors:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import InvalidGroupIdError
 from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
-from spark_log.transaction import GroupOffset
+from spark_log.transaction import TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -18,7 +18,10 @@ class TransactionOffsets:
     """Registers groups, and checks their offsets, which are part of the decision to commit."""
 
     def __init__(
-        self, cluster: Cluster, identity: TransactionalIdentity, group_offsets: GroupOffsets
+        self,
+        cluster: Cluster,
+        identity: TransactionalIdentity,
+        group_offsets: LazyTransactionalOffsets,
     ) -> None:
         """Create the offsets of a producer's transactions; nothing is read yet."""
         self._cluster = cluster
@@ -27,7 +30,7 @@ class TransactionOffsets:
 
     def check(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata
-    ) -> tuple[GroupOffset, ...]:
+    ) -> tuple[TransactionOffset, ...]:
         """Check offsets, and return them in the form that the decision has.
 
         Raises:
@@ -50,7 +53,7 @@ class TransactionOffsets:
             topic = image.topic(tp.topic)
             self._cluster.partition_log(topic, tp.partition)  # raises if it does not exist
             checked.append(
-                GroupOffset(
+                TransactionOffset(
                     group_id,
                     tp.topic,
                     topic.topic_id,
@@ -63,7 +66,7 @@ class TransactionOffsets:
         return tuple(checked)
 
     def register(
-        self, offsets: Sequence[GroupOffset], group_metadata: ConsumerGroupMetadata
+        self, offsets: Sequence[TransactionOffset], group_metadata: ConsumerGroupMetadata
     ) -> None:
         """Register the group with the transaction, then send the group the pending offsets.
 

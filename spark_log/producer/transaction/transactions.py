@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
-from spark_log.coordinator import GroupOffsets
+from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import (
     IllegalStateError,
     KafkaTimeoutError,
@@ -35,7 +35,7 @@ from spark_log.producer.transaction.transaction_offsets import (
 )
 from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
 from spark_log.threads import in_new_thread
-from spark_log.transaction import GroupOffset, TransactionCoordinator
+from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata
 from spark_log.util import Clock, retry_pause_ms
 
@@ -76,7 +76,7 @@ class Transactions:
         identity: TransactionalIdentity,
         accumulator: Accumulator,
         completer: FailsRecords,
-        group_offsets: GroupOffsets,
+        group_offsets: LazyTransactionalOffsets,
         cluster: Cluster,
         config: ProducerConfig,
         clock: Clock,
@@ -110,7 +110,7 @@ class Transactions:
         self._is_closed = False
 
     @property
-    def offsets(self) -> tuple[GroupOffset, ...]:
+    def offsets(self) -> tuple[TransactionOffset, ...]:
         """The offsets that are committed with the open transaction."""
         return tuple(self._manager.offsets.values())
 
@@ -205,9 +205,7 @@ class Transactions:
                 self._completer.fail_transaction(error)
             raise
         with self._accumulator.lock:
-            for offset in added:
-                key = offset.group_id, offset.topic_id, offset.partition
-                self._manager.offsets[key] = offset
+            self._manager.add_offsets(added)
 
     def close(self, timeout_s: float | None) -> None:
         """Wait for a call that has begun, or abort the open transaction; then retry nothing.

@@ -19,7 +19,7 @@ from spark_log import (
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets import maintenance
 from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY, CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
@@ -263,13 +263,15 @@ def test_who_joins_while_positions_expire_keeps_them(cluster, table, clock, monk
     table.commit("g", {P0: OffsetAndMetadata(1)})
     clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
 
+    look = GroupLog.view
+
     def join_after_the_look(*given):
-        view = view_group(*given)
+        view = look(*given)
         other = OffsetsTable(Cluster(cluster.root))
         other.fence("g", GroupCoordinator(cluster, "g").join(["t"]).generation)
         return view
 
-    monkeypatch.setattr(maintenance, "view_group", join_after_the_look)
+    monkeypatch.setattr(GroupLog, "view", join_after_the_look)
     table.maintain()
     assert positions(table, "g") == {P0: 1}
 
@@ -401,13 +403,15 @@ class TestWrongClocks:
         self.set_wrong(clock, -8 * DAY_MS)
         storage_clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
 
+        look = GroupLog.view
+
         def commit_after_the_look(*given):
-            view = view_group(*given)
+            view = look(*given)
             table.commit("g", {P0: OffsetAndMetadata(2)})
             return view
 
         with monkeypatch.context() as patch:
-            patch.setattr(maintenance, "view_group", commit_after_the_look)
+            patch.setattr(GroupLog, "view", commit_after_the_look)
             right.maintain()
         assert positions(right, "g")[P0] == 2
         right.maintain()
