@@ -32,13 +32,9 @@ class RecordBatcher:
     ) -> None:
         """Create a batcher; no topic is looked up yet.
 
-        Args:
-            accumulator: the accumulator, which gets the batches.
-            router: the router, which looks topics up.
-            config: the producer's settings.
-            check_can_send: raises an error if the producer is closed, fenced or forked, or if it
-                is transactional and no transaction is open.
-            on_refused: called with the error of a record whose future has failed already.
+        `check_can_send` raises an error if the producer is closed, fenced or forked, or if it is
+        transactional and no transaction is open. `on_refused` is called with the error of a record
+        whose future has failed already.
         """
         self._accumulator = accumulator
         self._router = router

@@ -35,14 +35,8 @@ class TopicRouter:
     ) -> None:
         """Create a router; no metadata are read yet.
 
-        Args:
-            cluster: the opened root.
-            accumulator: the accumulator, which has the routes.
-            config: the producer's settings.
-            clock: the clock for the age of metadata, and for retries.
-            new_partitioner: makes the partitioner of one topic.
-            first_epoch: the producer's first epoch in each partition.
-            on_image: called with the metadata image after every refresh.
+        `new_partitioner` makes the partitioner of one topic; `on_image` is called with the metadata
+        image after every refresh.
         """
         self._cluster = cluster
         self._accumulator = accumulator

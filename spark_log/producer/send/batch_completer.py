@@ -49,16 +49,9 @@ class BatchCompleter:
     ) -> None:
         """Create a completer; no batch is complete yet.
 
-        Args:
-            accumulator: the waiting batches.
-            identity: producer id and epochs of idempotent appends.
-            config: the producer's settings.
-            clock: the clock by which batches expire.
-            metrics: the counters, which count failed records here.
-            on_batches_done: called with batches that are acknowledged or failed, in order.
-            throttle_note: returns the quota that slows the producer down, as the end of an error
-                message; empty without one.
-            transaction: the state of a transactional producer; None for any other.
+        `on_batches_done` is called with batches that are acknowledged or failed, in order.
+        `throttle_note` returns the quota that slows the producer down, as the end of an error
+        message. `transaction` is None, unless the producer is transactional.
         """
         self.metrics = metrics
         self.fatal_error: Exception | None = None

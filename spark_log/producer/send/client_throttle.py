@@ -34,15 +34,7 @@ class ClientThrottle:
         client_id: str,
         clock: Clock,
     ) -> None:
-        """Begin without a quota; the first metadata image sets it.
-
-        Args:
-            accumulator: the accumulator that is muted.
-            cluster: the opened root, whose metadata have the quota.
-            config: the producer's settings.
-            client_id: the client id whose quota applies.
-            clock: the clock by which pauses are measured.
-        """
+        """Begin without a quota; the first metadata image sets it."""
         self._accumulator = accumulator
         self._cluster = cluster
         self._client_id = client_id

@@ -58,17 +58,8 @@ class Sender:
     ) -> None:
         """Create a sender; nothing is read or written yet.
 
-        Args:
-            accumulator: the waiting batches.
-            appender: the appender, which makes one attempt of an append.
-            identity: producer id and epochs of idempotent appends.
-            completer: the completer, which ends batches.
-            throttle: the quota of the client.
-            config: the producer's settings.
-            clock: the clock for retries and timeouts.
-            refresh: reads a topic's metadata again.
-            suppressed: counter of the failures of work that no append depends on.
-            transaction: the state of a transactional producer; None for any other.
+        `refresh` reads a topic's metadata again; `suppressed` counts its failures when no append
+        depends on it. `transaction` is None, unless the producer is transactional.
         """
         self._accumulator = accumulator
         self._appender = appender

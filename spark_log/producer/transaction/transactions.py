@@ -85,16 +85,7 @@ class Transactions:
     ) -> None:
         """Create the transactions of a producer; nothing is read yet.
 
-        Args:
-            manager: the state of the producer and its transaction.
-            identity: the identity, which has the coordinator, and registers partitions and groups.
-            accumulator: the waiting records.
-            completer: fails waiting records.
-            group_offsets: the writer of offsets to groups.
-            cluster: the opened root.
-            config: the producer's settings.
-            clock: the clock for retries and timeouts.
-            is_retriable: tells whether a call that failed with this error may succeed later.
+        `is_retriable` tells whether a call that failed with this error may succeed later.
         """
         self._manager = manager
         self._identity = identity
