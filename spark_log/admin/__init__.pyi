@@ -2,7 +2,6 @@ from .admin import Admin as Admin
 from .admin import share_cluster as share_cluster
 from .offset_reset import OffsetResetPlanner as OffsetResetPlanner
 from .offset_reset import ResetPlan as ResetPlan
-from .offsets_sampler import GroupOffsetLag as GroupOffsetLag
 from .offsets_sampler import OffsetsSample as OffsetsSample
 from .offsets_sampler import OffsetsSampler as OffsetsSampler
 from .offsets_sampler import partition_keys as partition_keys

@@ -1,8 +1,9 @@
 """Reading topics from a Python process: `Consumer`, and the types that its users see.
 
-``consumer.py`` has the methods of `Consumer`; ``_runtime.py`` connects the parts that they call.
-`fetch/` is the thread that reads ahead, `position/` the offsets at which partitions continue, and
-`group/` the consumer's part in its group.
+``consumer`` has the methods of `Consumer`, and ``_runtime`` connects the parts that they call. A
+poll is read from `Consumer.poll` down: ``record_poller``, then ``group`` (the consumer's part in
+its group, and the assignment), ``position`` (the offsets at which partitions continue) and
+``fetch`` (the thread that reads ahead).
 """
 
 from spark_log.util.exports import attach_stub

@@ -22,8 +22,6 @@ from .metadata_log import Decide as Decide
 from .metadata_log import MetadataLog as MetadataLog
 from .partition_states import MetadataPartitionStates as MetadataPartitionStates
 from .partition_states import state_of as state_of
-from .partitions import PartitionReassignmentState as PartitionReassignmentState
-from .partitions import UsableBroker as UsableBroker
 from .partitions import advance_reassignment as advance_reassignment
 from .partitions import begin_joining as begin_joining
 from .partitions import cancel_reassignment as cancel_reassignment
@@ -33,14 +31,10 @@ from .partitions import elect_leader as elect_leader
 from .partitions import elect_online_leader as elect_online_leader
 from .partitions import format_reassignment as format_reassignment
 from .partitions import imbalanced_partitions as imbalanced_partitions
-from .partitions import is_reassigning as is_reassigning
 from .partitions import list_reassignments as list_reassignments
-from .partitions import on_broker_fenced as on_broker_fenced
-from .partitions import on_broker_unfenced as on_broker_unfenced
 from .partitions import on_configs_altered as on_configs_altered
 from .partitions import parse_reassignment as parse_reassignment
 from .partitions import parse_topics_to_move as parse_topics_to_move
-from .partitions import place_replicas as place_replicas
 from .partitions import propose_assignment as propose_assignment
 from .partitions import reassign_partition as reassign_partition
 from .partitions import rebalance_leader as rebalance_leader

@@ -97,8 +97,8 @@ class ProducerRuntime:
         self.accumulator = Accumulator(config, clock)
         self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
         merges = self._merge_thread if starts_threads else None
-        appender = PartitionAppender(cluster, config, client_id, merges)
-        throttle = ClientThrottle(self.accumulator, appender, config, clock)
+        appender = PartitionAppender(cluster, config, merges)
+        throttle = ClientThrottle(self.accumulator, cluster, config, client_id, clock)
         self._metrics = ProducerMetrics()
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity

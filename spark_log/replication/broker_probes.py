@@ -62,7 +62,7 @@ class BrokerProbes:
                     _log.info("broker %d: its root answers again", broker_id)
                 continue
             if broker_id not in self._failing_since_ms:
-                _log.info("broker %d: its root does not answer: %s", broker_id, reason)
+                _log.info("broker %d: its root fails: %s", broker_id, reason)
             since_ms = self._failing_since_ms.setdefault(broker_id, began_ms)
             failures[broker_id] = BrokerFailure(clock.monotonic_ms() - since_ms, reason)
         for broker_id in self._failing_since_ms.keys() - set(brokers):

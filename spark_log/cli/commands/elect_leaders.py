@@ -25,7 +25,7 @@ _FAILED = 1
 """Exit status: a partition got no leader."""
 
 
-class ElectionTypeName(StrEnum):
+class ElectionTypeOption(StrEnum):
     """Values of ``--election-type``."""
 
     PREFERRED = "preferred"
@@ -41,7 +41,7 @@ def elect_leaders(
     root: Root,
     output: Output,
     election_type: Annotated[
-        ElectionTypeName,
+        ElectionTypeOption,
         typer.Option(
             "--election-type",
             help="preferred: the first replica, if it is in sync. unclean: if no replica can lead "
@@ -150,7 +150,7 @@ def _log_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicP
 
 
 def _print(
-    election_type: ElectionTypeName,
+    election_type: ElectionTypeOption,
     elected: list[TopicPartition],
     needless: list[TopicPartition],
     leaders: dict[TopicPartition, int],

@@ -20,7 +20,7 @@ import typer
 from spark_log import errors
 from spark_log.cli.format import print_note
 from spark_log.cli.terminal.outage_status import outages_shown
-from spark_log.util import printable, printable_lines
+from spark_log.util import printable, printable_lines, set_log_level
 
 PROGRAM_VARIABLE: Final = "SPARK_LOG_PROGRAM"
 """Environment variable with the name of a program that another command starts."""
@@ -77,7 +77,8 @@ def run(
 ) -> NoReturn:
     """Run a command line and exit; any error is one line on stderr, not a traceback.
 
-    With the environment variable ``SPARK_LOG_DEBUG=1`` the traceback is shown before that line.
+    With the environment variable ``SPARK_LOG_DEBUG=1`` the traceback is shown before that line;
+    `LOG_LEVEL_VARIABLE` turns on log lines.
 
     Args:
         command: the application, or a function whose parameters have Typer's annotations.
@@ -92,6 +93,7 @@ def run(
     # the time of a short command. The memory is returned to the system in any case.
     atexit.register(gc.freeze)
     try:
+        set_log_level()
         with outages_shown():
             status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

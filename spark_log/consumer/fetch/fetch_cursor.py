@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.log import LogBatch, PartitionLog
@@ -13,6 +14,7 @@ Batches = Iterator[tuple[LogBatch | None, int]]
 """Batches of a log, each with the offset after it; None for a batch that is not visible."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchCursor:
     """The fetch position of one partition, and its batches that are not handed out yet.
 
@@ -44,50 +46,26 @@ class FetchCursor:
         is_ready: whether the partition is in the buffer's queue.
     """
 
-    __slots__ = (
-        "_stream",
-        "completed",
-        "completed_bytes",
-        "due_ms",
-        "end_offset",
-        "error",
-        "failures",
-        "gives_hints",
-        "held_bytes",
-        "is_assigned",
-        "is_at_end",
-        "is_at_rest",
-        "is_paused",
-        "is_queued",
-        "is_ready",
-        "log",
-        "offset",
-        "partition",
-        "records_ms",
-        "version",
-    )
-
-    def __init__(self, partition: TopicPartition, log: PartitionLog, offset: int) -> None:
-        """Begin at an offset. Reads nothing yet."""
-        self.partition = partition
-        self.log = log
-        self.offset = offset
-        self.end_offset = -1
-        self.version = 0
-        self._stream: tuple[int, Batches] | None = None
-        self.completed: deque[CompletedFetch] = deque()
-        self.completed_bytes = self.held_bytes = 0
-        self.error: Exception | None = None
-        self.failures = 0
-        self.due_ms = 0.0
-        self.records_ms = 0.0
-        self.is_assigned = True
-        self.is_paused = False
-        self.is_at_end = False
-        self.is_at_rest = False
-        self.is_queued = False
-        self.gives_hints = False
-        self.is_ready = False
+    partition: TopicPartition
+    log: PartitionLog
+    offset: int
+    end_offset: int = -1
+    version: int = 0
+    completed: deque[CompletedFetch] = field(default_factory=deque)
+    completed_bytes: int = 0
+    held_bytes: int = 0
+    error: Exception | None = None
+    failures: int = 0
+    due_ms: float = 0.0
+    records_ms: float = 0.0
+    is_assigned: bool = True
+    is_paused: bool = False
+    is_at_end: bool = False
+    is_at_rest: bool = False
+    is_queued: bool = False
+    gives_hints: bool = False
+    is_ready: bool = False
+    _stream: tuple[int, Batches] | None = None
 
     # --- calls of the user -----------------------------------------------------------------------
 

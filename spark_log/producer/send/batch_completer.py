@@ -69,6 +69,7 @@ class BatchCompleter:
         self._on_batches_done = on_batches_done
         self._throttle_note = throttle_note
         self._transaction = transaction
+        # Partitions whose batches expire, since their last successful append: they were warned of.
         self._overdue: set[tuple[str, int]] = set()
 
     # --- batches of an append --------------------------------------------------------------------
@@ -77,6 +78,8 @@ class BatchCompleter:
         """Finish batches that were acknowledged or failed, unless another thread does so."""
         with self._accumulator.lock:
             claimed = self._accumulator.claim(batches)
+        if self._overdue:
+            self._overdue -= {_partition_of(batch) for batch in claimed if batch.error is None}
         self._on_batches_done(claimed)
         with self._accumulator.lock:
             self._accumulator.finish(claimed)
@@ -207,24 +210,21 @@ class BatchCompleter:
             f"{self._throttle_note()}"
         )
 
-    # --- log lines -------------------------------------------------------------------------------
-
-    def note_appended(self, queue: PartitionQueue) -> None:
-        """Note that appends to a partition succeed: its next expired batch is worth a warning."""
-        self._overdue.discard((queue.topic, queue.partition))
-
     def _log_expiry(self, batch: ProducerBatch, error: Exception) -> None:
         """Warn of the first batch of a partition that expires since its last successful append."""
-        partition = (batch.topic, batch.partition)
-        if partition in self._overdue:
+        if _partition_of(batch) in self._overdue:
             _log.debug("%s", error)
             return
-        self._overdue.add(partition)
+        self._overdue.add(_partition_of(batch))
         _log.warning(
             "%s. Further expired batches of this partition are logged at debug level, until an "
             "append to it succeeds",
             error,
         )
+
+
+def _partition_of(batch: ProducerBatch) -> tuple[str, int]:
+    return batch.topic, batch.partition
 
 
 def _may_be_in_log(batch: ProducerBatch, queue: PartitionQueue) -> bool:

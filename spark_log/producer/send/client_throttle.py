@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError
-from spark_log.metadata import ClientQuota, MetadataImage
+from spark_log.metadata import UNLIMITED, ClientQuota, MetadataImage
 from spark_log.producer.batch import Accumulator
-from spark_log.producer.send.partition_appender import PartitionAppender
 from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
@@ -29,20 +29,24 @@ class ClientThrottle:
     def __init__(
         self,
         accumulator: Accumulator,
-        appender: PartitionAppender,
+        cluster: Cluster,
         config: ProducerConfig,
+        client_id: str,
         clock: Clock,
     ) -> None:
         """Begin without a quota; the first metadata image sets it.
 
         Args:
             accumulator: the accumulator that is muted.
-            appender: the appender, which reads the quota.
+            cluster: the opened root, whose metadata have the quota.
             config: the producer's settings.
+            client_id: the client id whose quota applies.
             clock: the clock by which pauses are measured.
         """
         self._accumulator = accumulator
-        self._appender = appender
+        self._cluster = cluster
+        self._client_id = client_id
+        self._known: tuple[MetadataImage | None, int] = None, UNLIMITED
         self._config = config
         self._clock = clock
         self._quota = ClientQuota()
@@ -55,7 +59,7 @@ class ClientThrottle:
 
     def update(self, image: MetadataImage) -> None:
         """Set the quota from the metadata. Takes the accumulator's lock."""
-        rate = self._appender.bytes_per_second(image)
+        rate = self._bytes_per_second(image)
         with self._accumulator.lock:
             if rate != self._quota.bytes_per_second:
                 self._quota.change(rate)
@@ -67,7 +71,7 @@ class ClientThrottle:
         Returns:
             The pause in milliseconds.
         """
-        rate = self._appender.bytes_per_second(image)
+        rate = self._bytes_per_second(image)
         with self._accumulator.lock:
             self._quota.change(rate)
             throttle_ms = self._quota.record(size_bytes, now_ms)
@@ -90,7 +94,7 @@ class ClientThrottle:
                 return True
             rate = self._quota.bytes_per_second
         try:
-            rate = self._appender.bytes_per_second(self._appender.image())
+            rate = self._bytes_per_second(self._cluster.image())
         except (SparkLogError, OSError) as error:
             _log.info("the quota cannot be read just now: %s", error)
         with self._accumulator.lock:
@@ -104,6 +108,14 @@ class ClientThrottle:
             return ""
         rate = self._quota.bytes_per_second
         return f"; the client may append {rate} bytes a second (producer_byte_rate)"
+
+    def _bytes_per_second(self, image: MetadataImage) -> int:
+        """Return the client's ``producer_byte_rate`` in a metadata image."""
+        known_image, rate = self._known
+        if known_image is not image:  # a new image is made only for a change
+            rate = image.client_quota(self._client_id).producer_byte_rate
+            self._known = image, rate
+        return rate
 
     def _mute(self, now_ms: float) -> None:
         """Mute the accumulator until the pause ends, or the quota is to be read again."""

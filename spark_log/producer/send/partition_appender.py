@@ -27,7 +27,7 @@ from spark_log.log import (
     StagedSegment,
     StagingFailedError,
 )
-from spark_log.metadata import METADATA_LEASE_MS, UNLIMITED, MetadataImage
+from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
 from spark_log.producer.send.merge_thread import MergeThread
@@ -65,7 +65,6 @@ class PartitionAppender:
         self,
         cluster: Cluster,
         config: ProducerConfig,
-        client_id: str,
         merges: MergeThread | None = None,
     ) -> None:
         """Return an appender for the partitions of a cluster; nothing is opened yet.
@@ -73,7 +72,6 @@ class PartitionAppender:
         Args:
             cluster: the cluster of the partitions.
             config: the producer's settings.
-            client_id: the client id whose quota applies.
             merges: the thread that runs the merges of the logs; None: an append that makes a merge
                 due runs it, and takes longer.
         """
@@ -86,9 +84,7 @@ class PartitionAppender:
         self._cluster = cluster
         self._metadata = MetadataLookup(cluster)
         self._config = config
-        self._client_id = client_id
         self._acks = ALL if config.acks == "all" else 1
-        self._quota: tuple[MetadataImage | None, int] = None, UNLIMITED
 
     def append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
         """Append batches to the log of the partition that the calling thread has acquired.
@@ -118,6 +114,22 @@ class PartitionAppender:
             raise
         if appended.info is None:
             return appended
+        image = self._check_topic(queue, log)
+        queue.on_appended(appended.info, in_flight.producer, began_ms)
+        _log.debug(
+            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
+            queue,
+            appended.info.base_offset,
+            appended.info.last_offset,
+            self._cluster.clock.monotonic_ms() - began_ms,
+            in_flight.attempts,
+            appended.size_bytes,
+            in_flight.producer,
+        )
+        return replace(appended, image=image)
+
+    def _check_topic(self, queue: PartitionQueue, log: PartitionLog) -> MetadataImage:
+        """Check after an append that readers will find it, and return the metadata."""
         try:
             self._cluster.store.check_root()
             image = self._image_after_append(queue)
@@ -135,18 +147,7 @@ class PartitionAppender:
                     f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
                     f"the retry finds out whether it is in the log"
                 )
-        queue.on_appended(appended.info, in_flight.producer, began_ms)
-        _log.debug(
-            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
-            queue,
-            appended.info.base_offset,
-            appended.info.last_offset,
-            self._cluster.clock.monotonic_ms() - began_ms,
-            in_flight.attempts,
-            appended.size_bytes,
-            in_flight.producer,
-        )
-        return replace(appended, image=image)
+        return image
 
     def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
         age_ms = self._cluster.clock.monotonic_ms() - queue.end_observed_ms
@@ -167,22 +168,6 @@ class PartitionAppender:
         suppressed = self._cluster.suppressed
         with suppressed.suppress("removal of a late append", directory, Exception):
             self._cluster.store.delete_directory(directory)
-
-    def bytes_per_second(self, image: MetadataImage) -> int:
-        """Return the client's ``producer_byte_rate`` in a metadata image."""
-        known_image, rate = self._quota
-        if known_image is not image:  # a new image is made only for a change
-            rate = image.client_quota(self._client_id).producer_byte_rate
-            self._quota = image, rate
-        return rate
-
-    def image(self) -> MetadataImage:
-        """Return the current metadata image; one request if nothing has changed.
-
-        Raises:
-            SparkLogError: the metadata cannot be read.
-        """
-        return self._cluster.image()
 
     def is_retriable(self, error: Exception) -> bool:
         """Return whether a retry of the same append may succeed."""

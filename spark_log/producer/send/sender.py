@@ -183,7 +183,6 @@ class Sender:
             queued_ms=began_ms - in_flight.batches[0].created_ms,
             throttle_ms=throttle_ms,
         )
-        self._completer.note_appended(queue)
         with self._accumulator.lock:
             queue.end_append()
         if errors:

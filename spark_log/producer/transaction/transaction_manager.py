@@ -7,6 +7,7 @@ is made under the lock of the producer's accumulator, as are its effects on wait
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -130,13 +131,7 @@ class TransactionManager:
         """Change to a state; an error state is given the error that is the reason."""
         if self.state not in _FROM[state]:
             raise AssertionError(f"{state} follows {self.state}")
-        _log.debug(
-            "transactional id %r: %s -> %s%s",
-            self.transactional_id,
-            self.state,
-            state,
-            "" if error is None else f": {error}",
-        )
+        _log.debug("transactional id %r: %s -> %s", self.transactional_id, self.state, state)
         self.state = state
         self.error = error
 
@@ -144,6 +139,25 @@ class TransactionManager:
         """Begin a transaction, and its timeout; nothing is registered."""
         self.change(State.IN_TRANSACTION)
         self._began_ms = self._clock.monotonic_ms()
+
+    def begin_registration(self, producer: ProducerIdAndEpoch) -> None:
+        """Note that a part of the transaction may be registered, with this producer id and epoch.
+
+        Raises:
+            SparkLogError: the errors of `check_can_append`.
+        """
+        self.producer = producer
+        self.check_can_append()
+        self.is_begun = True
+
+    def add_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Note that partitions are registered."""
+        self.partitions = self.partitions.union(partitions)
+
+    def add_offsets(self, offsets: Iterable[TransactionOffset]) -> None:
+        """Set the offsets to commit; they replace those of the same groups and partitions."""
+        for offset in offsets:
+            self.offsets[offset.group_id, offset.topic_id, offset.partition] = offset
 
     def end(self, producer: ProducerIdAndEpoch | None) -> None:
         """Become ready for the next transaction, as this producer id and epoch."""

@@ -113,7 +113,7 @@ class TransactionalIdentity:
                 producer,
             )
             with self._accumulator.lock:
-                self._manager.partitions |= partitions
+                self._manager.add_partitions(partitions)
 
     def _begin(self) -> ProducerIdAndEpoch:
         """Return the producer, after recording that the transaction may be registered."""
@@ -124,9 +124,7 @@ class TransactionalIdentity:
         if not is_begun:
             producer = self._coordinator.renewed(producer)
         with self._accumulator.lock:
-            self._manager.producer = producer
-            self._manager.check_can_append()
-            self._manager.is_begun = True
+            self._manager.begin_registration(producer)
         return producer
 
 

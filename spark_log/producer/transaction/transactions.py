@@ -205,9 +205,7 @@ class Transactions:
                 self._completer.fail_transaction(error)
             raise
         with self._accumulator.lock:
-            for offset in added:
-                key = offset.group_id, offset.topic_id, offset.partition
-                self._manager.offsets[key] = offset
+            self._manager.add_offsets(added)
 
     def close(self, timeout_s: float | None) -> None:
         """Wait for a call that has begun, or abort the open transaction; then retry nothing.
