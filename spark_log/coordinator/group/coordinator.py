@@ -112,7 +112,7 @@ class GroupCoordinator:
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
-        self._joined_group: Group | None = None
+        self._joined_group: Group | None = None  # the state after which `_topics` were read
         self._member: Member | None = None
         self._is_joining = False
         self.heartbeats = self._own_heartbeats.counts
@@ -345,19 +345,21 @@ class GroupCoordinator:
         def decide(group: Group) -> GroupRecord | None:
             nonlocal attempts
             attempts += 1
-            if member.member_id in group.members:
+            if member.member_id in group.members:  # another process has added it
                 return self._decide_join(group, member)
-            if group.last_removal > generation:
+            if group.last_removal > generation:  # it may have been added, and removed
                 raise _RequestExpiredError
-            waits = is_crowded or attempts > 1
-            return self._decide_join(group, member, self._requests.members(group) if waits else ())
+            # Others join at the same time: this record adds them, too.
+            are_others_waiting = is_crowded or attempts > 1
+            waiting = self._requests.members(group) if are_others_waiting else ()
+            return self._decide_join(group, member, waiting)
 
         try:
-            # The metadata are read after the group, and at once with the heartbeat's request.
-            image = self._cluster.image
+            # The metadata are read after the group; on an object store, while the heartbeat is put.
+            read_image = self._cluster.image
             if not self._cluster.store.is_mapped:
-                image = call_beside(image)
-            # Before others check its heartbeats.
+                read_image = call_beside(read_image)
+            # The first heartbeat is written before others can check it.
             self._own_heartbeats.begin(member.member_id, join_request(member, generation))
             _log.debug(
                 "group %s: %s asks to join, in generation %d",
@@ -365,7 +367,7 @@ class GroupCoordinator:
                 member.member_id,
                 generation,
             )
-            self._update_topics(image())
+            self._update_topics(read_image())
             self._joined_group = self._log.state
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide, is_recent=not is_crowded)
