@@ -101,7 +101,9 @@ class GroupCoordinator:
         self._log.on_lost_race = self._give_way
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
         self._requests = JoinRequests(self._heartbeats)
-        self._own = HeartbeatWriter(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
+        self._own_heartbeats = HeartbeatWriter(
+            self._heartbeats, group_id, self._clock, heartbeat_interval_ms
+        )
         self._watch = HeartbeatWatch(
             self._heartbeats,
             self._clock,
@@ -110,10 +112,10 @@ class GroupCoordinator:
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
-        self._joined_group: Group | None = None
+        self._joined_group: Group | None = None  # the state after which `_topics` were read
         self._member: Member | None = None
         self._is_joining = False
-        self.heartbeats = self._own.counts
+        self.heartbeats = self._own_heartbeats.counts
 
     # --- membership ------------------------------------------------------------------------------
 
@@ -160,24 +162,21 @@ class GroupCoordinator:
                 membership, if it exists, expires.
         """
         for name in assignors:
-            assignor(name)
+            assignor(name)  # raises if it is not known
         self._joined_group = None
-        is_new = self._member is None
         member = Member(
-            self._new_member_id(instance_id, client_id)
-            if self._member is None
-            else self._member.member_id,
-            instance_id,
-            client_id,
-            socket.gethostname(),
-            rack,
-            tuple(sorted(set(topics))),
-            pattern,
-            tuple(assignors),
-            session_timeout_ms,
-            max_poll_interval_ms,
+            self.member_id or self._new_member_id(instance_id, client_id),
+            instance_id=instance_id,
+            client_id=client_id,
+            client_host=socket.gethostname(),
+            rack=rack,
+            topics=tuple(sorted(set(topics))),
+            pattern=pattern,
+            assignors=tuple(assignors),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=max_poll_interval_ms,
         )
-        if is_new:
+        if self._member is None:
             self._is_joining = True
             try:
                 while not self._request_to_join(member):
@@ -219,7 +218,7 @@ class GroupCoordinator:
         """
         now_ms = self._clock.monotonic_ms()
         if self._member is not None:
-            self._own.beat_if_due(self._member.member_id, now_ms)
+            self._own_heartbeats.beat_if_due(self._member.member_id, now_ms)
         self._log.replay()
         try:
             self._check_present(self._log.state)
@@ -232,7 +231,7 @@ class GroupCoordinator:
 
     def next_duty_ms(self) -> float:
         """Return the milliseconds until the next heartbeat or the next check of members is due."""
-        due_ms = min(self._own.due_ms, self._watch.due_ms)
+        due_ms = min(self._own_heartbeats.due_ms, self._watch.due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
     def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
@@ -346,27 +345,29 @@ class GroupCoordinator:
         def decide(group: Group) -> GroupRecord | None:
             nonlocal attempts
             attempts += 1
-            if member.member_id in group.members:
+            if member.member_id in group.members:  # another process has added it
                 return self._decide_join(group, member)
-            if group.last_removal > generation:
+            if group.last_removal > generation:  # it may have been added, and removed
                 raise _RequestExpiredError
-            waits = is_crowded or attempts > 1
-            return self._decide_join(group, member, self._requests.members(group) if waits else ())
+            # Others join at the same time: this record adds them, too.
+            are_others_waiting = is_crowded or attempts > 1
+            waiting = self._requests.members(group) if are_others_waiting else ()
+            return self._decide_join(group, member, waiting)
 
         try:
-            # The metadata are read after the group, and at once with the heartbeat's request.
-            image = self._cluster.image
+            # The metadata are read after the group; on an object store, while the heartbeat is put.
+            read_image = self._cluster.image
             if not self._cluster.store.is_mapped:
-                image = call_beside(image)
-            # Before others check its heartbeats.
-            self._own.begin(member.member_id, join_request(member, generation))
+                read_image = call_beside(read_image)
+            # The first heartbeat is written before others can check it.
+            self._own_heartbeats.begin(member.member_id, join_request(member, generation))
             _log.debug(
                 "group %s: %s asks to join, in generation %d",
                 self.group_id,
                 member.member_id,
                 generation,
             )
-            self._update_topics(image())
+            self._update_topics(read_image())
             self._joined_group = self._log.state
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide, is_recent=not is_crowded)
@@ -434,7 +435,7 @@ class GroupCoordinator:
     def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
         """Sleep until another process has added this member, at most for a duration."""
         while duration_ms > 0 and member_id not in self._log.state.members:
-            pause_ms = min(duration_ms, self._own.interval_ms)
+            pause_ms = min(duration_ms, self._own_heartbeats.interval_ms)
             self._clock.sleep_ms(pause_ms)
             duration_ms -= pause_ms
             self._log.replay()

@@ -248,7 +248,8 @@ class GroupMember:
                 has_changed = (self._status, self._failure) != before
             now_ms = self._clock.monotonic_ms()
             if has_changed:
-                _log.debug("group %s: %s", self.group_id, self._failure or self._status)
+                if self._failure is None:
+                    _log.debug("group %s: %s", self.group_id, self._status)
                 quiet_since_ms = now_ms
                 self._on_change()
 
@@ -267,10 +268,12 @@ class GroupMember:
                     group_id=self.group_id,
                     member_id=member_id,
                 )
+                _log.warning("%s", self._failure)  # the application may never poll again
                 self._coordinator.leave(is_final=False)
             else:
                 self._status = self._coordinator.heartbeat()
         except UnknownMemberIdError as error:
+            _log.debug("group %s: %s", self.group_id, error)
             self._failure = error
         except SparkLogError as error:
             level = logging.DEBUG if self._is_failing else logging.WARNING

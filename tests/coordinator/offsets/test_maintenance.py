@@ -77,8 +77,10 @@ def test_small_files_become_few_in_the_background_of_commits(cluster, table):
     assert "OPTIMIZE" in {each["operation"] for each in delta.history()}
     for reader in (table, other_process(cluster)):
         assert [positions(reader, f"g{number}") for number in range(3)] == [
-            {P0: 93}, {P0: 94}, {P0: 95}
-        ]  # fmt: skip
+            {P0: 93},
+            {P0: 94},
+            {P0: 95},
+        ]
 
 
 def test_compaction_goes_on_while_others_commit_and_loses_nothing(cluster, table, monkeypatch):
@@ -341,9 +343,10 @@ class TestWrongClocks:
 
     def versions(self, table):
         return sorted(
-            int(path.stem) for path in Path(table.url, "_delta_log").glob("*.json")
+            int(path.stem)
+            for path in Path(table.url, "_delta_log").glob("*.json")
             if path.stem.isdigit()
-        )  # fmt: skip
+        )
 
     @pytest.mark.parametrize("by_ms", [25 * HOUR_MS, 8 * DAY_MS, -8 * DAY_MS])
     def test_who_tidies_up_with_one_refuses(self, cluster, table, right, clock, by_ms, caplog):
