@@ -34,9 +34,12 @@ from .files import Witness as Witness
 from .files import delete_witnesses as delete_witnesses
 from .files import parse_snapshot_name as parse_snapshot_name
 from .files import spent_segments as spent_segments
+from .lag import Lag as Lag
+from .lag import first_unread_us as first_unread_us
 from .log_start import follow_log_start as follow_log_start
 from .log_start import move_log_start as move_log_start
 from .log_start import move_replica_start as move_replica_start
+from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .partition_log import ALL as ALL
 from .partition_log import PartitionLog as PartitionLog
 from .producers import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
@@ -53,12 +56,9 @@ from .producers import leader_change_records as leader_change_records
 from .producers import parse_leader_change as parse_leader_change
 from .producers import sequence_after as sequence_after
 from .read import IsolationLevel as IsolationLevel
-from .read import Lag as Lag
 from .read import ProbeInterval as ProbeInterval
 from .read import TailView as TailView
-from .read import first_unread_us as first_unread_us
 from .read import list_aborted as list_aborted
-from .read import offset_of_max_timestamp as offset_of_max_timestamp
 from .replica import Replica as Replica
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import DeletableFiles as DeletableFiles

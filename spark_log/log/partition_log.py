@@ -24,10 +24,11 @@ from spark_log.log.segment import (
     LogBatch,
     LogValidator,
     SegmentReader,
+    SegmentSummary,
     SegmentWriter,
     StagedSegment,
 )
-from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.snapshot import Snapshot
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 

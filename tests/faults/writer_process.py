@@ -20,7 +20,7 @@ from spark_log.log.append import appender
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.directory.log_tail import is_last_gone
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
 from tests.faults.reader_process import PARTITION

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite.merger import merge
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

@@ -25,8 +25,8 @@ from spark_log.errors import (
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName, StartMarker
-from spark_log.log.segment import StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshots
+from spark_log.log.segment import SegmentSummary, StagedSegment
+from spark_log.log.snapshot import Snapshots
 from spark_log.storage import StagedFile, is_listing_valid
 
 _MAX_TRIES: Final = 10

@@ -28,7 +28,7 @@ from spark_log.log.rewrite import (
     delete_segments,
     merge,
 )
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Maximum bytes merged at once."""

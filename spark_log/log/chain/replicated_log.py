@@ -30,8 +30,13 @@ from spark_log.log.producers import (
 )
 from spark_log.log.read import IsolationLevel, NewerLeaderEpochError
 from spark_log.log.replica import Replica
-from spark_log.log.segment import LogBatch, SegmentReader, SegmentWriter, StagedSegment
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import (
+    LogBatch,
+    SegmentReader,
+    SegmentSummary,
+    SegmentWriter,
+    StagedSegment,
+)
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 

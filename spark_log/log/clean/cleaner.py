@@ -52,7 +52,7 @@ from spark_log.log.rewrite import (
     find_deletable,
     merge,
 )
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
 FAN_IN: Final = 8

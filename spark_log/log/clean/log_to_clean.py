@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spark_log.log.directory import LogView
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.record import NO_TIMESTAMP
 
 

@@ -1,4 +1,4 @@
-"""What the batch headers of a log tell about producers: their sequences, epochs and transactions."""
+"""Producers as a log's batch headers show them: their sequences, epochs and transactions."""
 
 from spark_log.util.exports import attach_stub
 

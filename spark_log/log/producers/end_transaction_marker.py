@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.producers.producer_state import MAX_PRODUCER_EPOCH
+from spark_log.log.producers.producer_append import MAX_PRODUCER_EPOCH
 from spark_log.record import (
     HEADERS_TYPE,
     MARKER_VALUE,

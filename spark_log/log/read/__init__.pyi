@@ -2,8 +2,5 @@ from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import LogReader as LogReader
 from .log_reader import NewerLeaderEpochError as NewerLeaderEpochError
 from .log_reader import list_aborted as list_aborted
-from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .probe_interval import ProbeInterval as ProbeInterval
 from .tail_view import TailView as TailView
-from .unread_record import Lag as Lag
-from .unread_record import first_unread_us as first_unread_us

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from spark_log.errors import NotFoundError
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory, SegmentOpener
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.storage import is_listing_valid
@@ -27,7 +27,7 @@ class TailView:
     valid for half of ``file.delete.delay.ms``. Within this time no file of the log can have been
     deleted and no name reused, so no segment is missed, and each file found is part of the log.
 
-    Segments of the listing that are read one after the other are opened ahead (`SegmentOpener`).
+    Segments of the listing that are read one after the other are opened ahead.
 
     Attributes:
         observed_ms: monotonic time before the listing began.
@@ -67,7 +67,7 @@ class TailView:
         self._valid_ms = directory.valid_ms
         self._starts = array("q", [segment.start_offset for segment in self._segments])
         self.log_end_offset = view.log_end_offset
-        self._opener = SegmentOpener(directory, view.log_end_offset, last)
+        self._opener = directory.opener(view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
         self._found = 0
 

@@ -24,8 +24,12 @@ from spark_log.errors import (
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
-from spark_log.log.segment import DEFAULT_INTERVAL_BYTES, SegmentReader, SegmentWriter
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import (
+    DEFAULT_INTERVAL_BYTES,
+    SegmentReader,
+    SegmentSummary,
+    SegmentWriter,
+)
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 KEEP_COMPRESSION: Final = "producer"

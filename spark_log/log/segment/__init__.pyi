@@ -9,6 +9,7 @@ from .offset_index import OffsetIndex as OffsetIndex
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies
 from .staged_segment import StagedSegment as StagedSegment
+from .summary import SegmentSummary as SegmentSummary
 from .time_index import TimeIndex as TimeIndex
 from .time_index import TimestampOffset as TimestampOffset
 from .validator import LogValidator as LogValidator

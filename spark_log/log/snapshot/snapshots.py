@@ -17,8 +17,8 @@ from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory, open_in_order
 from spark_log.log.files import LiveSegment, SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.producers import ProducerState
-from spark_log.log.segment import SegmentReader
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment import SegmentReader, SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 
 _MAX_KEPT = 2

@@ -21,10 +21,10 @@ from spark_log.log.segment import (
     IndexBuilder,
     OffsetIndex,
     SegmentReader,
+    SegmentSummary,
     TimeIndex,
     TimestampOffset,
 )
-from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.record import (

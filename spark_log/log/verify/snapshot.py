@@ -9,7 +9,8 @@ from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.partition_log import PartitionLog
 from spark_log.log.producers import TransactionIndex
-from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment import SegmentSummary
+from spark_log.log.snapshot import Snapshot
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.producers import ProducerCheck
 from spark_log.log.verify.transactions import transactions_problem

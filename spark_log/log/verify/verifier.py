@@ -25,7 +25,7 @@ from spark_log.log.files import (
     parse_snapshot_name,
 )
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.log.verify.leader_epochs import LeaderEpochs

@@ -13,7 +13,7 @@ from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind

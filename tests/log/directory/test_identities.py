@@ -7,7 +7,8 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.directory.identities import SegmentIdentities
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier

@@ -24,8 +24,8 @@ from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
+from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment import file as segment_file

@@ -11,7 +11,11 @@ from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import (
+    SNAPSHOT_SCHEMA,
+    Snapshot,
+)
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,

@@ -10,7 +10,7 @@ from spark_log.errors import OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite.merger import merge
 from tests.simulation.compaction.compacted_log import CompactedTruth, ReadTable, keyed_records
 from tests.simulation.log.maintenance import Cleaner

@@ -8,7 +8,7 @@ from typing import ClassVar
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.partition_directory import LogView
+from spark_log.log.directory.log_view import LogView
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge

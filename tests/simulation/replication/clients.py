@@ -16,7 +16,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import ALL, LogAppendInfo, ProducerAppend
-from spark_log.log.producers.producer_state import sequence_after
+from spark_log.log.producers.producer_append import sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.log.true_log import ViolationError

@@ -16,17 +16,15 @@ from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_merger import TailMerge, TailMerger
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.partition_directory import (
-    DirectoryListing,
-    LogView,
-    PartitionDirectory,
-)
+from spark_log.log.directory.log_view import DirectoryListing, LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.file_deletion import DeletableFiles, find_deletable
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c

@@ -15,7 +15,8 @@ from spark_log.errors import (
     NotFoundError,
 )
 from spark_log.log import PartitionLog, SegmentReader
-from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory.log_view import LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import LiveLog, LiveSegment, live_log
 from spark_log.log.read.log_reader import LogReader

@@ -8,7 +8,7 @@ from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRange
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.record import times_us_of
 
 
