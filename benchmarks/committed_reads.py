@@ -76,7 +76,7 @@ def measure(options: argparse.Namespace) -> Report:
         for log in _logs(root):
             view = log.observe()
             merge(log.files, view, 0, len(view.live.segments) - 1, sync=False)
-            log.write_snapshot()
+            log.replica.snapshots.write()
         figures += _compare("merged", reads, committed, options.repeats)
     notes = {
         "records": f"{options.records:,} of {VALUE_BYTES} bytes, {committed:,} committed",

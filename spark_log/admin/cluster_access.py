@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from spark_log.cluster import Cluster, open_cluster
 from spark_log.config import AdminConfig, BrokerOptions
 from spark_log.errors import RootNotFoundError
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.metadata import Decide, MetadataImage, TopicImage
 from spark_log.storage import (
     StorageOptions,
@@ -142,7 +142,7 @@ class ClusterAccess(ForeignMethods):
                 cluster.store, lambda: retry_append(lambda: cluster.metadata.commit(decide))
             )
 
-    def _log(self, image: MetadataImage, tp: TopicPartition) -> ReplicatedLog:
+    def _log(self, image: MetadataImage, tp: TopicPartition) -> PartitionLog:
         return self._cluster().partition_log(image.topic(tp.topic), tp.partition)
 
     def _map_partitions(

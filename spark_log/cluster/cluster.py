@@ -23,7 +23,7 @@ from spark_log.cluster.meta_properties import (
     read_meta_properties,
     unreadable_root,
 )
-from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRootError,
@@ -35,7 +35,7 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.log import Beside, LocalLog, PartitionLog
 from spark_log.metadata import (
     METADATA_WITNESS,
     ROOT_BROKER_ID,
@@ -56,7 +56,6 @@ from spark_log.storage import (
     find_quorum,
     has_files,
     is_own_directory,
-    listing_validity_ms,
     open_store,
 )
 from spark_log.types import random_id
@@ -295,7 +294,7 @@ class Cluster:
 
     def partition_log(
         self, topic: TopicImage, partition: int, *, beside: Beside | None = None
-    ) -> ReplicatedLog:
+    ) -> PartitionLog:
         """Return the log of a partition, with all of its replicas.
 
         Args:
@@ -315,11 +314,21 @@ class Cluster:
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
-        def open_replica(broker_id: int, number: int) -> Replica:
-            files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True, beside=beside)
+        def open_replica(broker_id: int, number: int) -> LocalLog:
+            return LocalLog(
+                self.broker_store(broker_id),
+                topic.numbered_directory(partition, number),
+                topic_id=topic.topic_id,
+                partition=partition,
+                config=config,
+                clock=self.clock,
+                suppressed=suppressed,
+                has_witness=True,
+                has_leader_epochs=True,
+                beside=beside,
+            )
 
-        return ReplicatedLog(
+        return PartitionLog(
             MetadataPartitionStates(self._metadata, topic, partition),
             open_replica,
             self.broker_store,
@@ -339,7 +348,7 @@ class Cluster:
 
     def replica_log(
         self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
-    ) -> PartitionLog:
+    ) -> LocalLog:
         """Return the log of one replica, for work that each replica does by itself, such as merges.
 
         Args:
@@ -356,7 +365,7 @@ class Cluster:
         """
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
-        return PartitionLog(
+        return LocalLog(
             self.broker_store(broker_id),
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
@@ -365,27 +374,6 @@ class Cluster:
             clock=self.clock,
             suppressed=self.suppressed,
             has_witness=True,
-        )
-
-    def _replica_directory(
-        self,
-        topic: TopicImage,
-        partition: int,
-        broker_id: int,
-        number: int,
-        config: TopicConfig,
-        suppressed: SuppressedErrors,
-    ) -> PartitionDirectory:
-        path = topic.numbered_directory(partition, number)
-        return PartitionDirectory(
-            self.broker_store(broker_id),
-            path,
-            topic_id=topic.topic_id,
-            partition=partition,
-            clock=self.clock,
-            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
-            suppressed=suppressed,
-            witness=Witness(path),
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:

@@ -3,13 +3,13 @@ from .append import DivergedReplicaError as DivergedReplicaError
 from .append import LogAppendInfo as LogAppendInfo
 from .cache_budget import LOG_CACHES as LOG_CACHES
 from .cache_budget import LogCache as LogCache
+from .chain import ALL as ALL
 from .chain import NO_LEADER as NO_LEADER
 from .chain import REPLICA_ERRORS as REPLICA_ERRORS
 from .chain import LeaderFailedError as LeaderFailedError
 from .chain import PartitionState as PartitionState
 from .chain import PartitionStates as PartitionStates
 from .chain import ReplicaFetcher as ReplicaFetcher
-from .chain import ReplicatedLog as ReplicatedLog
 from .chain import StagingFailedError as StagingFailedError
 from .clean import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
 from .clean import FAN_IN as FAN_IN
@@ -36,11 +36,10 @@ from .files import parse_snapshot_name as parse_snapshot_name
 from .files import spent_segments as spent_segments
 from .lag import Lag as Lag
 from .lag import first_unread_us as first_unread_us
+from .local_log import LocalLog as LocalLog
 from .log_start import follow_log_start as follow_log_start
 from .log_start import move_log_start as move_log_start
-from .log_start import move_replica_start as move_replica_start
 from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
-from .partition_log import ALL as ALL
 from .partition_log import PartitionLog as PartitionLog
 from .producers import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producers import NOT_LISTED_US as NOT_LISTED_US
@@ -59,7 +58,6 @@ from .read import IsolationLevel as IsolationLevel
 from .read import ProbeInterval as ProbeInterval
 from .read import TailView as TailView
 from .read import list_aborted as list_aborted
-from .replica import Replica as Replica
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import DeletableFiles as DeletableFiles
 from .rewrite import MergePolicy as MergePolicy

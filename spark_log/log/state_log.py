@@ -30,8 +30,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.files import StartMarker, parse_snapshot_name, spent_segments
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import move_log_start
-from spark_log.log.partition_log import PartitionLog
 from spark_log.log.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import (
@@ -78,7 +78,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         max_clock_skew_ms: ``max.clock.skew.ms`` of the cluster.
     """
 
-    log_class: ClassVar[type[PartitionLog]] = PartitionLog
+    log_class: ClassVar[type[LocalLog]] = LocalLog
     trim_every: ClassVar[int] = 64
     """Number of records after which the log is trimmed, but at most `_TRIMS_PER_DELAY` times within
     ``file.delete.delay.ms``: a trim lists the log. The listing returns the files of this many
@@ -174,9 +174,10 @@ class StateLog(ABC, Generic[_State, _Record]):
             offset = self._offset
             try:
                 if offset is None:
-                    batches, self._offset = self._log.fetch_last()
+                    batches, view = self._log.read_last()
+                    self._offset = view.log_end_offset
                 else:
-                    batches, self._offset = self._log.fetch_to_end(offset)
+                    batches, self._offset = self._log.read_to_end(offset)
             except OffsetOutOfRangeError as error:
                 if offset is not None and offset > error.log_end_offset:
                     raise StorageError(

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import LogView, PartitionLog, Witness
+from spark_log.log import LocalLog, LogView, Witness
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
@@ -84,7 +84,7 @@ class MetadataLog:
             checkpoint: the checkpoint, if it was read already; None reads it when it is needed.
         """
         self._clock = clock
-        self._log = PartitionLog(
+        self._log = LocalLog(
             store,
             METADATA_DIRECTORY,
             topic_id=METADATA_TOPIC_ID,
@@ -115,7 +115,7 @@ class MetadataLog:
             StorageError: the log cannot be read.
         """
         known, looked_ms = self._known, self._clock.monotonic_ms()
-        if self._is_checked and self._log.ends_at(known.offset):
+        if self._is_checked and self._log.tail_ends_at(known.offset):
             self._looked = known.image, looked_ms
             return known.image
         with self._lock:
@@ -221,7 +221,7 @@ class MetadataLog:
         known = self._known
         is_end = None
         if known.last_segment >= 0:
-            is_end = self._log.begin_behind(known.last_segment, known.offset)
+            is_end = self._log.seek_past_segment(known.last_segment, known.offset)
             if is_end is None and not self._is_checked:
                 self._known = _Replayed(MetadataImage())  # the log does not confirm the checkpoint
         if not is_end:
@@ -260,7 +260,7 @@ class MetadataLog:
     def _read_on(self) -> None:
         """Replay the records after the known state; at the log's end this looks up one name."""
         image, offset, last_segment, checkpoint = self._known
-        for batch, next_offset in self._log.read_on(offset):
+        for batch, next_offset in self._log.stream(offset):
             if batch is not None:
                 image = image.copy() if image is self._known.image else image
                 values = batch.records.column("value").to_pylist()

@@ -11,11 +11,11 @@ from spark_log.log import (
     DivergedReplicaError,
     Lag,
     LeaderFailedError,
+    LocalLog,
     LogView,
+    PartitionLog,
     PartitionState,
-    Replica,
     ReplicaFetcher,
-    ReplicatedLog,
     TailView,
     follow_log_start,
 )
@@ -55,8 +55,8 @@ class PartitionMirror:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        source: ReplicatedLog,
-        target: ReplicatedLog,
+        source: PartitionLog,
+        target: PartitionLog,
         on_copied: Callable[[int], None],
     ) -> None:
         """Return the mirror of a partition; no storage is accessed yet.
@@ -109,7 +109,7 @@ class PartitionMirror:
         tail = self._read[1]
         return tail.ends_at(tail.log_end_offset)
 
-    def _copy(self, follower: Replica, known_end: int | None) -> CopiedPartition:
+    def _copy(self, follower: LocalLog, known_end: int | None) -> CopiedPartition:
         """Copy new records.
 
         Args:
@@ -154,7 +154,7 @@ class PartitionMirror:
         return CopiedPartition(self._tp, sum(copied), len(copied), offset, lag)
 
     def _check_is_prefix(
-        self, source: Replica, view: LogView, follower: Replica, there: LogView
+        self, source: LocalLog, view: LogView, follower: LocalLog, there: LogView
     ) -> None:
         """Check that the target's last record is in the source's log at the same offset."""
         offset = there.log_end_offset
@@ -177,7 +177,7 @@ class PartitionMirror:
             )
 
 
-def _record(replica: Replica, view: LogView, offset: int) -> object:
+def _record(replica: LocalLog, view: LogView, offset: int) -> object:
     """Return the record at an offset, which may be a marker; None if compaction has removed it.
 
     Args:

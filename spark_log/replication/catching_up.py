@@ -31,8 +31,8 @@ from spark_log.log import (
     NO_LEADER,
     DivergedReplicaError,
     LeaderFailedError,
+    LocalLog,
     PartitionState,
-    Replica,
     ReplicaFetcher,
     follow_log_start,
 )
@@ -256,7 +256,7 @@ class Replicator:
 
     # --- copying ---------------------------------------------------------------------------------
 
-    def _copy(self, state: PartitionState, follower: Replica) -> int | None:
+    def _copy(self, state: PartitionState, follower: LocalLog) -> int | None:
         """Copy the leader's log up to the high watermark, in several passes if it takes long.
 
         Returns:
@@ -295,7 +295,7 @@ class Replicator:
         except SparkLogError as error:
             raise LeaderFailedError(error) from error
 
-    def _finish(self, leader: Replica, follower: Replica, offset: int) -> None:
+    def _finish(self, leader: LocalLog, follower: LocalLog, offset: int) -> None:
         """Move the start of the copied log to the leader's, and write a snapshot if it is due.
 
         The first writer of a new leader then finds the state of producers without opening all

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_log.errors import OffsetOutOfRangeError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.storage import Store, text_of
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import TransactionMetadata
@@ -72,13 +72,13 @@ def view_directory(
         CorruptRecordError: the log is damaged.
         StorageError: it cannot be read.
     """
-    log = PartitionLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
+    log = LocalLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
     for _ in range(_MAX_TRIES):
         live = log.observe().live
         if not live.segments:
             return TransactionView(TransactionMetadata(transactional_id or ""))
         try:
-            batches, _ = log.fetch_from(live.segments[-1].start_offset)
+            batches, _ = log.read(live.segments[-1].start_offset)
         except OffsetOutOfRangeError:  # trimmed meanwhile: there is a newer record
             continue
         record = from_json(batches[-1].records.column("value")[-1].as_py())

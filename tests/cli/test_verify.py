@@ -40,7 +40,7 @@ def records(root):
     for first in (0, 4, 8):
         batches = [numbered(first, 2), numbered(first + 2, 2)]
         append_batches(root, "weather", *batches)
-    partition_log(root, "weather").write_snapshot()
+    partition_log(root, "weather").replica.snapshots.write()
     append(root, "flights", b"one", b"two", partition=1)
 
 

@@ -167,7 +167,7 @@ class TestSegments:
         with Producer(root, linger_ms=10_000) as producer:
             for number in range(4):
                 producer.send("t", b"%d" % number)
-        assert log.log_end_offset() == 4
+        assert log.observe().log_end_offset == 4
         Admin(root).delete_records({T0: 2})
         for path in directory(root).glob("*.snapshot"):
             path.unlink()

@@ -60,7 +60,7 @@ class Writer:
     def open_log(self):
         log = open_log(self.store, **self.log_config)
         if self.without is not None:
-            log.replica.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
+            log.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
         return log
 
     def values(self, number, count):

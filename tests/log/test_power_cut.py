@@ -180,7 +180,7 @@ def check_what_is_left_is_right(told, moment, store, **config):
     rewritten = max((name.last_offset or -1 for name in names if name), default=-1)
     read: dict[int, bytes] = {}
     try:
-        start = log.log_start_offset()
+        start = log.observe().log_start_offset
         for batch in log.scan(start):
             values = batch.records.column("value").to_pylist()
             read.update(zip(batch.offsets().tolist(), values, strict=True))

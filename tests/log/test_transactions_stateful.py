@@ -52,7 +52,7 @@ class Follower:
 
     def read(self, batches=None):
         try:
-            for batch, following in self.log.read_on(self.position, **COMMITTED):
+            for batch, following in self.log.stream(self.position, **COMMITTED):
                 if batch is not None and not batch.is_control:
                     self.found += batch.offsets().tolist()
                 self.position = following
@@ -201,7 +201,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def write_snapshot(self):
-        self.open_log(self.inner).write_snapshot()
+        self.open_log(self.inner).snapshots.write()
 
     @precondition(lambda self: not self.start)
     @rule()

@@ -8,7 +8,7 @@ import pytest
 from spark_log.cluster import Cluster
 from spark_log.cluster import cluster as cluster_module
 from spark_log.errors import CorruptRecordError, LogTruncatedError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.checkpoint import MetadataCheckpoint
 from spark_log.metadata.metadata_log import (
@@ -204,9 +204,7 @@ class TestContent:
         with_changes(memory_store, clock, 1)
         newer = json.loads(config("topic", "t", "retention.ms", "1").to_json())
         newer["data"]["addedLater"] = "kept"
-        plain = PartitionLog(
-            memory_store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0
-        )
+        plain = LocalLog(memory_store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
         plain.append(record_batch([row(json.dumps(newer).encode())]))
         log = MetadataLog(memory_store, clock)
         log.commit(set_retention(2))

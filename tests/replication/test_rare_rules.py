@@ -204,7 +204,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     cluster = Cluster(1)
     late, other, reader = cluster.process(), cluster.process(), cluster.process()
     other.log.append(numbered(0, 1))
-    _, position = reader.log.fetch_from(0)
+    _, position = reader.log.read(0)
     ReplicaFetcher(other.replica(1), other.replica(2)).fetch(0, 1)
     cluster.metadata.change(isr=(1, 2))
     late.states.refresh()
@@ -216,7 +216,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     with suppress(UnknownOutcomeError):
         late.log.append(numbered(3, 1))  # where replica 1 ended, and on this one alone
     cluster.clock.advance_ms(1000)
-    batches, _ = reader.log.fetch_from(position)
+    batches, _ = reader.log.read(position)
     return values_of(batches) == values(cluster.process().log, position)
 
 
@@ -242,7 +242,7 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     append(log_of(cluster), numbered(0, 1))
     append(log_of(cluster), numbered(1, 1), acks=1)
     reader = log_of(RealCluster(cluster.root, clock=ManualClock()))
-    _, position = reader.fetch_from(0)
+    _, position = reader.read(0)
     leave_without_barrier(cluster, 2)
 
     def die(_):
@@ -251,7 +251,7 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     replicator = Replicator(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
     with suppress(KeyboardInterrupt):
         replicator.catch_up()
-    batches, _ = reader.fetch_from(position)
+    batches, _ = reader.read(position)
     leave_without_barrier(cluster, 0)
     later = dict(values(log_of(RealCluster(cluster.root))))
     return all(later.get(at) == value for at, value in values_of(batches))

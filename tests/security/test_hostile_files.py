@@ -61,7 +61,7 @@ def look_at_everything(root):
     def read():
         cluster = Cluster(root)
         log = cluster.partition_log(cluster.topic("t"), 0)
-        for batch, _ in log.read_on(0):
+        for batch, _ in log.stream(0):
             if batch is not None:
                 batch.records.validate(full=True)
         log.producers()
@@ -124,7 +124,7 @@ def test_a_compressed_batch_that_lies_about_its_size_is_damage(tmp_path):
     file.write_bytes(data.replace(told, lie))
     cluster = Cluster(root)
     with pytest.raises(CorruptRecordError, match=r"t-0/0+\.log"):
-        list(cluster.partition_log(cluster.topic("t"), 0).read_on(0))
+        list(cluster.partition_log(cluster.topic("t"), 0).stream(0))
 
 
 def test_a_marker_of_deletion_removes_nothing_that_is_no_topic(forged, tmp_path):

@@ -275,7 +275,7 @@ class FetchLoop:
             if not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
             if cursor.stream is None or cursor.stream[0] != version:
-                batches = cursor.log.read_on(
+                batches = cursor.log.stream(
                     offset,
                     check_crcs=self._config.check_crcs,
                     isolation_level=self._config.isolation_level,

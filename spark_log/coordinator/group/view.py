@@ -8,7 +8,7 @@ from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import TOPIC_ID, group_directory
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.storage import GROUPS_DIRECTORY, Store, text_of
 from spark_log.util import Clock
 
@@ -54,7 +54,7 @@ def list_group_ids(store: Store, clock: Clock) -> list[str]:
 
 
 def _view(store: Store, directory: str, group_id: str | None, clock: Clock) -> GroupView:
-    log = PartitionLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
+    log = LocalLog(store, directory, topic_id=TOPIC_ID, partition=0, clock=clock)
     batches, view = log.read_last()
     if not batches:
         return GroupView(Group(group_id or ""))

@@ -23,9 +23,9 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     REPLICA_ERRORS,
+    LocalLog,
     LogBatch,
     LogView,
-    PartitionLog,
     SegmentReader,
     TransactionIndex,
     list_aborted,
@@ -173,7 +173,7 @@ def _read_replicas(
 
 
 def _read_batches(
-    log: PartitionLog,
+    log: LocalLog,
     split: LogSplit,
     offset: int,
     columns: list[str] | None,
@@ -198,7 +198,7 @@ def _read_batches(
             offset = _offset_after_loss(view, split, offset, options)
             continue
         end_offset = min(split.end_offset, view.log_end_offset)
-        log.load_segment_ids(view)
+        log.snapshots.load_segment_ids(view)
         try:
             for begin, _, reader in log.files.walk(view, offset, end_offset, last):
                 stop = min(end_offset, reader.end_offset)
@@ -225,7 +225,7 @@ def _read_batches(
 
 
 def _batches(
-    log: PartitionLog,
+    log: LocalLog,
     reader: SegmentReader,
     view: LogView,
     low: int,
@@ -273,7 +273,7 @@ def _offset_after_loss(view: LogView, split: LogSplit, offset: int, options: Rea
 
 
 def _offset_ranges_in_time(
-    reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: PartitionLog
+    reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: LocalLog
 ) -> Iterator[tuple[int, int]]:
     """Yield the offset ranges of a segment whose batches contain records within time bounds.
 

@@ -8,8 +8,9 @@
 - `replica_fetcher`: copies segments to a replica that lacks them.
 - `chain_start`, `committed_end`: deletion of records; the committed end of a replica outside the
   chain.
-- `replicated_log`: a partition's log that appends through the chain, and reads only records that
-  all in-sync replicas have.
+
+`log.partition_log` appends through the chain, and reads only records that all in-sync replicas
+have.
 """
 
 from spark_log.util.exports import attach_stub

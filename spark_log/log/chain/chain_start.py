@@ -9,8 +9,8 @@ from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
-from spark_log.log.log_start import move_replica_start
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
+from spark_log.log.log_start import move_log_start
 from spark_log.storage import with_reserve
 
 
@@ -70,7 +70,7 @@ def _move_all(chain: ReplicaChain, offset: int, view: LogView | None, attempt: C
 
 
 def _move_start(
-    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+    chain: ReplicaChain, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
 ) -> int:
     """Move the start of one replica.
 
@@ -79,7 +79,7 @@ def _move_start(
         StorageError: the root was emptied, or the storage does not answer.
     """
     try:
-        return move_replica_start(replica, offset, view)
+        return move_log_start(replica, offset, view)
     except OffsetOutOfRangeError:
         chain.check_root(broker_id)
         raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spark_log.errors import OffsetOutOfRangeError
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 
 
-def committed_end(replica: Replica, last: Replica) -> int:
+def committed_end_of(replica: LocalLog, last: LocalLog) -> int:
     """Return an offset up to which a replica has only records that all in-sync replicas have.
 
     A replica that is not in sync may have records that were never acknowledged, if it once led the

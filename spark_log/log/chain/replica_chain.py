@@ -29,17 +29,19 @@ from spark_log.log.chain.chain_attempt import ChainAttempt, unknown_outcome
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
-from spark_log.log.partition_log import ALL
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 from spark_log.storage import Store
 from spark_log.util import SuppressedErrors
+
+ALL: Final = -1
+"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 MAX_CHANGES: Final = 100
 """Number of changes of the chain that one call follows before it gives up."""
 
 _Result = TypeVar("_Result")
 
-Put = Callable[[Replica, PartitionState, bool], _Result]
+Put = Callable[[LocalLog, PartitionState, bool], _Result]
 """A function that appends to the leader's replica. The flag says whether the state was read from
 the metadata just now (`Appender.append_segment`)."""
 
@@ -58,7 +60,7 @@ class ReplicaChain:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], Replica],
+        open_replica: Callable[[int, int], LocalLog],
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -82,10 +84,10 @@ class ReplicaChain:
         self._name = name
         self._suppressed = suppressed
         self.check_root = check_root
-        self._replicas: dict[tuple[int, int], Replica] = {}
+        self._replicas: dict[tuple[int, int], LocalLog] = {}
         self.followers = ChainFollowers(self.replica, check_root)
 
-    def replica(self, state: PartitionState, broker_id: int) -> Replica:
+    def replica(self, state: PartitionState, broker_id: int) -> LocalLog:
         """Return a broker's replica.
 
         Raises:
@@ -94,7 +96,7 @@ class ReplicaChain:
         """
         return self.open_replica(broker_id, state.directory_number(broker_id))
 
-    def open_replica(self, broker_id: int, number: int) -> Replica:
+    def open_replica(self, broker_id: int, number: int) -> LocalLog:
         """Return the replica in a numbered directory of a broker.
 
         Raises:
@@ -198,7 +200,7 @@ class ReplicaChain:
     @staticmethod
     def _put(
         put: Put[_Result],
-        leader: Replica,
+        leader: LocalLog,
         state: PartitionState,
         is_certain: bool,
         attempt: ChainAttempt,
@@ -269,7 +271,7 @@ class ReplicaChain:
 
     # --- one state -------------------------------------------------------------------------------
 
-    def _leader(self, state: PartitionState) -> Replica:
+    def _leader(self, state: PartitionState) -> LocalLog:
         """Return the leader's replica, prepared for appends under a state."""
         leader = self.replica(state, state.leader)
         self.followers.limit_merges(leader, state)
@@ -289,7 +291,7 @@ class ReplicaChain:
             leader.append_barrier(state.leader_epoch, state.isr, state.joining)
         return state
 
-    def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
+    def _bring_up_followers(self, leader: LocalLog, state: PartitionState) -> PartitionState:
         """Bring the other replicas up to the end of the leader's log after an append.
 
         The replicas may have got the append from the leader's log, where an earlier try had put it,

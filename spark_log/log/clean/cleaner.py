@@ -41,8 +41,8 @@ from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.partition_log import PartitionLog
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
@@ -125,7 +125,7 @@ class PartitionCleaner:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LocalLog,
         *,
         on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
@@ -290,7 +290,7 @@ class PartitionCleaner:
         self._count_expired(segments, breach, listing.view)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
         if start_offset > listing.view.log_start_offset:
-            follow_log_start(self._log.replica, start_offset)
+            follow_log_start(self._log, start_offset)
             listing = self._list()
         return listing
 
@@ -332,10 +332,10 @@ class PartitionCleaner:
                 segments_written = done.segments_written
             listing = self._list()
             if segments_written or found.has_read_horizons:
-                log.write_snapshot(listing.view)
+                log.snapshots.write(listing.view)
             segments, listing = self._segments(listing)
         elif found.has_read_horizons:  # of an earlier version's snapshot: read them only once
-            log.write_snapshot(listing.view)
+            log.snapshots.write(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -354,7 +354,7 @@ class PartitionCleaner:
             with self._rewriting:
                 segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
-            self._log.write_snapshot(listing.view)
+            self._log.snapshots.write(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -368,7 +368,7 @@ class PartitionCleaner:
                 break
             for run in runs:
                 try:
-                    log.on_rewritten(self._merge_run(listing.view, run))
+                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, run))
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])

@@ -203,7 +203,7 @@ class PartitionDirectory:
             path=self.path,
         )
 
-    def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
+    def observe_tail(self, base_offset: int, end_offset: int) -> LogView | None:
         """Return the end of a log that is never rewritten, from a listing of its last names.
 
         A segment of such a log is deleted only after a start marker with a higher offset was

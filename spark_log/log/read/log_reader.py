@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Final, Literal
 
 from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
@@ -19,6 +20,9 @@ from spark_log.log.snapshot import Snapshots
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
 ``isolation.level``). With ``read_committed`` it ends at the last stable offset."""
+
+MAX_READ_BYTES: Final = 52_428_800
+"""Default of the approximate maximum size of one read (``fetch.max.bytes``)."""
 
 _Batches = Iterator[tuple[LogBatch | None, int]]
 """Batches, each with the offset after it; None where there are no records before this offset."""
@@ -66,7 +70,7 @@ class LogReader(LogCache):
             size_bytes += times.view.memory_bytes
         self._share.hold(size_bytes)
 
-    def read_on(
+    def stream(
         self,
         offset: int,
         columns: Sequence[str] | None,
@@ -92,24 +96,24 @@ class LogReader(LogCache):
             CorruptRecordError: a segment is damaged; has file and position.
         """
         if isolation_level == "read_committed":
-            return self._read_committed_on(offset, columns, check_crcs)
-        return self._read_on(offset, columns, check_crcs)
+            return self._stream_committed(offset, columns, check_crcs)
+        return self._stream(offset, columns, check_crcs)
 
-    def ends_at(self, offset: int) -> bool:
+    def tail_ends_at(self, offset: int) -> bool:
         """Whether the log ends at ``offset``, where a read has ended. For any thread."""
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
-    def end_behind(self, offset: int) -> tuple[LogTail, int] | None:
+    def end_after(self, offset: int) -> tuple[LogTail, int] | None:
         """Return the log's end as it was read, and the number of segments between an offset and it.
 
         Returns:
             The end and the number; None if they are not known any more.
         """
         tail = self._tail
-        return tail.end_behind(offset) if tail is not None and tail.is_valid else None
+        return tail.end_after(offset) if tail is not None and tail.is_valid else None
 
-    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+    def seek_past_segment(self, base_offset: int, end_offset: int) -> bool | None:
         """Begin to read behind a known segment of a log that is never rewritten.
 
         Args:
@@ -127,7 +131,7 @@ class LogReader(LogCache):
         tail = self._tail
         if tail is not None and tail.is_valid and tail.holds(end_offset):
             return False
-        view = self._directory.observe_behind(base_offset, end_offset)
+        view = self._directory.observe_tail(base_offset, end_offset)
         if view is None:
             self._tail = None
             return None
@@ -195,7 +199,7 @@ class LogReader(LogCache):
         index, view = self._committed.load(view)
         return index.copy(), view
 
-    def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
+    def _stream(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
         while True:
             tail, is_new = self._tail, False
             if tail is None or not tail.can_read(offset):
@@ -247,7 +251,7 @@ class LogReader(LogCache):
         self._hold()
         return tail
 
-    def _read_committed_on(
+    def _stream_committed(
         self, offset: int, columns: Sequence[str] | None, check_crcs: bool
     ) -> _Batches:
         with self._committed.in_use():
@@ -447,6 +451,30 @@ class LogReader(LogCache):
             self._directory.check_unchanged(reader, observed_ms)
             raise
         yield None, reader.end_offset if end_offset is None else end_offset
+
+
+def read_batches(
+    stream: _Batches, offset: int, max_bytes: float = math.inf
+) -> tuple[list[LogBatch], int]:
+    """Return the batches of records at the beginning of a stream, and the offset to read next.
+
+    Args:
+        stream: batches, each with the offset after it. Control batches are left out.
+        offset: the offset at which the stream begins.
+        max_bytes: approximate size of the answer; the first batch may be larger.
+    """
+    batches: list[LogBatch] = []
+    total_bytes = 0
+    for batch, next_offset in stream:
+        if batch is not None and not batch.is_control:
+            if batches and total_bytes + batch.stored_bytes > max_bytes:
+                break
+            batches.append(batch)
+            total_bytes += batch.stored_bytes
+        offset = next_offset
+        if batches and total_bytes >= max_bytes:
+            break  # nothing more fits: the next segment is not opened
+    return batches, offset
 
 
 def list_aborted(

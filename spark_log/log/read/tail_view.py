@@ -149,7 +149,7 @@ class TailView:
             return self.is_valid  # still
         return False
 
-    def end_behind(self, offset: int) -> tuple[LogTail, int]:
+    def end_after(self, offset: int) -> tuple[LogTail, int]:
         """Return the log's end, and the number of segments between an offset and it."""
         last = self._name(len(self._starts) - 1) if self._starts else None
         count = len(self._starts) - bisect_left(self._starts, offset)

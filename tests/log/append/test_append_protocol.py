@@ -617,7 +617,7 @@ class TestLateSuccess:
 
         def spend_every_name():
             append_theirs(others, 4)
-            end = others.log_end_offset()
+            end = others.observe().log_end_offset
             move_start(inner, end, end)
             free(inner, *filter(None, map(SegmentName.parse, file_names(inner))))
             append_theirs(others, 2)

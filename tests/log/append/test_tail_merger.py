@@ -101,7 +101,7 @@ class TestMerging:
         assert any(map(merged, store.called("put_if_absent")))
 
     def test_is_done_by_a_later_appender_too(self, store, inner, clock):
-        """A task of a Spark job appends once, with a `PartitionLog` of its own."""
+        """A task of a Spark job appends once, with a `LocalLog` of its own."""
         for _ in range(TAIL + 1):
             append(open_log(store, clock=clock, merge_tail_segments=TAIL))
         assert live(inner)[0] == (0, 4, 1) or live(inner)[0] == (0, 3, 1)

@@ -7,10 +7,9 @@ from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import (
     NO_LEADER,
-    PartitionDirectory,
+    LocalLog,
+    PartitionLog,
     PartitionState,
-    Replica,
-    ReplicatedLog,
 )
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
@@ -124,7 +123,7 @@ class Process:
 
     def log_again(self):
         cluster = self._cluster
-        return ReplicatedLog(
+        return PartitionLog(
             self.states,
             self._open,
             self._store_of,
@@ -142,16 +141,16 @@ class Process:
 
     def _open(self, broker_id, number):
         cluster = self._cluster
-        files = PartitionDirectory(
+        return LocalLog(
             self._store_of(broker_id),
             f"{DIRECTORY}.{number}" if number else DIRECTORY,
             topic_id=TOPIC_ID,
             partition=0,
+            config=cluster.config,
             clock=cluster.clock,
-            valid_ms=cluster.config.file_delete_delay_ms / 2,
             suppressed=self.suppressed,
+            has_leader_epochs=True,
         )
-        return Replica(files, cluster.config, has_leader_epochs=True)
 
     def replica(self, broker_id, number=0):
         """Return the replica alone, as a tool would open it."""

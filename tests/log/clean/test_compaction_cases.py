@@ -29,7 +29,9 @@ def compacted(log, **limit):
 
 
 def keys(log):
-    return [(offset, row["key"]) for offset, row in records_of(log.scan(log.log_start_offset()))]
+    return [
+        (offset, row["key"]) for offset, row in records_of(log.scan(log.observe().log_start_offset))
+    ]
 
 
 def last_offsets(log):

@@ -121,7 +121,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     @rule(handle=handles)
     def write_a_snapshot(self, handle):
-        self.logs[handle].write_snapshot()
+        self.logs[handle].snapshots.write()
 
     @rule(handle=handles, data=st.data())
     def delete_records(self, handle, data):
@@ -196,7 +196,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             assert [self.rows[at] for at, _ in found] == [row for _, row in found]
             offsets = [at for at, _ in found]
             assert offsets == sorted(set(offsets))
-            assert log.log_end_offset() == len(self.rows)
+            assert log.observe().log_end_offset == len(self.rows)
             read = {row["key"]: (at, row["value"]) for at, row in found}
             for key, at in self.last_offsets().items():
                 if at < self.start:
@@ -214,7 +214,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
         expected = [at for at, _ in records_of(self.reopened().scan(position))]
         seen = []
         while position < len(self.rows):
-            batches, following = self.logs[handle].fetch_from(position, max_bytes)
+            batches, following = self.logs[handle].read(position, max_bytes)
             assert following > position
             seen += [at for at, _ in records_of(batches)]
             position = following

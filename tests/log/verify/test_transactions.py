@@ -56,11 +56,11 @@ def test_a_log_with_transactions_is_sound(log, verify):
         end(log, epoch=epoch + 1)
         end(log, 8, epoch=epoch + 1, commits=True)
     send(log, 9)
-    log.write_snapshot()
+    log.snapshots.write()
     assert verify() == []
     view = log.observe()
     merge(log.files, view, 0, 9)
-    log.write_snapshot()
+    log.snapshots.write()
     assert {kind for kind, _ in verify()} <= {"spent-segment"}
 
 
@@ -102,7 +102,7 @@ class TestSnapshots:
         send(log, 8)
         end(log, 8)
         send(log, 7)
-        log.write_snapshot()
+        log.snapshots.write()
 
         def run(**transactions):
             path = f"{DIRECTORY}/{snapshot_name(5)}"

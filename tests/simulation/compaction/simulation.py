@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from tests.simulation.compaction.actors import (
     ChangingCleaner,
     CompactedWorld,
@@ -121,7 +121,7 @@ def simulate_compaction(seed: int, variant: PatchVariant = COMPACTION_SOUND) -> 
         store_class(disk, scheduler, truth, faults),
         truth,
         faults,
-        PartitionLog,
+        LocalLog,
         settings=_settings(profile),
     )
     with (

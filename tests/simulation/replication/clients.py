@@ -145,7 +145,7 @@ class PlainWriter(_Client):
         world = self._world
         values = world.draw_values(self._name)
         try:
-            expected = opened.log.log_end_offset() if world.chance(0.5) else None
+            expected = opened.log.observe().log_end_offset if world.chance(0.5) else None
             self._append(opened, values, expected_leo=expected)
         except (UnknownOutcomeError, NotEnoughReplicasAfterAppendError) as error:
             self._note(f"append {values[0]!r}", error)
@@ -165,7 +165,7 @@ class Follower(_Client):
             world.rest(world.profile.think_ms)
             begin = position
             try:
-                for batch, next_offset in opened.log.read_on(position):
+                for batch, next_offset in opened.log.stream(position):
                     rows = [] if batch is None else rows_of(batch)
                     world.truth.check_read(position, next_offset, rows)
                     position = next_offset

@@ -11,12 +11,12 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LocalLog,
     LogAppendInfo,
     LogView,
     PartitionState,
-    Replica,
     ReplicaFetcher,
-    move_replica_start,
+    move_log_start,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
@@ -67,9 +67,9 @@ def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo
 
 
 def _moves_the_start(
-    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+    chain: ReplicaChain, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
 ) -> int:
-    return move_replica_start(replica, offset, view)
+    return move_log_start(replica, offset, view)
 
 
 def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:
@@ -125,7 +125,7 @@ _shipped_copy = Replicator._copy
 
 
 def _compares_once(
-    self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any, **options: Any
+    self: ReplicaFetcher, leader: LocalLog, follower: LocalLog, *how: Any, **options: Any
 ) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
     _shipped_fetcher(self, leader, follower, *how, **options)
@@ -139,7 +139,7 @@ def _compares_once(
     follower.follower.check = check
 
 
-def _truncates_in_place(self: Replicator, state: PartitionState, follower: Replica) -> int | None:
+def _truncates_in_place(self: Replicator, state: PartitionState, follower: LocalLog) -> int | None:
     """Delete what a diverged replica has, and copy the leader's log into the same directory."""
     try:
         return _shipped_copy(self, state, follower)
@@ -199,15 +199,15 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
+def _reads_the_last_in_sync(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, -1)
 
 
-def _reads_the_leader(self: ReplicaSelection) -> Replica:
+def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, 0)
 
 
-def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     state = selection.known_state
     replica = selection._chain.replica(state, state.isr[place])
     replica.reader.max_leader_epoch = state.leader_epoch
@@ -215,7 +215,7 @@ def _read_at(selection: ReplicaSelection, place: int) -> Replica:
 
 
 def _segment_as_listed(
-    self: Replica, offset: int, view: LogView
+    self: LocalLog, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
     segment = view.live.segments[view.live.index_of(offset)]
     return segment, self.files.open_listed(segment, view.observed_ms)
@@ -233,7 +233,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
             (Appender, "_check_leader_epoch", _does_nothing),
-            (Replica, "append_barrier", _does_nothing),
+            (LocalLog, "append_barrier", _does_nothing),
             (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
@@ -260,9 +260,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a replica that ends before the log start was emptied": PatchVariant(
         (
-            (replica_fetcher, "follow_log_start", move_replica_start),
-            (catching_up, "follow_log_start", move_replica_start),
-            (cleaner, "follow_log_start", move_replica_start),
+            (replica_fetcher, "follow_log_start", move_log_start),
+            (catching_up, "follow_log_start", move_log_start),
+            (cleaner, "follow_log_start", move_log_start),
         )
     ),
     "a writer whose merge misses files lists the log": PatchVariant(
@@ -299,7 +299,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((Replica, "_segment_at", _segment_as_listed),)
+        ((LocalLog, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
@@ -332,7 +332,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaSelection, "_has_barrier", _is_true),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((Replica, "offset_of_epoch", _hides_nothing),)
+        ((LocalLog, "offset_of_epoch", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

@@ -89,7 +89,7 @@ class Reader:
         # A reader that is held up may learn later that the log start has passed what it waits for.
         readable_to = truth.first_open_offset if self._is_committed else truth.end
         begin = position
-        batches = log.read_on(position, isolation_level=self._isolation_level)
+        batches = log.stream(position, isolation_level=self._isolation_level)
         for batch, end in batches:
             rows: list[tuple[int, bytes]] = []
             if batch is not None and not batch.is_control:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_log.errors import (
     AlreadyExistsError,
 )
-from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log import LocalLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_merger import TailMerge, TailMerger
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -160,7 +160,7 @@ class _RemovesMarkersAtOnce(PartitionCleaner):
 class _RemovesEveryOther(Retention):
     """Removes all start markers but its own."""
 
-    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+    def _delete_records(self, log: LocalLog, offset: int) -> None:
         super()._delete_records(log, offset)
         for file in list(log.files.store.list(DIRECTORY)):
             marker = StartMarker.parse(file.name)
@@ -178,10 +178,10 @@ class _DatesByItsOwnClock(Snapshots):
         return super()._write(state, summaries, replace(view, live=live))
 
 
-class _ForgetsByItsOwnClock(PartitionLog):
+class _ForgetsByItsOwnClock(LocalLog):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replica.snapshots.__class__ = _DatesByItsOwnClock
+        self.snapshots.__class__ = _DatesByItsOwnClock
 
 
 class _WritesNothing(Snapshots):
@@ -189,10 +189,10 @@ class _WritesNothing(Snapshots):
         return Snapshot(0, (), ProducerState())
 
 
-class _SavesNothing(PartitionLog):
+class _SavesNothing(LocalLog):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replica.snapshots.__class__ = _WritesNothing
+        self.snapshots.__class__ = _WritesNothing
 
 
 CLEANING_RULES: dict[str, Variant] = {
