@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from benchmarks.command_line import base_parser, positive
 from benchmarks.spark_log_peer import append_to_new_topic
 from benchmarks.workload import Case, measure, records, session
+from spark_log.datasource.options.offsets import format_offsets
 from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.read.offsets import format_offsets
 from spark_log.jobs.reprocessing import DeltaTarget, Offsets, Reprocessing
 from spark_log.testing.spark import DELTA_PACKAGE, DELTA_SETTINGS
 

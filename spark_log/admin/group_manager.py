@@ -46,7 +46,8 @@ from spark_log.errors import (
 )
 from spark_log.log import IsolationLevel, Lag, first_unread_us
 from spark_log.metadata import MetadataImage
-from spark_log.storage import call_beside, map_requests
+from spark_log.storage import map_requests
+from spark_log.threads import call_beside
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from spark_log.metadata import (
     validate_new_topic,
     validate_topic_name,
 )
-from spark_log.storage import Deadline, LimitedCall, map_requests, retry_append, with_reserve
+from spark_log.storage import map_requests, retry_append, with_reserve
+from spark_log.threads import Deadline, LimitedCall
 from spark_log.types import (
     NewPartitions,
     NewTopic,

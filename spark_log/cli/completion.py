@@ -17,7 +17,7 @@ import typer
 
 from spark_log.admin import Admin
 from spark_log.cli.root import Root
-from spark_log.storage import call_within
+from spark_log.threads import call_within
 
 _TIMEOUT_MS: Final = 1000
 

@@ -10,7 +10,8 @@ from typing import Final
 from spark_log.consumer import Resolve
 from spark_log.errors import SparkLogError
 from spark_log.log import FetchedRecords, IsolationLevel, LogBatch, PartitionLog, ProbeInterval
-from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.storage import OutageWait, is_unavailable
+from spark_log.threads import Deadline
 from spark_log.util import Clock
 
 ROUND_BYTES: Final = 1_048_576

@@ -51,13 +51,13 @@ from spark_log.storage import (
     StagedFileLostError,
     StorageOptions,
     Store,
-    call_beside,
     call_through_outages,
     find_quorum,
     has_files,
     is_own_directory,
     open_store,
 )
+from spark_log.threads import call_beside
 from spark_log.types import random_id
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 

@@ -46,7 +46,8 @@ from spark_log.metadata import (
     TopicImage,
     state_of,
 )
-from spark_log.storage import StorageClock, call_beside, check_clock_skew, storage_time_us
+from spark_log.storage import StorageClock, check_clock_skew, storage_time_us
+from spark_log.threads import call_beside
 from spark_log.types import TopicPartition
 
 _FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from spark_log.console.budget import Budget, RequestCancelledError
-from spark_log.storage import Deadline, within
+from spark_log.threads import Deadline, within
 from spark_log.util import Clock
 
 _Result = TypeVar("_Result")

@@ -11,7 +11,7 @@ from spark_log.consumer.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
 from spark_log.log import IsolationLevel, LogView, PartitionLog
 from spark_log.metadata import MetadataImage, TopicImage
-from spark_log.storage import call_beside
+from spark_log.threads import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
 
 _MAX_AT_ONCE: Final = 16

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from spark_log.errors import IllegalStateError
-from spark_log.storage import Deadline, LimitedCall
+from spark_log.threads import Deadline, LimitedCall
 
 
 class StorageCall:

@@ -10,12 +10,8 @@ from typing import Final, TypeVar
 
 from spark_log.consumer.storage_calls import StorageCall, StorageCalls
 from spark_log.errors import SparkLogError, WakeupError
-from spark_log.storage import (
-    Deadline,
-    LimitedCall,
-    call_through_outages,
-    retry_while_unavailable,
-)
+from spark_log.storage import call_through_outages, retry_while_unavailable
+from spark_log.threads import Deadline, LimitedCall
 from spark_log.util import SYSTEM_CLOCK, Clock
 
 _log = logging.getLogger(__name__)

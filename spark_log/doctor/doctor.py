@@ -30,8 +30,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.metadata import TopicImage
-from spark_log.storage import LimitedCall
-from spark_log.threads import DaemonPool
+from spark_log.threads import DaemonPool, LimitedCall
 from spark_log.util import SYSTEM_CLOCK
 
 ROOT_UNREADABLE: Final = Problem(
@@ -214,7 +213,7 @@ class Doctor:
         call = LimitedCall(opened)
         if not call.wait(self._limits.patience_ms / 1000):
             raise StorageError(f"the storage has not answered for {self._patience()}")
-        return call.result()  # type: ignore[return-value]
+        return call.result()
 
     def _unreadable_root(self, error: SparkLogError) -> Finding:
         for check in self._checks:
@@ -253,7 +252,7 @@ class Doctor:
         while not limited.wait(min(_LOOK_MS, self._left_ms(examination)) / 1000):
             if self._left_ms(examination) <= 0:
                 raise StorageError(f"it has not ended for {patience_ms / 1000:.0f} s")
-        return limited.result()  # type: ignore[return-value]
+        return limited.result()
 
     def _left_ms(self, examination: Examination) -> float:
         waited_ms = SYSTEM_CLOCK.monotonic_ms() - examination.active_ms

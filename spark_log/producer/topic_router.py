@@ -12,7 +12,7 @@ from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.partitioner import TopicPartitioner
 from spark_log.producer.topic_route import TopicRoute
-from spark_log.storage import call_within
+from spark_log.threads import call_within
 from spark_log.util import Clock, retry_pause_ms
 
 

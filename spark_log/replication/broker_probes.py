@@ -8,7 +8,7 @@ from functools import partial
 
 from spark_log.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, SparkLogError
-from spark_log.storage import LimitedCall
+from spark_log.threads import LimitedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BrokerProbes:
         """
         self._cluster = cluster
         self._timeout_ms = timeout_ms
-        self._calls: dict[int, LimitedCall] = {}
+        self._calls: dict[int, LimitedCall[object]] = {}
         self._failing_since_ms: dict[int, float] = {}
 
     def probe(self, brokers: Collection[int]) -> dict[int, BrokerFailure]:

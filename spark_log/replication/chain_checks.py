@@ -23,7 +23,7 @@ from spark_log.errors import (
 from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionLog, PartitionState
 from spark_log.metadata import MetadataImage
 from spark_log.replication.decision import Decision
-from spark_log.storage import LimitedCall
+from spark_log.threads import LimitedCall
 from spark_log.types import TopicPartition
 
 _INTERVAL_MS: Final = 300_000
@@ -50,7 +50,7 @@ class ChainChecks:
             cluster: the opened root.
         """
         self._cluster = cluster
-        self._call: LimitedCall | None = None
+        self._call: LimitedCall[list[Decision]] | None = None
         self._began_ms: float | None = None
 
     @property

@@ -1,9 +1,3 @@
-from .deadline import CallExpiredError as CallExpiredError
-from .deadline import Deadline as Deadline
-from .deadline import LimitedCall as LimitedCall
-from .deadline import call_beside as call_beside
-from .deadline import call_within as call_within
-from .deadline import within as within
 from .directory_watch import DirectoryWatch as DirectoryWatch
 from .directory_watch import watch_directories as watch_directories
 from .factory import checked_root as checked_root

@@ -70,14 +70,14 @@ def find_quorum(
         CorruptRecordError: the root's list of the members is damaged.
         InvalidConfigurationError: another member needs a storage option, which the text names.
     """
-    from spark_log.storage.quorum import QuorumStore, Standing, read_membership
+    from spark_log.storage.quorum import QuorumStore, RootStatus, read_membership
 
     if store.is_mapped or isinstance(store, QuorumStore):
         return store
-    standing = Standing.of(store)
-    if not standing.version:
+    status = RootStatus.of(store)
+    if not status.version:
         return store
-    roots = [voter.root for voter in read_membership(store, standing.version).voters]
+    roots = [voter.root for voter in read_membership(store, status.version).voters]
     try:
         return open_quorum(roots, storage_options, request_timeout_ms=request_timeout_ms)
     except InvalidConfigurationError as error:

@@ -47,8 +47,8 @@ from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.local_staged_file import LocalStagedFile
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
-from spark_log.storage.root_guard import CheckRoot, RootGuard
-from spark_log.storage.store import FileInfo, StagedFile, StagedFileLostError, Store
+from spark_log.storage.root_guard import RootGuard
+from spark_log.storage.store import CheckRoot, FileInfo, StagedFile, StagedFileLostError, Store
 from spark_log.util import IN_PROCESS
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}

@@ -16,8 +16,8 @@ from random import Random
 from typing import Final, TypeVar
 
 from spark_log.errors import SparkLogError, StorageError, StorageUnavailableError
-from spark_log.storage.deadline import Deadline, LimitedCall, current_deadline
 from spark_log.storage.os_errors import TRANSIENT_ERRNOS
+from spark_log.threads import Deadline, LimitedCall, current_deadline
 from spark_log.util import SYSTEM_CLOCK, Clock, retry_pause_ms
 
 OUTAGE_LOG: Final = "spark_log.outage"
@@ -95,7 +95,7 @@ def call_through_outages(
         _log.warning("%s: waiting for %s", what, deadline.waits_for or "the storage")
     if not (is_done or limited.wait(deadline.left_s())):
         raise deadline.error()
-    return limited.result()  # type: ignore[return-value]
+    return limited.result()
 
 
 def retry_append(append: Callable[[], _Answer]) -> _Answer:

@@ -14,6 +14,7 @@ replaces if it is another user's. Its permissions are those of all files (`share
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,8 @@ from spark_log.storage.file_system import share_file
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import Store
 from spark_log.util import IN_PROCESS
+
+_log = logging.getLogger(__name__)
 
 RESERVE_NAME: Final = ".reserve"
 
@@ -119,6 +122,7 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
     with IN_PROCESS.suppress("release of the reserve", store.url, StorageError):
         is_released = store.release_reserve()
     if is_released:
+        _log.warning("the disk of %s is full: its reserve is used, to free space", store.url)
         try:
             return act()
         except StorageFullError as error:

@@ -7,16 +7,9 @@ root's files. Without a guard a writer would then make directories of its own in
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from spark_log.errors import StorageUnavailableError
-
-if TYPE_CHECKING:  # imported for type checkers only
-    from spark_log.storage.store import Store
-
-CheckRoot = Callable[["Store"], None]
-"""Checks that a store, which is not guarded, is at the expected root; raises a `StorageError`."""
+from spark_log.storage.store import CheckRoot, Store
 
 _Identity = tuple[int, int, int]
 """Device, inode, and the time at which the inode changed, in nanoseconds."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 import pyarrow as pa
 
 from spark_log.errors import StorageError, StorageUnavailableError
-from spark_log.storage.root_guard import CheckRoot
 
 _COPIED_BYTES: Final = 1_048_576
 """Maximum number of bytes that `StagedFile.copy` holds in memory."""
 
 StorageOptions = Mapping[str, object]
+
+CheckRoot = Callable[["Store"], None]
+"""Checks that a store, which is not guarded, is at the expected root; raises a `StorageError`."""
 
 
 @dataclass(frozen=True, slots=True)

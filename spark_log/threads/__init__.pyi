@@ -5,5 +5,12 @@ from .daemon_pool import Outcome as Outcome
 from .fan_out import Call as Call
 from .fan_out import FanOut as FanOut
 from .fan_out import Replies as Replies
-from .fan_out import Reply as Reply
-from .new_thread import in_new_thread as in_new_thread
+from .timed_call import CallExpiredError as CallExpiredError
+from .timed_call import Deadline as Deadline
+from .timed_call import LimitedCall as LimitedCall
+from .timed_call import call_beside as call_beside
+from .timed_call import call_within as call_within
+from .timed_call import current_deadline as current_deadline
+from .timed_call import in_new_thread as in_new_thread
+from .timed_call import on_request as on_request
+from .timed_call import within as within

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from spark_log.errors import IllegalStateError, WakeupError
-from spark_log.threads.new_thread import in_new_thread
+from spark_log.threads.timed_call import in_new_thread
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -213,7 +213,7 @@ class ClientThread(Generic[C]):
             try:
                 self._on_abandoned(self._client, future.result())
             except Exception:
-                _logger.exception("the result of a cancelled call of a %s is lost", self._kind)
+                _log.exception("the result of a cancelled call of a %s is lost", self._kind)
         else:
             self._log_failure(future)
 
@@ -222,7 +222,7 @@ class ClientThread(Generic[C]):
             return
         error = future.exception()
         if error is not None and not isinstance(error, _WithdrawnError | WakeupError):
-            _logger.warning("a cancelled call of a %s has failed: %s", self._kind, error)
+            _log.warning("a cancelled call of a %s has failed: %s", self._kind, error)
 
 
 class _Call:

@@ -32,6 +32,14 @@ class Outcome(Generic[_Result]):
     value: _Result | None = None
     error: BaseException | None = None
 
+    @classmethod
+    def of(cls, call: Callable[[], _Result]) -> Outcome[_Result]:
+        """Make a call, and return its outcome."""
+        try:
+            return cls(call())
+        except BaseException as error:
+            return cls(error=error)
+
     def result(self) -> _Result:
         """Return the result of the call, or raise its error."""
         if self.error is not None:
@@ -111,10 +119,6 @@ def _start(
     done: queue.SimpleQueue[tuple[int, Outcome[_Result]]],
 ) -> None:
     def work() -> None:
-        try:
-            outcome = Outcome(call(item))
-        except BaseException as error:
-            outcome = Outcome(error=error)
-        done.put((number, outcome))
+        done.put((number, Outcome.of(lambda: call(item))))
 
     threading.Thread(target=work, name="spark-log-doctor", daemon=True).start()

@@ -11,6 +11,8 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_log.threads.daemon_pool import Outcome
+
 PATIENCE_S: Final = 1.0
 """Maximum time to wait for the other answers once a majority of the roots has answered."""
 
@@ -31,20 +33,7 @@ class Call:
     send: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The result of a call: its value or its error.
-
-    Attributes:
-        value: the returned value; None if the call raised an error.
-        error: the raised error; None if the call returned.
-    """
-
-    value: Any = None
-    error: Exception | None = None
-
-
-Replies = Sequence[Reply | None]
+Replies = Sequence[Outcome[Any] | None]
 """The replies, in the order of the calls; None for a call without one."""
 
 
@@ -66,7 +55,7 @@ class FanOut:
         with self._lock:
             return frozenset(self._late)
 
-    def ask(
+    def request(
         self,
         calls: Sequence[Call],
         *,
@@ -83,8 +72,8 @@ class FanOut:
         Returns:
             The replies; all of them, unless one of the two functions returned True.
         """
-        arrived: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
-        replies: list[Reply | None] = [None] * len(calls)
+        arrived: queue.SimpleQueue[tuple[int, Outcome[Any]]] = queue.SimpleQueue()
+        replies: list[Outcome[Any] | None] = [None] * len(calls)
         waiting = set()
         for number, call in enumerate(calls):
             if self._start(number, call, arrived):
@@ -113,7 +102,7 @@ class FanOut:
             self._start(number, call, queue.SimpleQueue())
 
     def _start(
-        self, number: int, call: Call, arrived: queue.SimpleQueue[tuple[int, Reply]]
+        self, number: int, call: Call, arrived: queue.SimpleQueue[tuple[int, Outcome[Any]]]
     ) -> bool:
         with self._lock:
             if self._unanswered[call.root] >= _MOST_UNANSWERED and call.root in self._late:
@@ -121,10 +110,7 @@ class FanOut:
             self._unanswered[call.root] += 1
 
         def run() -> None:
-            try:
-                reply = Reply(value=call.send())
-            except Exception as error:
-                reply = Reply(error=error)
+            reply = Outcome.of(call.send)
             with self._lock:
                 self._unanswered[call.root] -= 1
                 if not self._unanswered[call.root]:

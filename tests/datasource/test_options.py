@@ -11,13 +11,13 @@ from spark_log import (
     UnsupportedStoreError,
 )
 from spark_log.datasource.options.kafka_options import warn_ignored_options
+from spark_log.datasource.options.offsets import EARLIEST, LATEST, AtOffsets, AtTime
 from spark_log.datasource.options.read_options import (
     READ_OPTIONS,
     SUBSCRIPTION_OPTIONS,
     parse_read_options,
 )
 from spark_log.datasource.options.write_options import WRITE_OPTIONS, parse_write_options
-from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

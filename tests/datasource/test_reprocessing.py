@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
+from spark_log.datasource.options.offsets import format_offsets
 from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.datasource.read.offsets import format_offsets
 from spark_log.errors import InvalidOptionError
 from spark_log.jobs.reprocessing import DeltaTarget, Reprocessing, TopicTarget
 from spark_log.util.clock import SYSTEM_CLOCK

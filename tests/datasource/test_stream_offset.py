@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spark_log import TopicPartition
-from spark_log.datasource.read.offsets import parse_offsets
+from spark_log.datasource.options.offsets import parse_offsets
 from spark_log.datasource.stream.stream_offset import StreamOffset
 from spark_log.errors import InvalidOptionError
 

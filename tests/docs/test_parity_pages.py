@@ -27,8 +27,9 @@ def sources(folder: str, name: str) -> tuple[str, ...]:
 def missing(page: str) -> Iterator[str]:
     """Yield what the second column names and no test file has.
 
-    A file is looked for below the folder that the section names, a class or test in the files that
-    are named before it in its cell, or in the heading. A name that ends with ``…`` is a beginning.
+    A file is looked for below the folder that the section names, then in all tests; a class or test
+    in the files that are named before it in its cell, or in the heading. A name that ends with
+    ``…`` is a beginning.
     """
     folder, of_section = "tests", ""
     for line in ROOT.joinpath(page).read_text("utf-8").splitlines():
@@ -42,7 +43,7 @@ def missing(page: str) -> Iterator[str]:
         texts: tuple[str, ...] = ()
         for name in re.findall(r"[\w/]+\.py|\bTest[A-Z]\w+|\btest_\w+…?", f"{of_section} {cell}"):
             if name.endswith(".py"):
-                texts += (own := sources(folder, name))
+                texts += (own := sources(folder, name) or sources("tests", name))
                 exists = bool(own)
             else:
                 what = "class" if name.startswith("Test") else "def"

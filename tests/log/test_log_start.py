@@ -16,7 +16,7 @@ from tests.log.support import (
     values,
 )
 from tests.record.samples import numbered
-from tests.simulation import SimulationFailedError, simulate
+from tests.simulation import LogSimulation, SimulationFailedError
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ class TestSimulation:
 
 def fails(seed):
     try:
-        simulate(seed)
+        LogSimulation(seed).run()
     except SimulationFailedError:
         return True
     return False

@@ -379,7 +379,7 @@ class TestKilled:
         shutil.rmtree(disks.path(2) / "__witnesses")
         script = (
             "import sys\n"
-            "from spark_log.metadata import Cluster\n"
+            "from spark_log.cluster import Cluster\n"
             "from spark_log.replication import Replicator\n"
             "done = []\n"
             "def stop(done_bytes):\n"

@@ -6,23 +6,24 @@ which step comes next, and which calls are slow, fail, lose their answer or take
 later; it also pauses and crashes processes. Every result that an actor gets is checked at once
 against a model of the log.
 
-`simulate` runs one seed, `simulate_many` runs many, and ``python -m tests.simulation
---help`` does both from a shell. `RULES` has variants of the log in which one safety rule is left
-out; tests check that the simulator finds what goes wrong then. Needs greenlet (``pip install
-'spark-log[dev]'``).
+`LogSimulation` runs one seed of a partition's log, `simulate_many` runs many seeds of any subject,
+and ``python -m tests.simulation --help`` does both from a shell. `RULES` has variants of the log
+in which one safety rule is left out; tests check that the simulator finds what goes wrong then.
+Needs greenlet (``pip install 'spark-log[dev]'``).
 """
 
 from tests.simulation.log.rules import RULES, SOUND, Variant
-from tests.simulation.log.simulation import SimulationFailedError, SimulationResult, simulate
+from tests.simulation.log.simulation import LogSimulation
 from tests.simulation.runner import SimulationTotals, simulate_many
+from tests.simulation.simulation import SimulationFailedError, SimulationResult
 
 __all__ = [
     "RULES",
     "SOUND",
+    "LogSimulation",
     "SimulationFailedError",
     "SimulationResult",
     "SimulationTotals",
     "Variant",
-    "simulate",
     "simulate_many",
 ]

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.simulation.log.simulation import SimulationFailedError
 from tests.simulation.runner import SUBJECTS, SimulationTotals, simulate_many
 from tests.simulation.scheduler import TraceEntry
+from tests.simulation.simulation import SimulationFailedError
 
 app = typer.Typer(add_completion=False)
 

@@ -11,24 +11,23 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from tests.simulation.compaction.rules import COMPACTION_RULES
-from tests.simulation.compaction.simulation import COMPACTION_SOUND, simulate_compaction
-from tests.simulation.deletion.simulation import DELETION_RULES, DELETION_SOUND, simulate_deletion
+from tests.simulation.compaction.simulation import COMPACTION_SOUND, CompactionSimulation
+from tests.simulation.deletion.simulation import DELETION_RULES, DELETION_SOUND, DeletionSimulation
 from tests.simulation.groups.rules import GROUP_RULES, GROUP_SOUND
-from tests.simulation.groups.simulation import simulate_group
+from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES, SOUND
-from tests.simulation.log.simulation import SimulationFailedError, SimulationResult, simulate
+from tests.simulation.log.simulation import LogSimulation
 from tests.simulation.offsets.rules import OFFSETS_RULES
-from tests.simulation.offsets.simulation import simulate_offsets
+from tests.simulation.offsets.simulation import OffsetsSimulation
 from tests.simulation.offsets.world import OFFSETS_SOUND
 from tests.simulation.quorum.rules import QUORUM_RULES
-from tests.simulation.quorum.simulation import simulate_quorum
+from tests.simulation.quorum.simulation import QuorumSimulation
 from tests.simulation.quorum.world import QUORUM_SOUND
 from tests.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
-from tests.simulation.replication.simulation import simulate_replication
-from tests.simulation.stripes.rules import STRIPES_RULES
-from tests.simulation.stripes.simulation import STRIPES_SOUND, simulate_stripes
+from tests.simulation.replication.simulation import ReplicationSimulation
+from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
 from tests.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
-from tests.simulation.transactions.simulation import simulate_transactions
+from tests.simulation.transactions.simulation import TransactionsSimulation
 
 _CHUNK = 50
 """Number of seeds that a process runs before it reports."""
@@ -39,13 +38,13 @@ class Subject:
     """A part of the package that can be simulated.
 
     Attributes:
-        simulate: runs one seed with a variant of the code.
+        simulation: makes the simulation of a seed and a variant of the code.
         sound: the variant that is shipped.
         rules: by name of a safety rule, the variant without that rule.
         records: the name of what `SimulationResult.records` counts.
     """
 
-    simulate: Callable[[int, Any], SimulationResult]
+    simulation: Callable[[int, Any], Simulation]
     sound: object
     rules: Mapping[str, object]
     records: str
@@ -57,7 +56,7 @@ class Subject:
             SimulationFailedError: a guarantee did not hold; has the trace.
         """
         with _without_log_lines():
-            return self.simulate(seed, self.sound if rule is None else self.rules[rule])
+            return self.simulation(seed, self.sound if rule is None else self.rules[rule]).run()
 
 
 @contextmanager
@@ -73,23 +72,21 @@ def _without_log_lines() -> Iterator[None]:
 
 
 SUBJECTS: Final = {
-    "log": Subject(simulate, SOUND, RULES, "records"),
-    "groups": Subject(simulate_group, GROUP_SOUND, GROUP_RULES, "generations"),
-    "compaction": Subject(simulate_compaction, COMPACTION_SOUND, COMPACTION_RULES, "records"),
-    "offsets": Subject(simulate_offsets, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
-    "deletion": Subject(simulate_deletion, DELETION_SOUND, DELETION_RULES, "topics"),
-    "quorum": Subject(simulate_quorum, QUORUM_SOUND, QUORUM_RULES, "names"),
+    "log": Subject(LogSimulation, SOUND, RULES, "records"),
+    "groups": Subject(GroupSimulation, GROUP_SOUND, GROUP_RULES, "generations"),
+    "compaction": Subject(CompactionSimulation, COMPACTION_SOUND, COMPACTION_RULES, "records"),
+    "offsets": Subject(OffsetsSimulation, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
+    "deletion": Subject(DeletionSimulation, DELETION_SOUND, DELETION_RULES, "topics"),
+    "quorum": Subject(QuorumSimulation, QUORUM_SOUND, QUORUM_RULES, "names"),
     "transactions": Subject(
-        simulate_transactions, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
+        TransactionsSimulation, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
     ),
     "replication": Subject(
-        simulate_replication, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
+        ReplicationSimulation, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
     ),
-    "stripes": Subject(simulate_stripes, STRIPES_SOUND, STRIPES_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, and a prototype:
-stripes (ADR 29)."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tests.simulation import simulate_many
 from tests.simulation.__main__ import app
 from tests.simulation.compaction.rules import COMPACTION_RULES
-from tests.simulation.compaction.simulation import simulate_compaction
-from tests.simulation.log.simulation import SimulationFailedError
+from tests.simulation.compaction.simulation import CompactionSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 16
 SEEDS_PER_RULE = 300
@@ -49,7 +49,7 @@ in ``tests/log/clean`` that fails without it."""
 
 def fails(seed, rule):
     try:
-        simulate_compaction(seed, COMPACTION_RULES[rule])
+        CompactionSimulation(seed, COMPACTION_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -68,20 +68,20 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 
 
 def test_one_seed_runs_the_same_way_each_time():
-    first, second = simulate_compaction(5), simulate_compaction(5)
+    first, second = CompactionSimulation(5).run(), CompactionSimulation(5).run()
     assert list(map(str, first.trace)) == list(map(str, second.trace))
-    assert list(map(str, first.trace)) != list(map(str, simulate_compaction(6).trace))
+    assert list(map(str, first.trace)) != list(map(str, CompactionSimulation(6).run().trace))
 
 
 def test_a_merged_segment_whose_first_part_a_compaction_replaces_is_no_damage():
     """A lookup of the latest timestamp with an older listing reported a wrong header."""
-    assert simulate_compaction(22757).trace
+    assert CompactionSimulation(22757).run().trace
 
 
 @pytest.fixture(scope="module")
 def texts():
     """The texts of the traces of some seeds."""
-    return [entry.text for seed in range(20) for entry in simulate_compaction(seed).trace]
+    return [entry.text for seed in range(20) for entry in CompactionSimulation(seed).run().trace]
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation import simulate_many
-from tests.simulation.deletion.simulation import DELETION_RULES, simulate_deletion
-from tests.simulation.log.simulation import SimulationFailedError
+from tests.simulation.deletion.simulation import DELETION_RULES, DeletionSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 15
 SEEDS_PER_RULE = 30
@@ -17,7 +17,7 @@ RARE = {"metadata are looked at after the markers"}
 
 def fails(seed, rule):
     try:
-        simulate_deletion(seed, DELETION_RULES[rule])
+        DeletionSimulation(seed, DELETION_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -36,7 +36,7 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 
 
 def test_one_seed_runs_the_same_way_each_time():
-    first, second = simulate_deletion(5), simulate_deletion(5)
+    first, second = DeletionSimulation(5).run(), DeletionSimulation(5).run()
     assert list(map(str, first.trace)) == list(map(str, second.trace))
 
 
@@ -45,7 +45,7 @@ def happened():
     """The number of trace lines of each kind in some seeds, without names."""
     texts: Counter[str] = Counter()
     for seed in (*range(30), 35):
-        for entry in simulate_deletion(seed).trace:
+        for entry in DeletionSimulation(seed).run().trace:
             text = re.sub(r"\b[ab]\.[A-Za-z]{22}\b", "T", entry.text)
             texts[entry.actor.split(" ")[0] + ": " + re.sub(r"[0-9]+", "#", text)] += 1
     return texts

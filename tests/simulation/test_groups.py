@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from tests.simulation import simulate_many
 from tests.simulation.__main__ import app
 from tests.simulation.groups.rules import GROUP_RULES
-from tests.simulation.groups.simulation import simulate_group
-from tests.simulation.log.simulation import SimulationFailedError
+from tests.simulation.groups.simulation import GroupSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 25
 SEEDS_PER_RULE = 600
@@ -34,7 +34,7 @@ FAILING = "a change is appended where it was decided"
 
 def fails(seed, rule):
     try:
-        simulate_group(seed, GROUP_RULES[rule])
+        GroupSimulation(seed, GROUP_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -56,9 +56,9 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 
 
 def test_one_seed_runs_the_same_way_each_time():
-    first, second = simulate_group(5), simulate_group(5)
+    first, second = GroupSimulation(5).run(), GroupSimulation(5).run()
     assert list(map(str, first.trace)) == list(map(str, second.trace))
-    assert list(map(str, first.trace)) != list(map(str, simulate_group(6).trace))
+    assert list(map(str, first.trace)) != list(map(str, GroupSimulation(6).run().trace))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
     texts: Counter[str] = Counter()
     for seed in (*range(25), 30):
-        for entry in simulate_group(seed).trace:
+        for entry in GroupSimulation(seed).run().trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1
     return texts
 
@@ -113,7 +113,7 @@ class TestCommandLine:
     def test_replays_a_seed_step_by_step(self):
         result = self.run("--seed", "5")
         assert result.exit_code == 0
-        assert result.stdout.splitlines()[:-1] == list(map(str, simulate_group(5).trace))
+        assert result.stdout.splitlines()[:-1] == list(map(str, GroupSimulation(5).run().trace))
 
     def test_prints_what_fails_with_its_seed(self):
         seed = str(next(seed for seed in range(50) if fails(seed, FAILING)))

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from tests.simulation import RULES, SimulationFailedError, simulate, simulate_many
+from tests.simulation import RULES, LogSimulation, SimulationFailedError, simulate_many
 from tests.simulation.__main__ import app
 
 SEEDS = 150
@@ -24,7 +24,7 @@ def lines(result):
 def failure(rule=FAILING):
     for seed in range(100):
         try:
-            simulate(seed, RULES[rule])
+            LogSimulation(seed, RULES[rule]).run()
         except SimulationFailedError as error:
             return error
     raise AssertionError("a hundred seeds held without the rule")
@@ -40,21 +40,21 @@ class TestManySeeds:
 
     def test_a_tail_that_is_freed_before_its_last_header_is_read_is_no_error_to_a_reader(self):
         """On an object store, the end of a segment may take one more read."""
-        assert simulate(21328).trace
+        assert LogSimulation(21328).run().trace
 
 
 class TestOneSeed:
     def test_runs_the_same_way_each_time(self):
-        first, second = simulate(3), simulate(3)
+        first, second = LogSimulation(3).run(), LogSimulation(3).run()
         assert lines(first) == lines(second)
-        assert lines(first) != lines(simulate(4))
+        assert lines(first) != lines(LogSimulation(4).run())
 
     def test_runs_the_same_way_whatever_other_chance_there_is(self, monkeypatch):
         """Hash seeds and the append ids, which come from the system, change no step."""
         program = (
-            "from tests.simulation import simulate\n"
+            "from tests.simulation import LogSimulation\n"
             "for seed in range(5):\n"
-            "    print(*simulate(seed).trace, sep='\\n')\n"
+            "    print(*LogSimulation(seed).run().trace, sep='\\n')\n"
         )
         outputs = {
             subprocess.run(
@@ -68,14 +68,14 @@ class TestOneSeed:
         assert len(outputs) == 1
         taken = iter(range(10**6))
         monkeypatch.setattr(os, "urandom", lambda count: next(taken).to_bytes(count, "big"))
-        assert [line for seed in range(5) for line in lines(simulate(seed))] == (
+        assert [line for seed in range(5) for line in lines(LogSimulation(seed).run())] == (
             outputs.pop().decode().splitlines()
         )
 
     def test_that_fails_fails_again_in_the_same_way(self):
         first = failure()
         with pytest.raises(SimulationFailedError) as second:
-            simulate(first.seed, RULES[FAILING])
+            LogSimulation(first.seed, RULES[FAILING]).run()
         assert second.value.reason == first.reason
         assert lines(second.value) == lines(first)
 
@@ -91,7 +91,7 @@ def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
     texts: Counter[str] = Counter()
     for seed in (11, 29, 33, 74, 139, 152, 167, 178):  # they have every kind together
-        for entry in simulate(seed).trace:
+        for entry in LogSimulation(seed).run().trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1
     return texts
 
@@ -150,7 +150,7 @@ class TestCommandLine:
     def test_replays_a_seed_step_by_step(self):
         result = self.run("--seed", "3")
         assert result.exit_code == 0
-        assert result.stdout.splitlines()[:-1] == lines(simulate(3))
+        assert result.stdout.splitlines()[:-1] == lines(LogSimulation(3).run())
 
     def test_runs_many_and_tells_how_fast(self):
         result = self.run("--seeds", "20", "--jobs", "1")

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.simulation import simulate_many
-from tests.simulation.log.simulation import SimulationFailedError
 from tests.simulation.offsets.rules import OFFSETS_RULES
-from tests.simulation.offsets.simulation import simulate_offsets
+from tests.simulation.offsets.simulation import OffsetsSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 16
 SEEDS_PER_RULE = 80
@@ -34,7 +34,7 @@ FIRST_SEEDS = {
 
 def fails(seed, rule):
     try:
-        simulate_offsets(seed, OFFSETS_RULES[rule])
+        OffsetsSimulation(seed, OFFSETS_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -58,11 +58,13 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 @pytest.fixture(scope="module")
 def traces():
     """The results of some seeds, with all their faults."""
-    return {seed: [str(entry) for entry in simulate_offsets(seed).trace] for seed in range(12)}
+    return {
+        seed: [str(entry) for entry in OffsetsSimulation(seed).run().trace] for seed in range(12)
+    }
 
 
 def test_one_seed_runs_the_same_way_each_time(traces):
-    assert [str(entry) for entry in simulate_offsets(5).trace] == traces[5]
+    assert [str(entry) for entry in OffsetsSimulation(5).run().trace] == traces[5]
     assert traces[5] != traces[6]
 
 

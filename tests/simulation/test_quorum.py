@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.simulation import simulate_many
-from tests.simulation.log.simulation import SimulationFailedError
 from tests.simulation.quorum.rules import QUORUM_RULES
-from tests.simulation.quorum.simulation import simulate_quorum
+from tests.simulation.quorum.simulation import QuorumSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 30
 SEEDS_PER_RULE = 60
@@ -40,7 +40,7 @@ FIRST_SEEDS = {
 
 def fails(seed, rule):
     try:
-        simulate_quorum(seed, QUORUM_RULES[rule])
+        QuorumSimulation(seed, QUORUM_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -64,11 +64,11 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 def traces():
     """The results of some seeds, with all their faults; in 115 a root is down for good."""
     seeds = (*range(40), 115)
-    return {seed: [str(entry) for entry in simulate_quorum(seed).trace] for seed in seeds}
+    return {seed: [str(entry) for entry in QuorumSimulation(seed).run().trace] for seed in seeds}
 
 
 def test_one_seed_runs_the_same_way_each_time(traces):
-    assert [str(entry) for entry in simulate_quorum(5).trace] == traces[5]
+    assert [str(entry) for entry in QuorumSimulation(5).run().trace] == traces[5]
     assert traces[5] != traces[6]
 
 

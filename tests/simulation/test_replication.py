@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.simulation.log.simulation import SimulationFailedError
 from tests.simulation.replication.rules import REPLICATION_RULES
-from tests.simulation.replication.simulation import simulate_replication
+from tests.simulation.replication.simulation import ReplicationSimulation
+from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = (0, 8, 45)
 """Seeds that together have every kind of event. `test_simulation_replay` runs others."""
@@ -57,7 +57,7 @@ FIRST_SEEDS = {
 
 def fails(seed, rule):
     try:
-        simulate_replication(seed, REPLICATION_RULES[rule])
+        ReplicationSimulation(seed, REPLICATION_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -74,7 +74,7 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 @pytest.fixture(scope="module")
 def results():
     """The results of some seeds, each with the faults that it has drawn."""
-    return [simulate_replication(seed) for seed in SEEDS]
+    return [ReplicationSimulation(seed).run() for seed in SEEDS]
 
 
 def test_no_seed_breaks_a_guarantee(results):

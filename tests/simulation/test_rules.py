@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation import RULES, SimulationFailedError, simulate
+from tests.simulation import RULES, LogSimulation, SimulationFailedError
 
 SEEDS = 3000
 """Maximum number of seeds until a violation is found; for most rules a few are enough."""
@@ -37,7 +37,7 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 
 def fails(seed, variant):
     try:
-        simulate(seed, variant)
+        LogSimulation(seed, variant).run()
     except SimulationFailedError:
         return True
     return False

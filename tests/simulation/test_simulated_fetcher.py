@@ -10,10 +10,11 @@ from spark_log.log import LocalLog
 from tests.simulation.log.profile import draw_profile
 from tests.simulation.log.records import Record, records_of
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
-from tests.simulation.log.true_log import TrueLog, ViolationError
+from tests.simulation.log.true_log import TrueLog
 from tests.simulation.log.world import World
 from tests.simulation.scheduler import START_US, Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedDisk, SimulatedStore
+from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
 
 RECORDS = [Record(b"a", START_US), Record(b"b", START_US)]

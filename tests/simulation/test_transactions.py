@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.simulation.log.simulation import SimulationFailedError
+from tests.simulation.simulation import SimulationFailedError
 from tests.simulation.transactions.rules import TRANSACTIONS_RULES
-from tests.simulation.transactions.simulation import simulate_transactions
+from tests.simulation.transactions.simulation import TransactionsSimulation
 
 SEEDS = (0, 7, 50, 84)
 """Seeds that together have every kind of event. `test_simulation_replay` runs others."""
@@ -29,7 +29,7 @@ FIRST_SEEDS = {
 
 def fails(seed, rule):
     try:
-        simulate_transactions(seed, TRANSACTIONS_RULES[rule])
+        TransactionsSimulation(seed, TRANSACTIONS_RULES[rule]).run()
     except SimulationFailedError:
         return True
     return False
@@ -46,7 +46,7 @@ def test_the_simulation_fails_without_the_rule_that(rule):
 @pytest.fixture(scope="module")
 def results():
     """The results of some seeds, each with the faults that it has drawn."""
-    return [simulate_transactions(seed) for seed in SEEDS]
+    return [TransactionsSimulation(seed).run() for seed in SEEDS]
 
 
 def test_no_seed_breaks_a_guarantee(results):

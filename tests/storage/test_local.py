@@ -188,7 +188,7 @@ DIE_AT = """
 import os, signal, sys
 from spark_log.storage import local
 from spark_log.storage.local import LocalStore
-from spark_log.suppressed import IN_PROCESS
+from spark_log.util.suppressed import IN_PROCESS
 
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -18,14 +18,13 @@ from spark_log.errors import (
 )
 from spark_log.storage import (
     OUTAGE_LOG,
-    Deadline,
     call_through_outages,
     retry_append,
     retry_while_unavailable,
     storage_errors,
-    within,
 )
-from spark_log.storage.deadline import on_request
+from spark_log.threads import Deadline, within
+from spark_log.threads.timed_call import on_request
 from tests.sleeping_clock import SleepingClock
 
 AWAY = StorageUnavailableError("connection refused")

@@ -23,7 +23,8 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.properties import parse_pairs, warn_of_secrets
 from spark_log.cli.root import SECRETS_INSTEAD, Root
 from spark_log.errors import InvalidConfigurationError, SparkLogError
-from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.storage import OutageWait, is_unavailable
+from spark_log.threads import Deadline
 from spark_log.util import StopSignals
 
 if TYPE_CHECKING:

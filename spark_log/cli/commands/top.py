@@ -28,7 +28,8 @@ from spark_log.cli.option_groups import with_option_groups
 from spark_log.cli.quit_key import quit_key
 from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 
 _TOPIC_COLUMNS: Final = ("Topic", "Records/s", "Bytes/s", "End-offsets", "Records", "Bytes")
 _GROUP_COLUMNS: Final = ("Group", "Topic", "Partitions", "Lag", "Records/s")

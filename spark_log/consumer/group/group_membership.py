@@ -15,7 +15,7 @@ from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.latency import seconds_since
 from spark_log.errors import CommitFailedError, FencedInstanceIdError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
-from spark_log.storage import call_beside
+from spark_log.threads import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.group.status import GroupStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
-from spark_log.storage import call_beside
+from spark_log.threads import call_beside
 from spark_log.types import TopicPartition, random_id
 
 _RACE_MS = 10.0

@@ -19,7 +19,8 @@ from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPosit
 from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
-from spark_log.storage import OFFSETS_TABLE, Store, call_beside, map_requests
+from spark_log.storage import OFFSETS_TABLE, Store, map_requests
+from spark_log.threads import call_beside
 from spark_log.util import IN_PROCESS, Clock
 
 DIRECTORY = OFFSETS_TABLE

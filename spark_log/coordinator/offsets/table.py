@@ -45,7 +45,8 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.record import int_scalar
-from spark_log.storage import call_beside, is_listing_valid, listing_validity_ms, map_requests
+from spark_log.storage import is_listing_valid, listing_validity_ms, map_requests
+from spark_log.threads import call_beside
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import SYSTEM_CLOCK
 

@@ -1,4 +1,12 @@
 from .kafka_options import warn_ignored_options as warn_ignored_options
+from .offsets import EARLIEST as EARLIEST
+from .offsets import LATEST as LATEST
+from .offsets import OFFSETS_EXAMPLE as OFFSETS_EXAMPLE
+from .offsets import AtOffsets as AtOffsets
+from .offsets import AtTime as AtTime
+from .offsets import OffsetLimit as OffsetLimit
+from .offsets import format_offsets as format_offsets
+from .offsets import parse_offsets as parse_offsets
 from .option_parser import STORAGE_PREFIX as STORAGE_PREFIX
 from .owned_transaction import OwnedTransaction as OwnedTransaction
 from .read_options import ReadOptions as ReadOptions

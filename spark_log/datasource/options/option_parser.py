@@ -15,7 +15,13 @@ from spark_log.config import (
     parse_broker_options,
 )
 from spark_log.datasource.options.kafka_options import OptionTranslation
-from spark_log.datasource.read import AtOffsets, AtTime, OffsetLimit, parse_offsets, parse_times
+from spark_log.datasource.options.offsets import (
+    AtOffsets,
+    AtTime,
+    OffsetLimit,
+    parse_offsets,
+    parse_times,
+)
 from spark_log.errors import InvalidConfigurationError, InvalidOptionError, check_unicode, nearest
 from spark_log.storage import open_store
 from spark_log.types import TopicPartition

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from spark_log.config import BrokerOptions, ConsumerConfig
 from spark_log.datasource.options.kafka_options import READ_TRANSLATION
+from spark_log.datasource.options.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.datasource.options.option_parser import OptionParser
-from spark_log.datasource.read import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
 

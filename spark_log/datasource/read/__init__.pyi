@@ -2,15 +2,6 @@ from .batch_reader import batch_reader_class as batch_reader_class
 from .member_splits import PartitionOwners as PartitionOwners
 from .member_splits import group_by_member as group_by_member
 from .offset_reader import OffsetReader as OffsetReader
-from .offsets import EARLIEST as EARLIEST
-from .offsets import LATEST as LATEST
-from .offsets import OFFSETS_EXAMPLE as OFFSETS_EXAMPLE
-from .offsets import AtOffsets as AtOffsets
-from .offsets import AtTime as AtTime
-from .offsets import OffsetLimit as OffsetLimit
-from .offsets import format_offsets as format_offsets
-from .offsets import parse_offsets as parse_offsets
-from .offsets import parse_times as parse_times
 from .schema import check_columns as check_columns
 from .schema import read_schema as read_schema
 from .split_reader import read_split as read_split

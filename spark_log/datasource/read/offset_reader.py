@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_log.cluster import open_cluster
 from spark_log.config import DEFAULT_API_TIMEOUT_MS
-from spark_log.datasource.options import ReadOptions
-from spark_log.datasource.read.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
+from spark_log.datasource.options import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    OffsetLimit,
+    ReadOptions,
+)
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
 from spark_log.log import (
@@ -22,7 +28,8 @@ from spark_log.log import (
     TransactionIndex,
 )
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from spark_log.log import (
 )
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
-from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.storage import OutageWait, is_unavailable
+from spark_log.threads import Deadline
 
 _MIN_ROWS: Final = 8_192
 """Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.

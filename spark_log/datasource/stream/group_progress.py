@@ -27,7 +27,7 @@ _TIMEOUT_S = 5
 _PAUSE_MS = 10_000
 """Minimum time between a failed report and the next one."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class GroupProgress:
@@ -88,7 +88,7 @@ class GroupProgress:
             StorageError,
             UnknownTopicOrPartitionError,
         ) as error:
-            _logger.warning(
+            _log.warning(
                 "the query continues, but its progress could not be reported to group %r: %s",
                 self._group,
                 error,

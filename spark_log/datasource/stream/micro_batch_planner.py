@@ -5,22 +5,15 @@ Runs on the driver without a Spark session. `LogStreamReader` forwards Spark's c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from spark_log.datasource.options import ReadOptions
-from spark_log.datasource.read import (
-    LATEST,
-    AtOffsets,
-    OffsetReader,
-    PartitionOwners,
-    format_offsets,
-    group_by_member,
-    splits_between,
-)
+from spark_log.datasource.options import LATEST, AtOffsets, ReadOptions, format_offsets
+from spark_log.datasource.read import OffsetReader, PartitionOwners, group_by_member, splits_between
 from spark_log.datasource.stream.kafka_checkpoint import initial_offsets
 from spark_log.datasource.stream.lag import latest_document
 from spark_log.datasource.stream.log_poller import LatestOffsets, LogPoller
@@ -30,6 +23,8 @@ from spark_log.datasource.stream.time_lag import TimeLag
 from spark_log.datasource.stream.topic_history import TopicHistory
 from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK, Clock
+
+_log = logging.getLogger(__name__)
 
 
 class MicroBatchPlanner:
@@ -135,6 +130,8 @@ class MicroBatchPlanner:
         if self.is_initial(start):
             end = replace(end, batch_starts=start.offsets)
         self._end = end
+        if end is not start:
+            _log.debug("next micro-batch: from %s to %s", start.offsets, end.offsets)
         return end
 
     def splits(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from spark_log.datasource.read import OFFSETS_EXAMPLE
+from spark_log.datasource.options import OFFSETS_EXAMPLE
 from spark_log.errors import InvalidOptionError
 from spark_log.types import TopicPartition
 

@@ -11,7 +11,7 @@ from spark_log.types import TopicPartition
 
 _ADVICE = "to continue with the existing records instead, set the option failOnDataLoss to false"
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class TopicHistory:
@@ -103,7 +103,7 @@ class TopicHistory:
         """Log a warning once for each event of a topic."""
         if (topic, once) not in self._warned:
             self._warned.add((topic, once))
-            _logger.warning("%s", message)
+            _log.warning("%s", message)
 
     def _unread(self, positions: Mapping[TopicPartition, int], topic_id: str) -> int | None:
         """Return the number of known records after positions; None if an end is unknown."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -11,6 +12,8 @@ from spark_log.datasource.write.task_transaction import JoinedTransaction, ended
 from spark_log.datasource.write.task_writer import TaskCommitMessage
 from spark_log.errors import ProducerFencedError, TransactionAbortableError
 from spark_log.transaction import TransactionState
+
+_log = logging.getLogger(__name__)
 
 
 def commit_transaction(
@@ -45,6 +48,12 @@ def commit_transaction(
         coordinator.commit(owner, [each.producer for each in joined], batch_id=batch_id)
     except (ProducerFencedError, TransactionAbortableError) as error:
         raise ended_elsewhere(coordinator) from error
+    _log.debug(
+        "%s: micro-batch %d is committed, with %d producers",
+        joined[0].transactional_id,
+        batch_id,
+        len(joined),
+    )
 
 
 def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -64,6 +73,7 @@ def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | N
     state = coordinator.refresh()
     owners = {each.owner for each in joined}
     if state.state is TransactionState.ONGOING and state.owner in owners:
+        _log.debug("%s: aborting the transaction", joined[0].transactional_id)
         coordinator.abort(state.owner)
 
 

@@ -7,6 +7,7 @@ it can change an answer, and a process that has nothing reads what it needs.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
@@ -16,8 +17,11 @@ from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig,
 from spark_log.errors import LogTruncatedError, NotFoundError
 from spark_log.log import PartitionLog
 from spark_log.metadata import MetadataImage, TopicImage
-from spark_log.storage import Deadline, retry_while_unavailable
+from spark_log.storage import retry_while_unavailable
+from spark_log.threads import Deadline
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+
+_log = logging.getLogger(__name__)
 
 _MAX_ROOTS: Final = 4
 _MAX_COORDINATORS: Final = 16
@@ -80,6 +84,7 @@ class OpenRoot:
         """
         found = _idle.pop(_key(root, storage_options, broker_options), None)
         if found is None or not found._refresh():
+            _log.debug("opening the root %s", root)
             return cls(root, storage_options, broker_options)
         return found
 

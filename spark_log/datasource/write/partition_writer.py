@@ -32,7 +32,8 @@ from spark_log.log import (
     StagedSegment,
 )
 from spark_log.record import RECORD_SCHEMA
-from spark_log.storage import Deadline, OutageWait, is_unavailable
+from spark_log.storage import OutageWait, is_unavailable
+from spark_log.threads import Deadline
 
 _MAX_BATCH_BYTES: Final = 8_388_608
 """Larger record batches are split."""

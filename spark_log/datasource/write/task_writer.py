@@ -6,6 +6,7 @@ If a row is invalid or the disk is full, nothing of the task is visible.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ from spark_log.record import int_array
 from spark_log.transaction import TopicIdPartition, batch_timeout_ms
 from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -153,6 +156,17 @@ class TaskWriter:
         results = {name: self._writers[name].append() for name in sorted(self._writers)}
         for writer in self._writers.values():
             writer.catch_up()
+        for tp, result in results.items():
+            _log.debug(
+                "task %d of write %s: %s has %d records from offset %d, %d of them of an earlier "
+                "attempt",
+                self._identity.task,
+                self._identity.write,
+                tp,
+                result.records,
+                result.first_offset,
+                result.repeated,
+            )
         return results
 
     def partition_writer(self, topic: TopicImage, partition: int) -> PartitionWriter:

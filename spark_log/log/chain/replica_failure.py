@@ -19,7 +19,8 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.log.append import DivergedReplicaError
-from spark_log.storage import CallExpiredError, storage_errors
+from spark_log.storage import storage_errors
+from spark_log.threads import CallExpiredError
 
 REPLICA_ERRORS: Final = (
     StorageError,

@@ -1,4 +1,4 @@
-"""Producers as a log's batch headers show them: their sequences, epochs and transactions."""
+"""Producers and their transactions, as the batch headers of a log describe them."""
 
 from spark_log.util.exports import attach_stub
 

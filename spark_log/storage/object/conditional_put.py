@@ -8,6 +8,7 @@ the request may have taken effect, or may still do so.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from tenacity import (
@@ -24,8 +25,10 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.storage.deadline import on_request
 from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
+from spark_log.threads import on_request
+
+_log = logging.getLogger(__name__)
 
 _MAX_TRIES = 6
 _MAX_DURATION_S = 120
@@ -94,6 +97,7 @@ class ConditionalPut:
         if failure.is_conflict and self._has_succeeded():
             return
         if failure.is_conflict or failure.is_retriable:
+            _log.debug("PUT %s failed (%s): trying again", self._path, failure)
             raise _Retry(failure)
         raise self._outcome(failure)
 
@@ -129,6 +133,11 @@ class ConditionalPut:
                 f"the object exists: {error}",
                 path=self._path,
             ) from None
+        _log.debug(
+            "PUT %s: an answer was lost; the object is %s",
+            self._path,
+            {True: "there, made by this put", False: "another put's", None: "missing"}[is_ours],
+        )
         if is_ours is False:
             raise AlreadyExistsError(f"{self._path} exists", path=self._path)
         return is_ours is True

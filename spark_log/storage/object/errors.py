@@ -18,7 +18,7 @@ from obstore.exceptions import (
 )
 
 from spark_log import errors
-from spark_log.storage.deadline import on_request
+from spark_log.threads import on_request
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

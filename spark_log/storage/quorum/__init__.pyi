@@ -6,7 +6,7 @@ from .description import VoterDescription as VoterDescription
 from .description import describe_voters as describe_voters
 from .membership import VOTERS as VOTERS
 from .membership import Membership as Membership
-from .membership import Standing as Standing
+from .membership import RootStatus as RootStatus
 from .membership import read_membership as read_membership
 from .quorum_store import MappedQuorumStore as MappedQuorumStore
 from .quorum_store import QuorumStore as QuorumStore

@@ -30,7 +30,7 @@ from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
     DIRECTORY,
     Membership,
-    Standing,
+    RootStatus,
     Voter,
     read_membership,
 )
@@ -65,15 +65,15 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
     known = next((voter for voter in voters if voter.root == joining.url), None)
     if known is None:
         joining.create_root()
-    standing = Standing.of(joining)
+    status = RootStatus.of(joining)
     if known is None:
-        if standing.version and standing.directory_ids:
+        if status.version and status.directory_ids:
             raise InvalidRootError(
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
         # The id first: from the decision on the root counts.
-        directory_id = min(standing.directory_ids, default=uuid.uuid4().hex)
+        directory_id = min(status.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
         voter.give_id(joining)
         # What clients with the list before this one have put until they were told of it.
@@ -81,7 +81,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         changed = _decide(store, members, (*voters, voter))
         _install(members, changed)
         store.reload()
-    elif known.directory_id in standing.directory_ids:
+    elif known.directory_id in status.directory_ids:
         changed = members.membership  # an earlier call did not come to its end
     else:
         raise InvalidConfigurationError(
@@ -163,8 +163,8 @@ def synchronize(
 def _undecided(members: Members, directory: str) -> set[str]:
     """Return the paths of a directory that have objects of a decision on some member."""
     below = f"{directory}/{DIRECTORY}".lstrip("/")
-    found = members.ask(lambda store: [file.name for file in store.list(below)])
-    if len(found.standing) < members.majority:
+    found = members.request(lambda store: [file.name for file in store.list(below)])
+    if len(found.counted) < members.majority:
         raise members.no_majority(below, found)
     names = (_OBJECT.fullmatch(name) for each in found.answers.values() for name in each)
     return {f"{directory}/{name[1]}".lstrip("/") for name in names if name}
@@ -173,8 +173,8 @@ def _undecided(members: Members, directory: str) -> set[str]:
 def _directories(members: Members, directory: str) -> Iterator[str]:
     """Yield a directory and all below it that a majority shows."""
     yield directory
-    found = members.ask(lambda store: [*store.list_directories(directory)])
-    if len(found.standing) < members.majority:
+    found = members.request(lambda store: [*store.list_directories(directory)])
+    if len(found.counted) < members.majority:
         raise members.no_majority(directory, found)
     for name in sorted({name for each in found.answers.values() for name in each}):
         if not directory and is_of_file_system(name):
@@ -230,7 +230,7 @@ def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) ->
     """Take the ids from roots that are no members any more, if they answer soon."""
     for voter in removed:
         take = Call(voter.root, partial(voter.take_id, store.open_member(voter.root)))
-        replies = members.fan_out.ask([take], is_done=lambda _: False, suffices=lambda _: True)
+        replies = members.fan_out.request([take], is_done=lambda _: False, suffices=lambda _: True)
         for reply in replies:
             if reply is not None and reply.error is not None:
                 IN_PROCESS.add("taking of a removed member's id", voter.root, reply.error)
@@ -238,6 +238,6 @@ def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) ->
 
 def _install(members: Members, changed: Membership) -> None:
     """Put a list on a majority of members that may have an older one."""
-    done = members.tell(changed.install)
+    done = members.broadcast(changed.install)
     if len(done.answers) < members.majority:
         raise members.no_majority(members.membership.url, done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from spark_log.storage.quorum.membership import Standing
+from spark_log.storage.quorum.membership import RootStatus
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.threads import Call
 
@@ -37,20 +37,20 @@ def describe_voters(store: QuorumStore) -> tuple[VoterDescription, ...]:
     members = store.reload()
     newest, voters = members.membership.version, members.membership.voters
     calls = [
-        Call(voter.root, partial(Standing.of, store.open_member(voter.root))) for voter in voters
+        Call(voter.root, partial(RootStatus.of, store.open_member(voter.root))) for voter in voters
     ]
-    replies = members.fan_out.ask(
+    replies = members.fan_out.request(
         calls, is_done=lambda _: False, suffices=lambda got: any(each is not None for each in got)
     )
     found = []
     for voter, reply in zip(voters, replies, strict=True):
-        standing = reply.value if reply is not None and reply.error is None else None
-        if standing is None:
+        status = reply.value if reply is not None and reply.error is None else None
+        if status is None:
             state = "unreachable"
-        elif voter.directory_id not in standing.directory_ids:
+        elif voter.directory_id not in status.directory_ids:
             state = "lost"
         else:
-            state = "current" if standing.version >= newest else "behind"
-        version = standing.version if standing else 0
+            state = "current" if status.version >= newest else "behind"
+        version = status.version if status else 0
         found.append(VoterDescription(voter.root, voter.directory_id, version, state))
     return tuple(found)

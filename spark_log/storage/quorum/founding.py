@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
-from spark_log.storage.quorum.membership import DIRECTORY, Membership, Standing, Voter
+from spark_log.storage.quorum.membership import DIRECTORY, Membership, RootStatus, Voter
 from spark_log.storage.quorum.proposal import write_once
 from spark_log.storage.root_directories import is_of_file_system
 from spark_log.storage.store import Store, has_files
@@ -46,7 +46,7 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
         )
     for root, store in stores.items():
         store.create_root()
-        if not keeps_files and not Standing.of(store).version:
+        if not keeps_files and not RootStatus.of(store).version:
             check_is_empty(root, store)
     voters = tuple(Voter(root, uuid.uuid4().hex) for root in sorted(stores))
     first = stores[min(stores)]

@@ -1,15 +1,16 @@
 """Asks the members of a quorum, and counts the answers of those that still are what they were.
 
 Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root
-is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the standing
+is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the status
 of the members at the same time. That finds a member which was wiped before the round. One that is
 wiped during it is one more of the minority: if all who answered agree, a majority of them agrees
-without it. If they do not agree, `Members.confirm` reads the standing of those that are counted
+without it. If they do not agree, `Members.confirm` reads the status of those that are counted
 once more.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +22,12 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.storage.quorum.membership import Membership, Standing, lost_id_error
+from spark_log.storage.quorum.membership import Membership, RootStatus, lost_id_error
 from spark_log.storage.store import Store
-from spark_log.threads import Call, FanOut, Replies, Reply
+from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util import IN_PROCESS
+
+_log = logging.getLogger(__name__)
 
 
 class MembershipChangedError(Exception):
@@ -32,25 +35,25 @@ class MembershipChangedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class QuorumReplies:
     """The answers of one round of calls.
 
     Attributes:
         answers: by number of the member, what the call returned. Without the members that do not
             count.
-        standing: the numbers of those of them that showed that they count.
+        counted: the numbers of those of them that showed that they count.
         errors: by number of the member, why it has no answer.
         has_unanswered: whether a call was sent, and its answer has not arrived.
     """
 
     answers: Mapping[int, Any]
-    standing: frozenset[int]
-    errors: Mapping[int, Exception]
+    counted: frozenset[int]
+    errors: Mapping[int, BaseException]
     has_unanswered: bool
 
     def of(self, accepted: Callable[[Any], bool]) -> set[int]:
         """Return the members that count and whose answer is accepted."""
-        return {each for each in self.standing if accepted(self.answers[each])}
+        return {each for each in self.counted if accepted(self.answers[each])}
 
 
 class Members:
@@ -75,23 +78,23 @@ class Members:
     def __len__(self) -> int:
         return len(self.stores)
 
-    def ask(
+    def request(
         self,
         call: Callable[[Store], Any],
         *,
         is_done: Callable[[Sequence[Any]], bool] | None = None,
-    ) -> Round:
-        """Call all members at once, and read their standing at the same time.
+    ) -> QuorumReplies:
+        """Call all members at once, and read their status at the same time.
 
         Args:
             call: the call; what it raises counts as no answer.
-            is_done: whether these answers suffice, without others and without any standing.
+            is_done: whether these answers suffice, without others and without any status.
 
         Raises:
             MembershipChangedError: a member has a newer list.
         """
         count = len(self)
-        calls = self._calls(call) + self._calls(Standing.of)
+        calls = self._calls(call) + self._calls(RootStatus.of)
 
         def answered(replies: Replies) -> bool:
             both = zip(replies[:count], replies[count:], strict=True)
@@ -104,31 +107,32 @@ class Members:
                 return False
             return is_done([each.value for each in replies[:count] if each and not each.error])
 
-        replies = self.fan_out.ask(calls, is_done=done, suffices=answered)
-        standings = {
-            number: each.value
+        replies = self.fan_out.request(calls, is_done=done, suffices=answered)
+        statuses = {
+            number: each.result()
             for number, each in enumerate(replies[count:])
             if each is not None and each.error is None
         }
-        self._check_version(standings)
+        self._check_version(statuses)
         answers: dict[int, Any] = {}
-        errors: dict[int, Exception] = {}
-        standing = set()
+        errors: dict[int, BaseException] = {}
+        counted = set()
         for number, reply in enumerate(replies[:count]):
             if reply is None:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
             elif reply.error is not None:
                 errors[number] = reply.error
-            elif number in standings and not self._is_same(number, standings[number]):
-                errors[number] = self._has_no_standing(number, standings[number])
+                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
+            elif number in statuses and not self._is_same(number, statuses[number]):
+                errors[number] = self._has_no_status(number, statuses[number])
             else:
-                answers[number] = reply.value
-                if number in standings:
-                    standing.add(number)
+                answers[number] = reply.result()
+                if number in statuses:
+                    counted.add(number)
         is_sent = any(each is None for each in replies[:count])
-        return Round(answers, frozenset(standing), errors, is_sent)
+        return QuorumReplies(answers, frozenset(counted), errors, is_sent)
 
-    def confirm(self, counted: Collection[int], answers: Round) -> set[int]:
+    def confirm(self, counted: Collection[int], answers: QuorumReplies) -> set[int]:
         """Return the members of a round that count for sure.
 
         Args:
@@ -141,18 +145,20 @@ class Members:
         if len(counted) == len(answers.answers):
             return set(counted)
         numbers = sorted(counted)
-        calls = [self._call(number, Standing.of) for number in numbers]
-        replies = self.fan_out.ask(calls, is_done=_never, suffices=self._has_majority)
-        standings = {
-            number: reply.value
+        calls = [self._call(number, RootStatus.of) for number in numbers]
+        replies = self.fan_out.request(calls, is_done=_never, suffices=self._has_majority)
+        statuses = {
+            number: reply.result()
             for number, reply in zip(numbers, replies, strict=True)
             if reply is not None and reply.error is None
         }
-        self._check_version(standings)
-        return {number for number, each in standings.items() if self._is_same(number, each)}
+        self._check_version(statuses)
+        return {number for number, each in statuses.items() if self._is_same(number, each)}
 
-    def tell(self, call: Callable[[Store], Any], numbers: Collection[int] | None = None) -> Round:
-        """Call members at once, without reading their standing.
+    def broadcast(
+        self, call: Callable[[Store], Any], numbers: Collection[int] | None = None
+    ) -> QuorumReplies:
+        """Call members at once, without reading their status.
 
         Args:
             call: the call; what it raises counts as no answer.
@@ -160,23 +166,25 @@ class Members:
         """
         asked = sorted(range(len(self)) if numbers is None else numbers)
         calls = [self._call(number, call) for number in asked]
-        replies = self.fan_out.ask(calls, is_done=_never, suffices=self._has_majority)
+        replies = self.fan_out.request(calls, is_done=_never, suffices=self._has_majority)
         answers: dict[int, Any] = {}
-        errors: dict[int, Exception] = {}
+        errors: dict[int, BaseException] = {}
         for number, reply in zip(asked, replies, strict=True):
             if reply is None:
                 errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
             elif reply.error is not None:
                 errors[number] = reply.error
             else:
-                answers[number] = reply.value
+                answers[number] = reply.result()
         is_sent = any(each is None for each in replies)
-        return Round(answers, frozenset(answers), errors, is_sent)
+        return QuorumReplies(answers, frozenset(answers), errors, is_sent)
 
-    def tell_one(self, number: int, call: Callable[[Store], Any], *, is_last: bool) -> Reply | None:
+    def request_one(
+        self, number: int, call: Callable[[Store], Any], *, is_last: bool
+    ) -> Outcome[Any] | None:
         """Call one member; return None if it hangs, unless no other member is left to be asked."""
         call_one = self._call(number, call)
-        return self.fan_out.ask([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
+        return self.fan_out.request([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
 
     def forget(self, call: Callable[[Store], Any], numbers: Collection[int]) -> None:
         """Call members about what nobody needs any more; a failure is counted and logged.
@@ -189,11 +197,11 @@ class Members:
                 call(store)
 
         if all(store.is_mapped for store in self.stores):
-            self.tell(run, numbers)
+            self.broadcast(run, numbers)
         else:
             self.fan_out.send([self._call(number, run) for number in sorted(numbers)])
 
-    def no_majority(self, path: str, answers: Round) -> StorageError:
+    def no_majority(self, path: str, answers: QuorumReplies) -> StorageError:
         """Return the error for a round that a majority did not answer."""
         causes = "; ".join(
             f"{self.stores[number].url}: {error}"
@@ -206,7 +214,7 @@ class Members:
         is_full = any(isinstance(error, StorageFullError) for error in answers.errors.values())
         return (StorageFullError if is_full else StorageUnavailableError)(text, path=path)
 
-    def failed_write(self, path: str, answers: Round) -> StorageError:
+    def failed_write(self, path: str, answers: QuorumReplies) -> StorageError:
         """Return the error for a write that a majority has not confirmed."""
         error = self.no_majority(path, answers)
         lost = any(isinstance(each, UnknownOutcomeError) for each in answers.errors.values())
@@ -223,19 +231,19 @@ class Members:
     def _has_majority(self, replies: Replies) -> bool:
         return sum(_is_answer(each) for each in replies) >= self.majority
 
-    def _check_version(self, standings: Mapping[int, Standing]) -> None:
-        for number, each in standings.items():
+    def _check_version(self, statuses: Mapping[int, RootStatus]) -> None:
+        for number, each in statuses.items():
             if each.version > self.membership.version and self._is_same(number, each):
                 raise MembershipChangedError
 
-    def _is_same(self, number: int, standing: Standing) -> bool:
-        return self.membership.voters[number].directory_id in standing.directory_ids
+    def _is_same(self, number: int, status: RootStatus) -> bool:
+        return self.membership.voters[number].directory_id in status.directory_ids
 
-    def _has_no_standing(self, number: int, standing: Standing) -> StorageError:
-        return lost_id_error(self.stores[number].url, is_replaced=bool(standing.directory_ids))
+    def _has_no_status(self, number: int, status: RootStatus) -> StorageError:
+        return lost_id_error(self.stores[number].url, is_replaced=bool(status.directory_ids))
 
 
-def _is_answer(reply: Reply | None) -> bool:
+def _is_answer(reply: Outcome[Any] | None) -> bool:
     return reply is not None and reply.error is None
 
 

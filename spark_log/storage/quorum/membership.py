@@ -140,7 +140,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RootStatus:
     """The newest list version of its quorum that a root has, and the ids of the root.
 
     Attributes:
@@ -152,7 +152,7 @@ class Standing:
     directory_ids: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, store: Store) -> Standing:
+    def of(cls, store: Store) -> RootStatus:
         """Return the list version and the ids of a root; one listing.
 
         Raises:

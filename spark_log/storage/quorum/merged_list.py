@@ -25,8 +25,8 @@ def merged_list(
     def files(store: Store) -> list[FileInfo]:
         return list(store.list(directory, start_after))
 
-    found = members.ask(files)
-    if len(found.standing) < members.majority:
+    found = members.request(files)
+    if len(found.counted) < members.majority:
         raise members.no_majority(directory, found)
     holders: dict[str, Holders] = {}
     for number in sorted(found.answers):

@@ -60,6 +60,7 @@ same bytes may both be told that they were first, if one finished the proposal o
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -76,11 +77,13 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.storage.quorum.members import Members, MembershipChangedError, Round
+from spark_log.storage.quorum.members import Members, MembershipChangedError, QuorumReplies
 from spark_log.storage.quorum.membership import DIRECTORY
 from spark_log.storage.quorum.settled import look_up
 from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 CLOSED: Final = b"closed"
 """A vote for nothing. A claim of nothing."""
@@ -189,6 +192,8 @@ class Proposal:
             StorageError: a majority does not answer, and the bytes were not chosen.
         """
         for attempt in range(_MAX_BALLOTS):
+            if attempt:
+                _log.debug("%s: ballot %d, as others propose, too", self.path, self.ballot)
             began_ms = self._clock.monotonic_ms()
             try:
                 is_own = self._run_ballot(members)
@@ -216,12 +221,12 @@ class Proposal:
 
     def _run_ballot(self, members: Members) -> bool | None:
         """Try one ballot; return whose bytes the file has, None if it was lost."""
-        entered = members.ask(self._enter)
+        entered = members.request(self._enter)
         self._note_sent(entered)
-        if len(entered.standing) < members.majority:
+        if len(entered.counted) < members.majority:
             raise members.no_majority(self.path, entered)
         if self.ballot == 0 and self._owns_all(members, entered):
-            return self._finish_if_absent(members, self._content, entered.standing)
+            return self._finish_if_absent(members, self._content, entered.counted)
         counted = members.confirm(entered.of(self._is_owned), entered)
         if len(counted) < members.majority:
             return None
@@ -233,10 +238,10 @@ class Proposal:
             return False
         self._may_be_chosen |= self._is_own(proposed)
         vote = self._id + proposed
-        voted = members.ask(lambda store: self._write(store, self.ballot, "vote", vote))
+        voted = members.request(lambda store: self._write(store, self.ballot, "vote", vote))
         taken = voted.of(lambda found: bool(found == vote))
         if len(taken) < members.majority:
-            if len(voted.standing) < members.majority:
+            if len(voted.counted) < members.majority:
                 raise members.no_majority(self.path, voted)
             return None
         return self._finish_if_absent(members, proposed, taken)
@@ -268,14 +273,14 @@ class Proposal:
         self, members: Members, proposed: bytes, counted: Collection[int]
     ) -> bool | None:
         """Put the file, unless the name was decided before; return whose bytes it has."""
-        looked = members.ask(lambda store: head_or_none(store, self.path))
+        looked = members.request(lambda store: head_or_none(store, self.path))
         holders = {number: file for number, file in looked.answers.items() if file is not None}
         if holders:
             return self._is_decided(members, holders) if len(holders) >= members.majority else None
-        if len(looked.standing & set(counted)) < members.majority:
+        if len(looked.counted & set(counted)) < members.majority:
             raise members.no_majority(self.path, looked)
         value = pa.py_buffer(proposed).slice(_ID_BYTES)
-        put = members.tell(lambda store: put_copy(store, self.path, value))
+        put = members.broadcast(lambda store: put_copy(store, self.path, value))
         if len(put.answers) < members.majority:
             self._may_be_chosen |= self._is_own(proposed)
             raise members.no_majority(self.path, put)
@@ -308,8 +313,8 @@ class Proposal:
             return False
         if members.stores[number].open_buffer(self.path).to_pybytes() != value:
             return False
-        found = members.ask(self._is_adopted)
-        if len(found.standing) < members.majority:
+        found = members.request(self._is_adopted)
+        if len(found.counted) < members.majority:
             raise members.no_majority(self.path, found)
         return any(found.answers.values())
 
@@ -359,11 +364,11 @@ class Proposal:
     def _is_vote_for_this(self, vote: bytes) -> bool:
         return self._is_own(vote[_ID_BYTES:])
 
-    def _owns_all(self, members: Members, entered: Round) -> bool:
+    def _owns_all(self, members: Members, entered: QuorumReplies) -> bool:
         owned = entered.of(self._is_owned)
         return len(members) >= _FAST_MEMBERS and len(owned) == len(members)
 
-    def _note_sent(self, entered: Round) -> None:
+    def _note_sent(self, entered: QuorumReplies) -> None:
         """Remember whether others may have found this proposal on a member."""
         is_lost = any(isinstance(each, UnknownOutcomeError) for each in entered.errors.values())
         is_there = any(self._is_own(each.first_claim) for each in entered.answers.values())

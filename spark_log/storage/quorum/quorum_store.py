@@ -8,6 +8,7 @@ of its own.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from spark_log.errors import (
 )
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members, MembershipChangedError
-from spark_log.storage.quorum.membership import Membership, Standing, read_membership
+from spark_log.storage.quorum.membership import Membership, RootStatus, read_membership
 from spark_log.storage.quorum.merged_list import Holders, merged_list, newest
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.settled import look_up
@@ -34,6 +35,8 @@ from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.threads import Call, FanOut, Replies
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
+
+_log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
@@ -127,8 +130,8 @@ class QuorumStore(Store):
 
     def _read_members(self, roots: Sequence[str]) -> Members:
         def read(store: Store) -> Membership | None:
-            standing = Standing.of(store)
-            return read_membership(store, standing.version) if standing.version else None
+            status = RootStatus.of(store)
+            return read_membership(store, status.version) if status.version else None
 
         def is_enough(replies: Replies) -> bool:
             return any(each is not None and each.value is not None for each in replies)
@@ -137,7 +140,7 @@ class QuorumStore(Store):
         calls = [
             Call(root, partial(read, store)) for root, store in zip(roots, stores, strict=True)
         ]
-        replies = self._fan_out.ask(calls, is_done=lambda _: False, suffices=is_enough)
+        replies = self._fan_out.request(calls, is_done=lambda _: False, suffices=is_enough)
         lists = [each.value for each in replies if each is not None and each.value is not None]
         if not lists:
             errors = [str(each.error) for each in replies if each is not None and each.error]
@@ -166,6 +169,11 @@ class QuorumStore(Store):
                 return call(members)
             except MembershipChangedError:
                 members = self.reload()
+                _log.info(
+                    "the members of the quorum are now %s (version %d)",
+                    ", ".join(voter.root for voter in members.membership.voters),
+                    members.membership.version,
+                )
         raise StorageUnavailableError(
             f"the members of the quorum {self.url} change again and again", path=self.url
         )
@@ -226,7 +234,7 @@ class QuorumStore(Store):
         """Create or replace the file on all members that answer, a majority."""
 
         def put(members: Members) -> None:
-            done = members.tell(lambda store: store.put(path, data, sync=sync))
+            done = members.broadcast(lambda store: store.put(path, data, sync=sync))
             self._forget(path)
             if len(done.answers) < members.majority:
                 raise members.failed_write(path, done)
@@ -237,7 +245,7 @@ class QuorumStore(Store):
         """Make a file durable on a majority."""
 
         def sync(members: Members) -> None:
-            done = members.tell(lambda store: store.sync(path))
+            done = members.broadcast(lambda store: store.sync(path))
             if len(done.answers) < members.majority:
                 missing = [each for each in done.errors.values() if isinstance(each, NotFoundError)]
                 raise missing[0] if missing else members.no_majority(path, done)
@@ -289,8 +297,8 @@ class QuorumStore(Store):
         """Yield the names of the directories on a majority of the members."""
 
         def names(members: Members) -> set[str]:
-            found = members.ask(lambda store: [*store.list_directories(directory)])
-            if len(found.standing) < members.majority:
+            found = members.request(lambda store: [*store.list_directories(directory)])
+            if len(found.counted) < members.majority:
                 raise members.no_majority(directory, found)
             return {name for each in found.answers.values() for name in each}
 
@@ -358,11 +366,11 @@ class QuorumStore(Store):
                 continue
             turns = self._in_turn(holders)
             for number in turns:
-                reply = self.members().tell_one(number, read, is_last=number == turns[-1])
+                reply = self.members().request_one(number, read, is_last=number == turns[-1])
                 if reply is None:
                     continue
                 if reply.error is None:
-                    return reply.value  # type: ignore[no-any-return]
+                    return reply.result()  # type: ignore[no-any-return]
                 if not isinstance(reply.error, StorageError):
                     raise reply.error
                 error = reply.error
@@ -403,7 +411,7 @@ class QuorumStore(Store):
         """Call all members; return the answers of those that answer."""
 
         def each(members: Members) -> dict[int, Any]:
-            found = members.tell(call)
+            found = members.broadcast(call)
             if len(found.answers) < members.majority:
                 raise members.no_majority(self.url, found)
             return dict(found.answers)
@@ -420,7 +428,7 @@ class QuorumStore(Store):
 
     def _delete(self, path: str, delete: Callable[[Store], None]) -> None:
         def run(members: Members) -> None:
-            done = members.tell(delete)
+            done = members.broadcast(delete)
             self._forget(path)
             if len(done.answers) < members.majority:
                 raise members.failed_write(path, done)

@@ -73,7 +73,7 @@ def copy_file(
             store.put_if_absent(path, source)
         return store.head(path)
 
-    copied = members.tell(copy, missing)
+    copied = members.broadcast(copy, missing)
     found = {**holders, **copied.answers}
     if len(found) < (len(members) if everywhere else members.majority):
         if any(isinstance(error, NotFoundError) for error in copied.errors.values()):
@@ -92,9 +92,9 @@ def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo
     def is_settled(answers: Sequence[Any]) -> bool:
         return sum(each is not None for each in answers) >= members.majority
 
-    found = members.ask(head, is_done=None if from_all else is_settled)
+    found = members.request(head, is_done=None if from_all else is_settled)
     holders = {number: each for number, each in found.answers.items() if each is not None}
-    if max(len(holders), len(found.standing)) >= members.majority:
+    if max(len(holders), len(found.counted)) >= members.majority:
         return holders
     if not from_all:  # one of those that were first does not count
         return _heads(members, path, from_all=True)

@@ -8,10 +8,10 @@ from spark_log import Admin, NewTopic
 PROGRAM = """
 import sys
 from spark_log import OffsetAndMetadata, TopicPartition
-from spark_log.clock import SystemClock
+from spark_log.util.clock import SystemClock
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets import compaction
-from spark_log.metadata import Cluster
+from spark_log.cluster import Cluster
 
 class LateClock(SystemClock):  # so that rows have wrong timestamps, within max.clock.skew.ms
     def time_us(self):

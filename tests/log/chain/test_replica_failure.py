@@ -21,8 +21,8 @@ from spark_log.errors import (
 )
 from spark_log.log import ProducerAppend, StagingFailedError, move_log_start
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming, is_replicas_fault
-from spark_log.storage import CallExpiredError
 from spark_log.storage.memory import _MemoryStagedFile as MemoryStagedFile
+from spark_log.threads import CallExpiredError
 from tests.log.chain.support import OPERATIONS, Cluster
 from tests.log.support import failing, values
 from tests.record.samples import START_US, numbered

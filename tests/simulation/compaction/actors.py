@@ -17,9 +17,9 @@ from tests.simulation.log.maintenance import Cleaner
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.log.world import World
 from tests.simulation.scheduler import START_US
+from tests.simulation.violation import ViolationError
 
 _SLEEP_CHANCE = 0.1
 """Probability that a follower sleeps until all files that it knows may be deleted."""

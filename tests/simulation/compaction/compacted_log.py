@@ -24,8 +24,9 @@ from spark_log.storage import Store
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, columns_of
-from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog, ViolationError
+from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
 from tests.simulation.scheduler import START_US
+from tests.simulation.violation import ViolationError
 
 _HELD_MS = 0.4 * DELETE_DELAY_MS
 """A reader may use a listing for half of the delay, by a clock that is up to 10 % slow."""

@@ -1,9 +1,10 @@
-"""Runs one simulation of a compacted log; a broken guarantee is an error."""
+"""The simulation of a compacted log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
+from typing import ClassVar
 
 from spark_log.log import LocalLog
 from tests.simulation.compaction.actors import (
@@ -18,16 +19,13 @@ from tests.simulation.compaction.actors import (
 from tests.simulation.compaction.compacted_log import CompactedTruth, ReadTable, keyed_records
 from tests.simulation.log.maintenance import Retention, Vandal
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
-from tests.simulation.log.simulation import SimulationResult, report_failures, run_to_end
 from tests.simulation.log.small_numbers import small_numbers
 from tests.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
-from tests.simulation.patches import PatchVariant, patched
-from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.patches import PatchVariant
+from tests.simulation.scheduler import SimulatedClock
+from tests.simulation.simulation import Simulation
 from tests.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from tests.simulation.wall_clocks import WallClocks
-
-_MAX_STEPS_TO_END = 5000
-
 
 COMPACTION_SOUND = PatchVariant()
 """The shipped code."""
@@ -98,39 +96,79 @@ def draw_compaction_profile(random: Random) -> CompactionProfile:
     )
 
 
-def simulate_compaction(seed: int, variant: PatchVariant = COMPACTION_SOUND) -> SimulationResult:
-    """Run one simulation to its end.
+class CompactionSimulation(Simulation):
+    """Writers, readers, compactors and cleaners of one compacted log."""
 
-    Args:
-        seed: determines every step of the simulation.
-        variant: the shipped log, or one without a safety rule.
+    MAX_STEPS_TO_END: ClassVar[int] = 5000
+    profile: CompactionProfile
+    world: CompactedWorld
 
-    Raises:
-        SimulationFailedError: a guarantee did not hold; has the trace.
-    """
-    profile = draw_compaction_profile(Random(seed))
-    faults = profile.faults
-    scheduler = Scheduler(seed)
-    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
-    disk = SimulatedDisk(storage_clock)
-    truth = CompactedTruth(disk, storage_clock, faults.expiration_ms, profile.delete_retention_ms)
-    store_class = RangedSimulatedStore if faults.range_bytes else SimulatedStore
-    world = CompactedWorld(
-        scheduler,
-        clock,
-        store_class(disk, scheduler, truth, faults),
-        truth,
-        faults,
-        LocalLog,
-        settings=_settings(profile),
-    )
-    with (
-        patched(*small_numbers(faults), *variant.patches),
-        report_failures(seed, profile, scheduler),
-    ):
-        _spawn_all(world, profile)
-        _run(world)
-    return SimulationResult(scheduler.steps, len(truth.records), scheduler.trace)
+    def __init__(self, seed: int, variant: PatchVariant = COMPACTION_SOUND) -> None:
+        """Return a simulation of the shipped log, or of one without a safety rule."""
+        profile = draw_compaction_profile(Random(seed))
+        faults = profile.faults
+        super().__init__(seed, profile, faults, faults.steps)
+        storage_clock, clock = SimulatedClock(self.scheduler), WallClocks(self.scheduler, seed)
+        disk = SimulatedDisk(storage_clock)
+        truth = CompactedTruth(
+            disk, storage_clock, faults.expiration_ms, profile.delete_retention_ms
+        )
+        store_class = RangedSimulatedStore if faults.range_bytes else SimulatedStore
+        self.world = CompactedWorld(
+            self.scheduler,
+            clock,
+            store_class(disk, self.scheduler, truth, faults),
+            truth,
+            faults,
+            LocalLog,
+            settings=_settings(profile),
+        )
+        self.patches = (*small_numbers(faults), *variant.patches)
+
+    @property
+    def records(self) -> int:
+        """Number of records that were appended."""
+        return len(self.world.truth.records)
+
+    def spawn_actors(self) -> None:
+        """Make the actors that the profile has."""
+        world, profile = self.world, self.profile
+        faults = profile.faults
+        spawn, random = world.scheduler.spawn_mortal, world.scheduler.random
+        for number in range(faults.writers):
+            spawn(f"writer {number}", Writer(world, f"w{number}").run)
+        for number in range(faults.idempotent_writers):
+            spawn(f"idempotent {number}", IdempotentWriter(world).run)
+        for _ in range(faults.twins):
+            producer = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
+            for which in ("left", "right"):
+                spawn(f"twin {which}", IdempotentWriter(world, producer).run)
+        for number in range(faults.followers):
+            spawn(f"follower {number}", TableFollower(world).run)
+        for number in range(profile.tables):
+            spawn(f"table {number}", TableReader(world).run)
+        for number in range(faults.mergers):
+            spawn(f"merger {number}", TailMerging(world).run)
+        for number in range(profile.compactors):
+            spawn(f"compactor {number}", Compactor(world, profile.compactor_rest_ms).run)
+        for number in range(faults.cleaners):
+            spawn(f"cleaner {number}", ChangingCleaner(world).run)
+        for number in range(profile.stale_cleaners):
+            spawn(f"stale {number}", StaleCleaner(world).run)
+        for number in range(faults.retentions):
+            spawn(f"retention {number}", Retention(world).run)
+        for number in range(faults.vandals):
+            spawn(f"vandal {number}", Vandal(world).run)
+
+    def check_end(self) -> None:
+        """Check what a new handle reads of the whole log."""
+        world = self.world
+        truth, now_ms = world.truth, world.scheduler.now_ms
+        log = world.open_log()
+        view = log.observe()
+        truth.check_extent(view.log_start_offset, view.log_end_offset, truth.now)
+        given = list(keyed_records(log.scan(truth.start)))
+        ReadTable(truth).read(truth.start, given, truth.end, began_ms=now_ms, now_ms=now_ms)
 
 
 def _settings(profile: CompactionProfile) -> dict[str, object]:
@@ -142,47 +180,3 @@ def _settings(profile: CompactionProfile) -> dict[str, object]:
         "min_cleanable_dirty_ratio": profile.dirty_ratio,
         "segment_bytes": profile.segment_bytes,
     }
-
-
-def _spawn_all(world: CompactedWorld, profile: CompactionProfile) -> None:
-    faults = profile.faults
-    spawn, random = world.scheduler.spawn_mortal, world.scheduler.random
-    for number in range(faults.writers):
-        spawn(f"writer {number}", Writer(world, f"w{number}").run)
-    for number in range(faults.idempotent_writers):
-        spawn(f"idempotent {number}", IdempotentWriter(world).run)
-    for _ in range(faults.twins):
-        producer = SimulatedProducer(world.next_producer_id(), 0, 0, random.getrandbits(32))
-        for which in ("left", "right"):
-            spawn(f"twin {which}", IdempotentWriter(world, producer).run)
-    for number in range(faults.followers):
-        spawn(f"follower {number}", TableFollower(world).run)
-    for number in range(profile.tables):
-        spawn(f"table {number}", TableReader(world).run)
-    for number in range(faults.mergers):
-        spawn(f"merger {number}", TailMerging(world).run)
-    for number in range(profile.compactors):
-        spawn(f"compactor {number}", Compactor(world, profile.compactor_rest_ms).run)
-    for number in range(faults.cleaners):
-        spawn(f"cleaner {number}", ChangingCleaner(world).run)
-    for number in range(profile.stale_cleaners):
-        spawn(f"stale {number}", StaleCleaner(world).run)
-    for number in range(faults.retentions):
-        spawn(f"retention {number}", Retention(world).run)
-    for number in range(faults.vandals):
-        spawn(f"vandal {number}", Vandal(world).run)
-
-
-def _run(world: CompactedWorld) -> None:
-    run_to_end(world, world.profile, world.profile.steps, _MAX_STEPS_TO_END)
-    _check_end(world)
-
-
-def _check_end(world: CompactedWorld) -> None:
-    """Check what a new handle reads of the whole log."""
-    truth, now_ms = world.truth, world.scheduler.now_ms
-    log = world.open_log()
-    view = log.observe()
-    truth.check_extent(view.log_start_offset, view.log_end_offset, truth.now)
-    given = list(keyed_records(log.scan(truth.start)))
-    ReadTable(truth).read(truth.start, given, truth.end, began_ms=now_ms, now_ms=now_ms)

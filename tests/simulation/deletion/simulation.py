@@ -1,4 +1,4 @@
-"""Runs one simulation of topics that are created, deleted and cleaned up."""
+"""The simulation of topics that are created, deleted and cleaned up."""
 
 from __future__ import annotations
 
@@ -36,20 +36,17 @@ from tests.simulation.deletion.world import (
 )
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
 from tests.simulation.log.records import Record, record_batch
-from tests.simulation.log.simulation import SimulationResult, report_failures, run_to_end
 from tests.simulation.log.small_numbers import call_at_once
-from tests.simulation.log.true_log import ViolationError
-from tests.simulation.patches import Patch, PatchVariant, patched
+from tests.simulation.patches import Patch, PatchVariant
 from tests.simulation.scheduler import START_US, Scheduler, SimulatedClock
+from tests.simulation.simulation import Simulation
+from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
 
 _NAMES = ("a", "b")
 """Only a few names, so that topics are created again under the same name."""
 
 _PARTITIONS = 2
-_MAX_STEPS_TO_END = 20_000
-
-
 DELETION_SOUND = PatchVariant()
 """The shipped code."""
 
@@ -66,35 +63,6 @@ def draw_deletion_profile(random: Random) -> Profile:
         rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.5)),
         range_bytes=0,
         steps=random.choice((300, 600)),
-    )
-
-
-def simulate_deletion(seed: int, variant: PatchVariant = DELETION_SOUND) -> SimulationResult:
-    """Run one simulation to its end.
-
-    Args:
-        seed: determines every step of the simulation.
-        variant: the shipped package, or one without a safety rule.
-
-    Raises:
-        SimulationFailedError: a guarantee did not hold; has the trace.
-    """
-    profile = draw_deletion_profile(Random(seed))
-    scheduler = Scheduler(seed)
-    storage_clock, clock = SimulatedClock(scheduler), WallClocks(scheduler, seed)
-    disk = RootDisk(storage_clock)
-    topics = TrueTopics(disk, storage_clock)
-    store = RootStore(disk, scheduler, topics, profile, clock)
-    root = Root(scheduler, clock, disk, store, topics, profile)
-
-    with (
-        patched(*_replaced(scheduler, store, clock), *variant.patches),
-        report_failures(seed, profile, scheduler),
-    ):
-        _spawn_all(root)
-        _run(root)
-    return SimulationResult(
-        scheduler.steps, len(topics.known) + len(topics.deleted), scheduler.trace
     )
 
 
@@ -236,42 +204,65 @@ def clean(root: Root) -> None:
 # --- the course of it ----------------------------------------------------------------------------
 
 
-def _spawn_all(root: Root) -> None:
-    profile, spawn = root.profile, root.scheduler.spawn_mortal
-    for number in range(profile.retentions):
-        spawn(f"founder {number}", Founder(root).run)
-    for number in range(profile.writers):
-        spawn(f"appender {number}", Appender(root, f"a{number}").run)
-    for number in range(profile.cleaners):
-        spawn(f"cleaner {number}", RootCleaner(root).run)
+class DeletionSimulation(Simulation):
+    """Topics of one root that are created, appended to, deleted and cleaned up."""
 
+    profile: Profile
+    world: Root
 
-def _run(root: Root) -> None:
-    run_to_end(root, root.profile, root.profile.steps, _MAX_STEPS_TO_END)  # with all late copies
-    clean(root)
-    _check_end(root)
+    def __init__(self, seed: int, variant: PatchVariant = DELETION_SOUND) -> None:
+        """Return a simulation of the shipped package, or of one without a safety rule."""
+        profile = draw_deletion_profile(Random(seed))
+        super().__init__(seed, profile, profile, profile.steps)
+        storage_clock, clock = SimulatedClock(self.scheduler), WallClocks(self.scheduler, seed)
+        disk = RootDisk(storage_clock)
+        topics = TrueTopics(disk, storage_clock)
+        store = RootStore(disk, self.scheduler, topics, profile, clock)
+        self.world = Root(self.scheduler, clock, disk, store, topics, profile)
+        self.patches = (*_replaced(self.scheduler, store, clock), *variant.patches)
 
+    @property
+    def records(self) -> int:
+        """Number of topics that were created."""
+        return len(self.world.topics.known) + len(self.world.topics.deleted)
 
-def _check_end(root: Root) -> None:
-    """Check that every existing topic is complete, and that nothing of a deleted one is left."""
-    cluster = root.cluster()
-    topics = {topic.directory: topic for topic in cluster.image().topics()}
-    if topics.keys() != root.topics.known:
-        raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
-    internal = {"", metadata_log.METADATA_DIRECTORY, DELETION_MARKERS, WITNESSES}
-    for path in root.disk.paths_below(""):
-        directory = path.rpartition("/")[0].partition("/")[0]
-        if directory not in internal | topics.keys() | {UNKNOWN}:
-            raise ViolationError(f"{path} is left of a deleted topic")
-    if root.disk.is_begun and not root.disk.paths_below(UNKNOWN):
-        raise ViolationError(f"{UNKNOWN} was removed, although no topic of that id was deleted")
-    for (directory, number), values in root.acknowledged.items():
-        if directory in topics:
-            log = cluster.partition_log(topics[directory], number)
-            batches = list(log.scan(0))
-            found = {value for batch in batches for value in _values(batch.records)}
-            if not values <= found:
-                raise ViolationError(f"{sorted(values - found)} of {directory} are lost")
+    def spawn_actors(self) -> None:
+        """Make the actors that the profile has."""
+        root = self.world
+        profile, spawn = root.profile, root.scheduler.spawn_mortal
+        for number in range(profile.retentions):
+            spawn(f"founder {number}", Founder(root).run)
+        for number in range(profile.writers):
+            spawn(f"appender {number}", Appender(root, f"a{number}").run)
+        for number in range(profile.cleaners):
+            spawn(f"cleaner {number}", RootCleaner(root).run)
+
+    def settle(self) -> None:
+        """Run to the end, with all late copies, and clean once more."""
+        self.run_to_end()
+        clean(self.world)
+
+    def check_end(self) -> None:
+        """Check that each existing topic is complete, and nothing of a deleted one is left."""
+        root = self.world
+        cluster = root.cluster()
+        topics = {topic.directory: topic for topic in cluster.image().topics()}
+        if topics.keys() != root.topics.known:
+            raise ViolationError(f"there are {sorted(topics)}, not {sorted(root.topics.known)}")
+        internal = {"", metadata_log.METADATA_DIRECTORY, DELETION_MARKERS, WITNESSES}
+        for path in root.disk.paths_below(""):
+            directory = path.rpartition("/")[0].partition("/")[0]
+            if directory not in internal | topics.keys() | {UNKNOWN}:
+                raise ViolationError(f"{path} is left of a deleted topic")
+        if root.disk.is_begun and not root.disk.paths_below(UNKNOWN):
+            raise ViolationError(f"{UNKNOWN} was removed, although no topic of that id was deleted")
+        for (directory, number), values in root.acknowledged.items():
+            if directory in topics:
+                log = cluster.partition_log(topics[directory], number)
+                batches = list(log.scan(0))
+                found = {value for batch in batches for value in _values(batch.records)}
+                if not values <= found:
+                    raise ViolationError(f"{sorted(values - found)} of {directory} are lost")
 
 
 def _values(records: pa.RecordBatch) -> Sequence[bytes]:

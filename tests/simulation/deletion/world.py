@@ -15,9 +15,9 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.storage import WITNESSES
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedDisk, SimulatedStore
+from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
 
 UNKNOWN = "restored.AAAAAAAAAAAAAAAAAAAAAA"
@@ -154,6 +154,11 @@ class Root:
     def admin(self) -> Admin:
         """Return a new `Admin` of the root."""
         return Admin(self.store.url, clock=self.clock)
+
+    def end_faults(self) -> None:
+        """Let the storage work, and tell the actors to come to an end."""
+        self.store.profile = self.profile.without_faults()
+        self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""

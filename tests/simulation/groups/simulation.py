@@ -1,4 +1,4 @@
-"""Runs one simulation of a consumer group; a broken guarantee is an error."""
+"""The simulation of a consumer group."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import cast
 
 from spark_log.storage import GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY
 from tests.simulation.groups.members import SimulatedMember, TopicChanger
-from tests.simulation.groups.profile import SESSION_TIMEOUT_MS, draw_group_profile
+from tests.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile, draw_group_profile
 from tests.simulation.groups.rules import GROUP_SOUND, GroupVariant
 from tests.simulation.groups.true_group import TrueGroup
 from tests.simulation.groups.world import GroupWorld
-from tests.simulation.log.simulation import SimulationResult, report_failures
-from tests.simulation.log.true_log import TrueLog, ViolationError
+from tests.simulation.log.true_log import TrueLog
 from tests.simulation.log.wrong_clocks import WrongClock
-from tests.simulation.patches import patched
-from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.scheduler import SimulatedClock
+from tests.simulation.simulation import Simulation
 from tests.simulation.store import SimulatedDisk, SimulatedStore
+from tests.simulation.violation import ViolationError
 
 _SETTLED_WITHIN_MS = 26 * SESSION_TIMEOUT_MS
 """Maximum time after the faults until live members own all partitions: paused members continue
@@ -29,97 +29,93 @@ _QUIET_MS = 2 * SESSION_TIMEOUT_MS
 """Time without a change after which the group counts as settled."""
 
 
-def simulate_group(seed: int, variant: GroupVariant = GROUP_SOUND) -> SimulationResult:
-    """Run one simulation to its end.
+class GroupSimulation(Simulation):
+    """The members of one consumer group, and topics that change."""
 
-    Args:
-        seed: determines every step of the simulation.
-        variant: the shipped group, or one without a safety rule.
+    profile: GroupProfile
+    world: GroupWorld
 
-    Raises:
-        SimulationFailedError: a guarantee did not hold; has the trace.
-    """
-    profile = draw_group_profile(Random(seed))
-    scheduler = Scheduler(seed)
-    clock = WrongClock(scheduler, seed, profile.wrong_clocks)
-    storage_clock = SimulatedClock(scheduler)
-    disk = SimulatedDisk(storage_clock)
-    for directory in (GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY):
-        disk.delete_directory(directory)
-    truth = TrueGroup(disk, storage_clock)
-    store = SimulatedStore(disk, scheduler, cast(TrueLog, truth), profile.faults)
-    world = GroupWorld(
-        scheduler,
-        clock,
-        store,
-        truth,
-        profile,
-        variant.offsets(scheduler, truth, store, profile.slow_offsets),
-        variant.log,
-        variant.coordinator,
-        variant.commits,
-        variant.transactions,
-    )
-    with patched(*variant.patches), report_failures(seed, profile, scheduler):
-        _run(world, _spawn_all(world))
-    return SimulationResult(scheduler.steps, truth.group.generation, scheduler.trace)
-
-
-def _spawn_all(world: GroupWorld) -> list[SimulatedMember]:
-    profile = world.profile
-    members: list[SimulatedMember] = []
-
-    spawn = world.scheduler.spawn_mortal
-
-    def member(name: str, instance_id: str | None = None) -> None:
-        members.append(SimulatedMember(world, name, instance_id))
-        spawn(name, members[-1].run)
-
-    changer = TopicChanger(world)
-    for number in range(profile.topics):
-        changer.create(f"topic{number}")
-    for number in range(profile.members):
-        member(f"m{number}")
-    for number in range(profile.statics):
-        member(f"s{number}", f"i{number}")
-    for number in range(profile.twins):
-        member(f"left{number}", f"t{number}")
-        member(f"right{number}", f"t{number}")
-    if profile.topics_change_ms:
-        spawn("topics", changer.run)
-    return members
-
-
-def _run(world: GroupWorld, members: list[SimulatedMember]) -> None:
-    scheduler, profile = world.scheduler, world.profile
-    scheduler.crash_chance = profile.faults.crash
-    scheduler.run(lambda: scheduler.steps >= profile.steps)
-    scheduler.note("--- faults end ---")
-    scheduler.crash_chance = 0.0
-    world.store.profile = profile.faults.without_faults()
-    world.offsets.slow = 0.0
-    world.is_ending = True
-    until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
-    quiet_ms, generation = scheduler.now_ms, -1
-
-    def is_settled() -> bool:
-        nonlocal quiet_ms, generation
-        if world.truth.group.generation != generation or _unsettled(world, members):
-            generation, quiet_ms = world.truth.group.generation, scheduler.now_ms
-        return scheduler.now_ms - quiet_ms > _QUIET_MS or scheduler.now_ms > until_ms
-
-    scheduler.run(is_settled)
-    problem = _unsettled(world, members)
-    is_alive = not all(each.is_dead for each in members)
-    if problem or (is_alive and scheduler.now_ms - quiet_ms <= _QUIET_MS):
-        raise ViolationError(
-            f"{_SETTLED_WITHIN_MS} ms after faults ended: {problem or 'the group keeps changing'}"
+    def __init__(self, seed: int, variant: GroupVariant = GROUP_SOUND) -> None:
+        """Return a simulation of the shipped group, or of one without a safety rule."""
+        profile = draw_group_profile(Random(seed))
+        super().__init__(seed, profile, profile.faults, profile.steps)
+        clock = WrongClock(self.scheduler, seed, profile.wrong_clocks)
+        storage_clock = SimulatedClock(self.scheduler)
+        disk = SimulatedDisk(storage_clock)
+        for directory in (GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY):
+            disk.delete_directory(directory)
+        truth = TrueGroup(disk, storage_clock)
+        store = SimulatedStore(disk, self.scheduler, cast(TrueLog, truth), profile.faults)
+        self.world = GroupWorld(
+            self.scheduler,
+            clock,
+            store,
+            truth,
+            profile,
+            variant.offsets(self.scheduler, truth, store, profile.slow_offsets),
+            variant.log,
+            variant.coordinator,
+            variant.commits,
+            variant.transactions,
         )
-    world.is_over = True
-    scheduler.run(lambda: False)
-    for actor in scheduler.actors:
-        if not actor.is_done:
-            raise ViolationError(f"{actor.name} does not come to an end")
+        self.members: list[SimulatedMember] = []
+        self.patches = variant.patches
+
+    @property
+    def records(self) -> int:
+        """The group's last generation."""
+        return self.world.truth.group.generation
+
+    def spawn_actors(self) -> None:
+        """Make the topics and the members that the profile has."""
+        world = self.world
+        profile = world.profile
+        members = self.members
+        spawn = world.scheduler.spawn_mortal
+
+        def member(name: str, instance_id: str | None = None) -> None:
+            members.append(SimulatedMember(world, name, instance_id))
+            spawn(name, members[-1].run)
+
+        changer = TopicChanger(world)
+        for number in range(profile.topics):
+            changer.create(f"topic{number}")
+        for number in range(profile.members):
+            member(f"m{number}")
+        for number in range(profile.statics):
+            member(f"s{number}", f"i{number}")
+        for number in range(profile.twins):
+            member(f"left{number}", f"t{number}")
+            member(f"right{number}", f"t{number}")
+        if profile.topics_change_ms:
+            spawn("topics", changer.run)
+
+    def settle(self) -> None:
+        """Run until the living members own all partitions, then until all have ended."""
+        world, scheduler, members = self.world, self.scheduler, self.members
+        until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
+        quiet_ms, generation = scheduler.now_ms, -1
+
+        def is_settled() -> bool:
+            nonlocal quiet_ms, generation
+            if world.truth.group.generation != generation or _unsettled(world, members):
+                generation, quiet_ms = world.truth.group.generation, scheduler.now_ms
+            return scheduler.now_ms - quiet_ms > _QUIET_MS or scheduler.now_ms > until_ms
+
+        scheduler.run(is_settled)
+        problem = _unsettled(world, members)
+        is_alive = not all(each.is_dead for each in members)
+        if problem or (is_alive and scheduler.now_ms - quiet_ms <= _QUIET_MS):
+            raise ViolationError(
+                f"{_SETTLED_WITHIN_MS} ms after faults ended: "
+                f"{problem or 'the group keeps changing'}"
+            )
+        world.is_over = True
+        scheduler.run(lambda: False)
+        self.check_all_ended()
+
+    def check_end(self) -> None:
+        """Check nothing more: `settle` has seen the group as it has to be."""
 
 
 def _unsettled(world: GroupWorld, members: list[SimulatedMember]) -> str:

@@ -13,8 +13,8 @@ from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.types import TopicPartition
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.store import SimulatedDisk
+from tests.simulation.violation import ViolationError
 
 GROUP_ID = "group"
 DIRECTORY = group_directory(GROUP_ID)

@@ -67,6 +67,12 @@ class GroupWorld:
     suppressed: SuppressedErrors = field(default_factory=SuppressedErrors)
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
+    def end_faults(self) -> None:
+        """Let the storage work, and tell the actors to come to an end."""
+        self.store.profile = self.profile.faults.without_faults()
+        self.is_ending = True
+        self.offsets.slow = 0.0
+
     def open_coordinator(self) -> GroupCoordinator:
         """Return a new handle, as a new process has it."""
         log = self._log_class()

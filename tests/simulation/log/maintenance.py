@@ -12,8 +12,9 @@ from spark_log.log.directory.log_view import LogView
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
-from tests.simulation.log.true_log import DIRECTORY, ViolationError
+from tests.simulation.log.true_log import DIRECTORY
 from tests.simulation.log.world import World
+from tests.simulation.violation import ViolationError
 
 
 class _Maintainer:

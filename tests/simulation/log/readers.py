@@ -10,9 +10,9 @@ from spark_log.log import LocalLog
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import records_of
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.log.world import World
 from tests.simulation.scheduler import START_US
+from tests.simulation.violation import ViolationError
 
 
 class Follower:

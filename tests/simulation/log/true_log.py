@@ -21,13 +21,10 @@ from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 from spark_log.storage import Store
 from spark_log.util.clock import Clock
 from tests.simulation.log.records import Record, record_batch, records_of
+from tests.simulation.violation import ViolationError
 
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 DIRECTORY = f"flights.{TOPIC_ID}/flights-0"
-
-
-class ViolationError(BaseException):
-    """A guarantee of the log did not hold. Nothing that suppresses an `Exception` hides it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from spark_log.log import LocalLog, LogAppendInfo
 from spark_log.log.producers.producer_append import ProducerAppend, sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.log.world import World
 from tests.simulation.scheduler import START_US
+from tests.simulation.violation import ViolationError
 
 _GAP_CHANCE = 0.1
 """Probability that an idempotent writer first tries to leave a gap in its sequence."""

@@ -1,4 +1,4 @@
-"""Runs one simulation of the offsets table and its log; a broken guarantee is an error."""
+"""The simulation of the offsets table and its log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
 from spark_log.storage import Store
 from tests.simulation.log.profile import DELETE_DELAY_MS
-from tests.simulation.log.simulation import SimulationResult, report_failures, run_to_end
-from tests.simulation.log.true_log import TrueLog, ViolationError
+from tests.simulation.log.true_log import TrueLog
 from tests.simulation.log.wrong_clocks import WrongClock
-from tests.simulation.offsets.profile import draw_offsets_profile
+from tests.simulation.offsets.profile import OffsetsProfile, draw_offsets_profile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
 from tests.simulation.offsets.world import (
     OFFSETS_SOUND,
@@ -26,41 +25,10 @@ from tests.simulation.offsets.world import (
     small_table,
     write_checkpoint,
 )
-from tests.simulation.patches import patched
-from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.scheduler import SimulatedClock
+from tests.simulation.simulation import Simulation
 from tests.simulation.store import SimulatedDisk
-
-_MAX_STEPS_TO_END = 20_000
-
-
-def simulate_offsets(seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> SimulationResult:
-    """Run one simulation to its end.
-
-    Args:
-        seed: determines every step of the simulation.
-        variant: the shipped table, or one without a safety rule.
-
-    Raises:
-        SimulationFailedError: a guarantee did not hold; has the trace.
-    """
-    profile = draw_offsets_profile(Random(seed))
-    scheduler = Scheduler(seed)
-    storage_clock = SimulatedClock(scheduler)
-    disk = SimulatedDisk(storage_clock)
-    for directory in (LOG, DIRECTORY):
-        disk.delete_directory(directory)
-    disk.delete(MARKER)
-    truth = TrueOffsets(disk, storage_clock)
-    store_class = ListedTableStore if profile.is_listed else TableStore
-    store = store_class(disk, scheduler, cast(TrueLog, truth), profile.faults)
-    clock = WrongClock(scheduler, seed, profile.wrong_clocks)
-    world = OffsetsWorld(scheduler, clock, store, truth, profile, variant)
-    with (
-        patched(*small_table(scheduler, profile), *variant.patches),
-        report_failures(seed, profile, scheduler),
-    ):
-        _run(world)
-    return SimulationResult(scheduler.steps, truth.next_version, scheduler.trace)
+from tests.simulation.violation import ViolationError
 
 
 class Committer:
@@ -135,25 +103,53 @@ class Vandal:
                 store.delete(path)
 
 
-def _run(world: OffsetsWorld) -> None:
-    scheduler, profile = world.scheduler, world.profile
-    for number in range(profile.committers):
-        scheduler.spawn_mortal(f"committer {number}", Committer(world).run)
-    for number in range(profile.vandals):
-        scheduler.spawn_mortal(f"vandal {number}", Vandal(world).run)
-    run_to_end(world, profile.faults, profile.steps, _MAX_STEPS_TO_END)
-    _check_end(world)
+class OffsetsSimulation(Simulation):
+    """Processes that commit offsets to one table, and a program that removes versions of it."""
 
+    profile: OffsetsProfile
+    world: OffsetsWorld
 
-def _check_end(world: OffsetsWorld) -> None:
-    """Check that a new process reads all offsets, before and after maintenance."""
-    table = world.open_table()
-    for is_tidied in (False, True):
-        if is_tidied:
-            table.maintenance.run(is_forced=True)
-            table = world.open_table()
-        table.table.refresh()
-        groups = sorted(world.truth.history.keys() | {"g0"})
-        found = {group: offset for group in groups if (offset := table.read(group)) >= 0}
-        if found != world.truth.positions:
-            raise ViolationError(f"in the end {found} is read, and {world.truth.positions} is true")
+    def __init__(self, seed: int, variant: OffsetsVariant = OFFSETS_SOUND) -> None:
+        """Return a simulation of the shipped table, or of one without a safety rule."""
+        profile = draw_offsets_profile(Random(seed))
+        super().__init__(seed, profile, profile.faults, profile.steps)
+        storage_clock = SimulatedClock(self.scheduler)
+        disk = SimulatedDisk(storage_clock)
+        for directory in (LOG, DIRECTORY):
+            disk.delete_directory(directory)
+        disk.delete(MARKER)
+        truth = TrueOffsets(disk, storage_clock)
+        store_class = ListedTableStore if profile.is_listed else TableStore
+        store = store_class(disk, self.scheduler, cast(TrueLog, truth), profile.faults)
+        clock = WrongClock(self.scheduler, seed, profile.wrong_clocks)
+        self.world = OffsetsWorld(self.scheduler, clock, store, truth, profile, variant)
+        self.patches = (*small_table(self.scheduler, profile), *variant.patches)
+
+    @property
+    def records(self) -> int:
+        """Number of versions of the table."""
+        return self.world.truth.next_version
+
+    def spawn_actors(self) -> None:
+        """Make the actors that the profile has."""
+        world, scheduler, profile = self.world, self.scheduler, self.profile
+        for number in range(profile.committers):
+            scheduler.spawn_mortal(f"committer {number}", Committer(world).run)
+        for number in range(profile.vandals):
+            scheduler.spawn_mortal(f"vandal {number}", Vandal(world).run)
+
+    def check_end(self) -> None:
+        """Check that a new process reads all offsets, before and after maintenance."""
+        world = self.world
+        table = world.open_table()
+        for is_tidied in (False, True):
+            if is_tidied:
+                table.maintenance.run(is_forced=True)
+                table = world.open_table()
+            table.table.refresh()
+            groups = sorted(world.truth.history.keys() | {"g0"})
+            found = {group: offset for group in groups if (offset := table.read(group)) >= 0}
+            if found != world.truth.positions:
+                raise ViolationError(
+                    f"in the end {found} is read, and {world.truth.positions} is true"
+                )

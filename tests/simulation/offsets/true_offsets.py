@@ -14,9 +14,9 @@ from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.offsets.profile import RETENTION_MS
 from tests.simulation.store import SimulatedDisk
+from tests.simulation.violation import ViolationError
 
 LOG = f"{DIRECTORY}/_delta_log"
 

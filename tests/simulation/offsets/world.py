@@ -125,6 +125,11 @@ class OffsetsWorld:
         """Return a new handle of the table, as a new process has it."""
         return SimulatedTable(self)
 
+    def end_faults(self) -> None:
+        """Let the storage work, and tell the actors to come to an end."""
+        self.store.profile = self.profile.faults.without_faults()
+        self.is_ending = True
+
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_log.storage.quorum import changes, merged_list, quorum_store
 from spark_log.storage.quorum import proposal as proposals
-from spark_log.storage.quorum.members import Members, Round
+from spark_log.storage.quorum.members import Members, QuorumReplies
 from spark_log.storage.quorum.membership import Membership
 from spark_log.storage.quorum.proposal import CLOSED, Entry, Proposal, register_path
 from spark_log.storage.store import FileInfo, Store
@@ -38,7 +38,7 @@ def _owns_each(self: Proposal, entry: Entry) -> bool:
     return self._content != CLOSED or self._is_own(entry.claim)
 
 
-def _owns_by_majority(self: Proposal, members: Members, entered: Round) -> bool:
+def _owns_by_majority(self: Proposal, members: Members, entered: QuorumReplies) -> bool:
     return len(entered.of(self._is_owned)) >= members.majority
 
 
@@ -84,7 +84,7 @@ def _finish_at_once(
     self: Proposal, members: Members, proposed: bytes, counted: Collection[int]
 ) -> bool:
     value = pa.py_buffer(proposed).slice(33)
-    members.tell(lambda store: proposals.put_copy(store, self.path, value))
+    members.broadcast(lambda store: proposals.put_copy(store, self.path, value))
     self._clean_up(members, counted)
     return self._is_own(proposed)
 
@@ -92,13 +92,13 @@ def _finish_at_once(
 def _finish_on_any(
     self: Proposal, members: Members, proposed: bytes, counted: Collection[int]
 ) -> bool | None:
-    looked = members.ask(lambda store: proposals.head_or_none(store, self.path))
+    looked = members.request(lambda store: proposals.head_or_none(store, self.path))
     if any(looked.answers.values()):
         return None
-    if len(looked.standing & set(counted)) < members.majority:
+    if len(looked.counted & set(counted)) < members.majority:
         raise members.no_majority(self.path, looked)
     value = pa.py_buffer(proposed).slice(33)
-    put = members.tell(lambda store: proposals.put_copy(store, self.path, value))
+    put = members.broadcast(lambda store: proposals.put_copy(store, self.path, value))
     if not put.answers:
         raise members.no_majority(self.path, put)
     return self._is_own(proposed)
@@ -114,13 +114,13 @@ _clean_up = Proposal._clean_up
 # --- members -------------------------------------------------------------------------------------
 
 
-def _counted(self: Members, counted: Collection[int], answers: Round) -> set[int]:
+def _counted(self: Members, counted: Collection[int], answers: QuorumReplies) -> set[int]:
     return set(counted)
 
 
 def _look_at_any(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
-    found = members.ask(lambda store: proposals.head_or_none(store, path))
-    if len(found.standing) < members.majority:
+    found = members.request(lambda store: proposals.head_or_none(store, path))
+    if len(found.counted) < members.majority:
         raise members.no_majority(path, found)
     return {number: each for number, each in found.answers.items() if each is not None}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_log.storage import WITNESSES
 from spark_log.storage.quorum.membership import DIRECTORY
-from tests.simulation.log.true_log import ViolationError
+from tests.simulation.violation import ViolationError
 
 
 class TrueNames:

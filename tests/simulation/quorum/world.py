@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
 from spark_log.storage.quorum import QuorumStore, changes, quorum_store
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
-from spark_log.threads.fan_out import Call, FanOut, Replies, Reply
+from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import Profile
 from tests.simulation.patches import Patch, PatchVariant
@@ -69,7 +70,7 @@ class SimulatedRoot(SimulatedStore):
         """Return nothing: no actor needs it."""
         return []
 
-    def list_directories(self, directory: str):  # type: ignore[no-untyped-def]
+    def list_directories(self, directory: str):
         """Return the names of the directories; a step."""
         return self._read(
             "list", directory, lambda: iter([*self.files.list_directories(directory)])
@@ -107,7 +108,7 @@ class SimulatedFanOut(FanOut):
         super().__init__()
         self._world = world
 
-    def ask(
+    def request(
         self,
         calls: Sequence[Call],
         *,
@@ -116,7 +117,7 @@ class SimulatedFanOut(FanOut):
     ) -> Replies:
         """Make the calls one after the other, with the steps of other actors between them."""
         random, world = self._world.scheduler.random, self._world
-        replies: list[Reply | None] = [None] * len(calls)
+        replies: list[Outcome[Any] | None] = [None] * len(calls)
         waiting = random.sample(range(len(calls)), len(calls))
         opened = OpenRound()
         world.rounds.append(opened)
@@ -128,9 +129,9 @@ class SimulatedFanOut(FanOut):
                     break
                 number = waiting.pop()
                 try:
-                    replies[number] = Reply(value=calls[number].send())
+                    replies[number] = Outcome(calls[number].send())
                 except Exception as error:
-                    replies[number] = Reply(error=error)
+                    replies[number] = Outcome(error=error)
                     opened.has_failed = True
         finally:
             world.rounds.remove(opened)
@@ -188,6 +189,12 @@ class QuorumWorld:
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
+
+    def end_faults(self) -> None:
+        """Let all roots work, and tell the actors to come to an end."""
+        self.impatience = 0.0
+        self.set_faults(self.profile.faults.without_faults())
+        self.is_ending = True
 
     def set_faults(self, faults: Profile) -> None:
         """Set the rates of faults of all roots."""

@@ -19,10 +19,10 @@ from spark_log.log import ALL, LogAppendInfo, ProducerAppend
 from spark_log.log.producers.producer_append import sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.replication.true_replicas import rows_of
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld
 from tests.simulation.scheduler import START_US
+from tests.simulation.violation import ViolationError
 
 _SKIP_CHANCE = 0.2
 """Probability that a writer gives up a failed append, and continues as a new producer."""

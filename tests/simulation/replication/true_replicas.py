@@ -21,7 +21,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, from_json
 from spark_log.storage import Store
 from tests.simulation.log.records import columns_of
-from tests.simulation.log.true_log import ViolationError
+from tests.simulation.violation import ViolationError
 
 TOPIC = "flights"
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"

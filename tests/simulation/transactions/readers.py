@@ -9,9 +9,9 @@ from spark_log.log import LogBatch, PartitionLog, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionObserver
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import columns_of
-from tests.simulation.log.true_log import ViolationError
 from tests.simulation.transactions.true_transactions import TruePartition
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld
+from tests.simulation.violation import ViolationError
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 

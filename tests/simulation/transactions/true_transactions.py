@@ -19,7 +19,7 @@ from spark_log.transaction import TopicIdPartition, TransactionMetadata, Transac
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state_log import TOPIC_ID as STATE_TOPIC_ID
 from spark_log.transaction.state_log import transaction_directory
-from tests.simulation.log.true_log import ViolationError
+from tests.simulation.violation import ViolationError
 
 TransactionNumber = tuple[str, int]
 """One transaction: the transactional id, and its number there."""

@@ -37,13 +37,13 @@ def store(roots):
 def rounds(monkeypatch):
     """The rounds of calls to several roots at once, of which callers wait for each."""
     counted = []
-    ask = FanOut.ask
+    ask = FanOut.request
 
     def counting(self, calls, **kwargs):
         counted.append(len(calls))
         return ask(self, calls, **kwargs)
 
-    monkeypatch.setattr(FanOut, "ask", counting)
+    monkeypatch.setattr(FanOut, "request", counting)
     return counted
 
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from spark_log.errors import (
     KafkaTimeoutError,
@@ -140,42 +143,52 @@ def on_request(request: str, *, writes: bool = False) -> None:
     deadline.has_written |= writes
 
 
-class LimitedCall:
+def in_new_thread(
+    function: Callable[[], _Answer], name: str, *, is_daemon: bool = True
+) -> Future[_Answer]:
+    """Call a function in a thread of its own, and return a future that cannot be cancelled.
+
+    Raises:
+        RuntimeError: the system allows no more threads, or the interpreter is shutting down.
+    """
+    future: Future[_Answer] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result = function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=name, daemon=is_daemon).start()
+    return future
+
+
+class LimitedCall(Generic[_Answer]):
     """A call that runs on a thread of its own. Other threads wait for it as long as they choose."""
 
-    def __init__(self, call: Callable[[], object], deadline: Deadline | None = None) -> None:
+    def __init__(self, call: Callable[[], _Answer], deadline: Deadline | None = None) -> None:
         """Start the call.
 
         Args:
             call: the function to run.
             deadline: after it the call sends no more requests; None for no limit.
         """
-        self._done = threading.Event()
-        self._answer: object = None
-        self._error: BaseException | None = None
         context = copy_context()
         context.run(_current.set, deadline)
-        threading.Thread(
-            target=context.run, args=(self._run, call), name="spark-log-call", daemon=True
-        ).start()
+        self._future = in_new_thread(partial(context.run, call), "spark-log-call")
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` seconds; return whether the call has ended."""
-        return self._done.wait(timeout_s)
+        with suppress(FutureTimeoutError):
+            self._future.exception(timeout_s)
+        return self._future.done()
 
-    def result(self) -> object:
-        """Return what the call returned, or raise what it raised. Only after it has ended."""
-        if self._error is not None:
-            raise self._error
-        return self._answer
-
-    def _run(self, call: Callable[[], object]) -> None:
-        try:
-            self._answer = call()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
+    def result(self) -> _Answer:
+        """Wait until the call has ended. Return what it returned, or raise what it raised."""
+        return self._future.result()
 
 
 def call_within(
@@ -201,7 +214,7 @@ def call_within(
     limited = LimitedCall(call, deadline)
     if not limited.wait(deadline.left_s()):
         raise deadline.error()
-    return limited.result()  # type: ignore[return-value]
+    return limited.result()
 
 
 def call_beside(call: Callable[[], _Answer]) -> Callable[[], _Answer]:
@@ -210,10 +223,4 @@ def call_beside(call: Callable[[], _Answer]) -> Callable[[], _Answer]:
     Returns:
         A function that waits for the call, and returns what it returned or raises what it raised.
     """
-    limited = LimitedCall(call, _current.get())
-
-    def wait() -> _Answer:
-        limited.wait(_LONGEST_WAIT_S)
-        return limited.result()  # type: ignore[return-value]
-
-    return wait
+    return LimitedCall(call, _current.get()).result
