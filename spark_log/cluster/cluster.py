@@ -35,7 +35,7 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import Beside, LocalLog, PartitionLog
+from spark_log.log import LocalLog, MergeExecutor, PartitionLog
 from spark_log.metadata import (
     METADATA_WITNESS,
     ROOT_BROKER_ID,
@@ -293,15 +293,15 @@ class Cluster:
         return self._broker_stores.unchecked(broker_id, root)
 
     def partition_log(
-        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
+        self, topic: TopicImage, partition: int, *, merge_executor: MergeExecutor | None = None
     ) -> PartitionLog:
         """Return the log of a partition, with all of its replicas.
 
         Args:
             topic: the partition's topic.
             partition: the partition's number.
-            beside: runs the merges of the log's end on another thread; if None, the append that
-                makes a merge due waits for it.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -325,7 +325,7 @@ class Cluster:
                 suppressed=suppressed,
                 has_witness=True,
                 has_leader_epochs=True,
-                beside=beside,
+                merge_executor=merge_executor,
             )
 
         return PartitionLog(

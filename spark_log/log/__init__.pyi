@@ -1,6 +1,6 @@
-from .append import Beside as Beside
 from .append import DivergedReplicaError as DivergedReplicaError
 from .append import LogAppendInfo as LogAppendInfo
+from .append import MergeExecutor as MergeExecutor
 from .cache_budget import LOG_CACHES as LOG_CACHES
 from .cache_budget import LogCache as LogCache
 from .chain import ALL as ALL

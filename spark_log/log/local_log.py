@@ -12,7 +12,7 @@ from pyarrow import ipc
 
 from spark_log.config import TopicConfig
 from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
-from spark_log.log.append import Appender, Beside, FollowerAppender, LogAppendInfo
+from spark_log.log.append import Appender, FollowerAppender, LogAppendInfo, MergeExecutor
 from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.files import LiveSegment, Witness
 from spark_log.log.producers import (
@@ -77,7 +77,7 @@ class LocalLog:
         suppressed: SuppressedErrors = IN_PROCESS,
         has_witness: bool = False,
         has_leader_epochs: bool = False,
-        beside: Beside | None = None,
+        merge_executor: MergeExecutor | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -92,8 +92,8 @@ class LocalLog:
             has_witness: whether a file outside of the log's directory shows that the log has had
                 records, so that the removal of all of its files is noticed (`log.witness`).
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
-            beside: runner of tail merges on another thread. If it is None, the append that makes a
-                merge due waits for the merge.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
         """
         self.directory = directory
         self.config = config = config or TopicConfig()
@@ -111,9 +111,13 @@ class LocalLog:
         )
         self.snapshots = Snapshots(files, config)
         self.appender = Appender(
-            files, self.snapshots, config, has_leader_epochs=has_leader_epochs, beside=beside
+            files,
+            self.snapshots,
+            config,
+            has_leader_epochs=has_leader_epochs,
+            merge_executor=merge_executor,
         )
-        self.follower = FollowerAppender(files, self.snapshots, config, self.appender.derived)
+        self.follower = FollowerAppender(files, config, self.appender.derived)
         self.reader = LogReader(files, self.snapshots)
 
     def __repr__(self) -> str:

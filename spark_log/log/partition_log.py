@@ -343,7 +343,7 @@ class PartitionLog:
             StorageError, CorruptRecordError: the replica cannot be read.
         """
         end_offset = committed_end_of(self._chain.replica(state, broker_id), self.replica)
-        return int(min(end_offset, self._selection.hidden_from))
+        return int(min(end_offset, self._selection.high_watermark_cap))
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class PartitionLog:
 
     def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
         """List the replica to be read, at a leader epoch that the metadata have."""
-        self._selection.look(max_age_ms=0)
+        self._selection.refresh(max_age_ms=0)
         attempt, rewrites = self._selection.attempt(), 0
         while True:
             state = self._selection.known_state
@@ -401,10 +401,10 @@ class PartitionLog:
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                self._selection.leave_out(state, failed, attempt)
-                self._selection.look(max_age_ms=0)
+                self._selection.shrink_isr(state, failed, attempt)
+                self._selection.refresh(max_age_ms=0)
             else:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
 
     def _reading(
         self, view: LogView | None, read: Callable[[LocalLog, LogView], _Answer]
@@ -424,10 +424,10 @@ class PartitionLog:
                 with blaming(state.chain[-1]):
                     return read(self.replica, here)
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
-                self._selection.look()
+                self._selection.shrink_isr(state, failed, attempt)
+                self._selection.refresh()
 
     def _check_is_there(self) -> None:
         """Check that the root of the replica that is read, which has no records, exists."""
@@ -437,7 +437,7 @@ class PartitionLog:
 
     def _visible(self, view: LogView) -> LogView:
         """Return the part of a view that readers see."""
-        end_offset = self._selection.hidden_from
+        end_offset = self._selection.high_watermark_cap
         if view.log_end_offset <= end_offset:
             return view
         segments = (each for each in view.live.segments if each.start_offset < end_offset)
@@ -451,7 +451,7 @@ class PartitionLog:
     @property
     def reached_offset(self) -> int:
         """The highest offset up to which this object knows that the log can be read."""
-        return int(min(self.files.reached_offset, self._selection.hidden_from))
+        return int(min(self.files.reached_offset, self._selection.high_watermark_cap))
 
     def segments(
         self,
@@ -531,7 +531,7 @@ class PartitionLog:
                 timestamp_us, here, isolation_level=isolation_level
             ),
         )
-        return None if found is None or found[0] >= self._selection.hidden_from else found
+        return None if found is None or found[0] >= self._selection.high_watermark_cap else found
 
     def _here(self, view: LogView) -> LogView:
         """Return the view if it is of the replica that is read now; else list this replica."""
@@ -554,9 +554,9 @@ class PartitionLog:
             CorruptRecordError: the next segment is damaged.
             StorageError: the storage does not answer.
         """
-        if self._selection.is_look_due():
+        if self._selection.is_refresh_due():
             return False
-        if offset >= self._selection.hidden_from:
+        if offset >= self._selection.high_watermark_cap:
             return True
         try:
             with blaming(self._selection.known_state.chain[-1]):
@@ -638,9 +638,9 @@ class PartitionLog:
         """
         attempt = self._selection.attempt()
         while True:
-            self._selection.look_if_due()
+            self._selection.refresh_if_due()
             near, state = self._selection.near, self._selection.known_state
-            if offset >= self._selection.hidden_from:
+            if offset >= self._selection.high_watermark_cap:
                 return
             try:
                 with blaming(state.chain[-1]):
@@ -667,15 +667,15 @@ class PartitionLog:
                         check_crcs=check_crcs,
                         isolation_level=isolation_level,
                     ):
-                        if next_offset > self._selection.hidden_from:
+                        if next_offset > self._selection.high_watermark_cap:
                             return
                         yield batch, next_offset
                         offset = next_offset
                     return
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
+                self._selection.shrink_isr(state, failed, attempt)
 
     def _is_at_end(self, offset: int) -> bool:
         """Return whether the last replica ends at an offset; if not, list it to learn its end."""
@@ -713,8 +713,8 @@ class PartitionLog:
         """
         attempt = self._selection.attempt()
         while True:
-            self._selection.look_if_due()
-            end, state = self._selection.hidden_from, self._selection.known_state
+            self._selection.refresh_if_due()
+            end, state = self._selection.high_watermark_cap, self._selection.known_state
             if end_offset is not None:
                 end = min(end_offset, end)
             try:
@@ -730,6 +730,6 @@ class PartitionLog:
                         start_offset = batch.end_offset
                     return
             except NewerLeaderEpochError:
-                self._selection.look_for_newer()
+                self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.leave_out(state, failed, attempt)
+                self._selection.shrink_isr(state, failed, attempt)

@@ -68,7 +68,7 @@ class MetadataPartitionStates:
         is_recent = self._metadata.recent_image(max_age_ms) is not None
         return self.current() if is_recent else self.refresh()
 
-    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+    def shrink_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Remove brokers from the in-sync and joining replicas, if the leader epoch is the newest.
 
         The last replica that may lead stays, even if it failed: a single writer that cannot reach
@@ -116,5 +116,5 @@ def state_of(record: PartitionRecord) -> PartitionState:
         joining=record.joining,
         replicas=record.replicas,
         directories={each: record.directory_of(each) for each in record.replicas},
-        hidden_from_epoch=record.hidden_from_epoch,
+        high_watermark_cap_epoch=record.hidden_from_epoch,
     )

@@ -20,9 +20,9 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     ALL,
-    Beside,
     LogAppendInfo,
     LogValidator,
+    MergeExecutor,
     PartitionLog,
     ProducerAppend,
     StagedSegment,
@@ -84,7 +84,9 @@ class PartitionAppender:
             merges: the thread that runs the merges of the logs; None: an append that makes a merge
                 due runs it, and takes longer.
         """
-        self._beside = None if merges is None else Beside(merges.submit, merges.pause)
+        self._merge_executor = (
+            None if merges is None else MergeExecutor(merges.submit, merges.pause)
+        )
         self._merges_make_way: Callable[[], AbstractContextManager[None]] = (
             nullcontext if merges is None else merges.made_way_for
         )
@@ -200,7 +202,9 @@ class PartitionAppender:
             raise TopicDeletedError
         queue.known_ms = now_ms
         topic = queue.route.topic
-        log = self._cluster.partition_log(topic, queue.partition, beside=self._beside)
+        log = self._cluster.partition_log(
+            topic, queue.partition, merge_executor=self._merge_executor
+        )
         log.on_log_end(queue.acknowledged_offset)
         queue.log = log
         if queue.route.topic is not topic:

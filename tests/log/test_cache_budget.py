@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, LocalLog, ProducerAppend
+from spark_log.log import LocalLog, MergeExecutor, ProducerAppend
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
 from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
@@ -73,10 +73,16 @@ class TestCacheBudget:
         assert budget.held_bytes == sum(each.share.size_bytes for each in caches) <= 100
 
 
-def log_in(store, directory, clock, beside=None):
+def log_in(store, directory, clock, merge_executor=None):
     config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME})
     return LocalLog(
-        store, directory, topic_id=TOPIC_ID, partition=0, config=config, clock=clock, beside=beside
+        store,
+        directory,
+        topic_id=TOPIC_ID,
+        partition=0,
+        config=config,
+        clock=clock,
+        merge_executor=merge_executor,
     )
 
 
@@ -114,7 +120,7 @@ class TestAppender:
             waiting.append(merge)
             return True
 
-        logs = [log_in(memory_store, f"d-{at}", clock, Beside(run_later)) for at in range(8)]
+        logs = [log_in(memory_store, f"d-{at}", clock, MergeExecutor(run_later)) for at in range(8)]
         append_to(logs, range(10))
         gc.collect()
         tracemalloc.start()
@@ -140,7 +146,7 @@ class TestAppender:
             memory_store,
             clock=clock,
             merge_tail_segments=4,
-            beside=run_later,
+            run_merge=run_later,
         )
         for number in range(200):
             log.append(numbered(number, 1))

@@ -46,7 +46,7 @@ seconds = st.lists(st.integers(-30, 30), min_size=1, max_size=4)
 appends = st.lists(seconds, min_size=1, max_size=3)
 
 
-class PartitionLogMachine(RuleBasedStateMachine):
+class LocalLogMachine(RuleBasedStateMachine):
     """Three clients of one log; the model is a list of rows, the start, and the segments' bases."""
 
     @initialize()
@@ -277,5 +277,5 @@ class PartitionLogMachine(RuleBasedStateMachine):
             assert records_of(fresh.scan(self.start)) == self.live_rows()
 
 
-TestPartitionLogStateful = PartitionLogMachine.TestCase
-TestPartitionLogStateful.settings = settings(stateful_step_count=25)
+TestLocalLogStateful = LocalLogMachine.TestCase
+TestLocalLogStateful.settings = settings(stateful_step_count=25)

@@ -316,11 +316,11 @@ class TestTooFew:
         process = cluster.process()
         process.log.append(numbered(0, 2))
         batches, position = process.log.read(0)
-        cluster.metadata.change(isr=(1,), hidden_from=1)
+        cluster.metadata.change(isr=(1,), cap_epoch=1)
         process.states.refresh()
         for number in range(3):
             append_to_leader(process, 2 + number)
-        cluster.metadata.change(joining=(3,), hidden_from=1)
+        cluster.metadata.change(joining=(3,), cap_epoch=1)
         for reader in (process, cluster.process()):
             log = reader.log
             reader.states.refresh()
@@ -342,7 +342,7 @@ class TestTooFew:
 
     def test_in_sync_replicas_are_merged_no_further(self):
         cluster = Cluster(min_insync=2, merge_tail_segments=2)
-        cluster.metadata.change(isr=(1,), hidden_from=1)
+        cluster.metadata.change(isr=(1,), cap_epoch=1)
         process = cluster.process()
         for number in range(4):
             append_to_leader(process, number)

@@ -25,8 +25,7 @@ from spark_log.errors import (
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName, StartMarker
-from spark_log.log.segment import SegmentSummary, StagedSegment
-from spark_log.log.snapshot import Snapshots
+from spark_log.log.segment import StagedSegment
 from spark_log.storage import StagedFile, is_listing_valid
 
 _MAX_TRIES: Final = 10
@@ -79,12 +78,10 @@ class FollowerAppender:
     def __init__(
         self,
         directory: PartitionDirectory,
-        snapshots: Snapshots,
         config: TopicConfig,
         derived: DerivedFiles,
     ) -> None:
         self._directory = directory
-        self._snapshots = snapshots
         self._config = config
         self._derived = derived
         self._tail: LogTail | None = None
@@ -158,7 +155,7 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
-        self._create_witness()
+        self._derived.create_witness()
 
     def append(
         self,
@@ -193,9 +190,6 @@ class FollowerAppender:
         if self.copy(copied, staged):
             observed_ms = before.observed_ms if before is not None else tried_ms
             self._derived.on_own_append(segment, base_offset, observed_ms)
-            summary = SegmentSummary.of_staged(segment, base_offset)
-            self._snapshots.summaries.on_appended(summary, segment.headers)
-            self._derived.write(segment, base_offset)
             if self._derived.misses_files:
                 self.reset()
 
@@ -255,7 +249,9 @@ class FollowerAppender:
             if not is_new:
                 self._make_durable()
             self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
-            self._on_copied(segment)
+            self._directory.on_log_end(segment.end_offset)
+            if not segment.name.base_offset:
+                self._derived.create_witness()
             return is_new
         raise lost or StorageTimeoutError(
             f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
@@ -284,17 +280,6 @@ class FollowerAppender:
             self.reset()
             raise self._diverged(segment)
         return tail
-
-    def _on_copied(self, segment: CopiedSegment) -> None:
-        self._directory.on_log_end(segment.end_offset)
-        if not segment.name.base_offset:
-            self._create_witness()
-
-    def _create_witness(self) -> None:
-        if self._directory.witness is not None:
-            suppressed, path = self._directory.suppressed, self._directory.path
-            with suppressed.suppress("witness", path, SparkLogError):
-                self._directory.witness.create(self._directory.store)
 
     def _check_is_not_gone(self, tail: LogTail) -> None:
         """Check after a put that the put has not re-created a directory that was removed.

@@ -75,7 +75,7 @@ class ChainAppender:
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
             except ReplicaFailedError as failed:
-                state = self._chain.without(state, failed, attempt)
+                state = self._chain.shrink_isr(state, failed, attempt)
             except StagingFailedError:  # the leader was left out just now
                 state = self._chain.states.current()
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
@@ -87,13 +87,13 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ReplicaChain.without`.
+            SparkLogError: See `ReplicaChain.shrink_isr`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
             failed = ReplicaFailedError(state.leader, error)
-            self._chain.without(state, failed, attempt)
+            self._chain.shrink_isr(state, failed, attempt)
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:

@@ -94,12 +94,11 @@ class ChainFollowers:
                     with blaming(state.leader):  # or it was emptied, and has other records now
                         self._check_leaders_root(state)
                 raise
-        if state.is_replicated and not state.hidden_from_epoch:
+        if state.is_replicated and not state.high_watermark_cap_epoch:
             # All replicas have the log up to this offset: now its segments may be merged.
             for broker_id in state.chain:
                 with blaming(broker_id):
-                    merger = self._replica(state, broker_id).appender.derived.merger
-                merger.limit_offset = end_offset
+                    self._replica(state, broker_id).appender.merge_limit_offset = end_offset
         return is_own
 
     def _check_leaders_root(self, state: PartitionState) -> None:
@@ -184,8 +183,8 @@ class ChainFollowers:
             replica: the replica that will be appended to.
             state: the partition state that the append is made under.
         """
-        merger = replica.appender.derived.merger
+        appender = replica.appender
         if not state.is_replicated:
-            merger.limit_offset = math.inf
-        elif merger.limit_offset == math.inf:
-            merger.limit_offset = 0
+            appender.merge_limit_offset = math.inf
+        elif appender.merge_limit_offset == math.inf:
+            appender.merge_limit_offset = 0

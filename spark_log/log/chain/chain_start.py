@@ -57,7 +57,7 @@ def _move_all(chain: ReplicaChain, offset: int, view: LogView | None, attempt: C
                 lags = True
             except ReplicaFailedError as failed:
                 attempt.has_put |= isinstance(failed.error, UnknownOutcomeError)
-                newer = chain.without(state, failed, attempt)
+                newer = chain.shrink_isr(state, failed, attempt)
                 break
         if lags:
             chain.replicate()

@@ -188,7 +188,7 @@ class ReplicaChain:
                 lacks_barrier = is_certain = True
                 continue
             except ReplicaFailedError as failed:
-                newer = self.without(state, failed, attempt)
+                newer = self.shrink_isr(state, failed, attempt)
             newer = self._recent(state) if newer is state else newer
             if newer is state:
                 if needs_enough:
@@ -256,7 +256,7 @@ class ReplicaChain:
             except FencedLeaderEpochError:
                 state = self._newer(state)
             except ReplicaFailedError as failed:
-                state = self.without(state, failed, attempt)
+                state = self.shrink_isr(state, failed, attempt)
             else:
                 return state
         raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
@@ -345,7 +345,7 @@ class ReplicaChain:
             path=self._name,
         )
 
-    def without(
+    def shrink_isr(
         self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
     ) -> PartitionState:
         """Return the state without a replica that failed.
@@ -366,7 +366,7 @@ class ReplicaChain:
         attempt.failed.add(broker_id)
         newer = state
         if state.chain != (broker_id,):
-            newer = self._leave(state, failed)
+            newer = self._commit_shrunk_isr(state, failed)
         elif state.is_replicated:  # by this state no replica is left: a newer one may have some
             try:
                 newer = self.states.refresh()
@@ -384,11 +384,13 @@ class ReplicaChain:
             ) from error
         raise error from error.__cause__
 
-    def _leave(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
+    def _commit_shrunk_isr(
+        self, state: PartitionState, failed: ReplicaFailedError
+    ) -> PartitionState:
         """Take a replica out of the in-sync and joining replicas; return the newest state."""
         why = f"{self._name}: the replica on broker {failed.broker_id} failed ({failed.error})"
         try:
-            return self.states.leave(state, (failed.broker_id,))
+            return self.states.shrink_isr(state, (failed.broker_id,))
         except UnknownOutcomeError as unknown:  # of the change, not of the append
             raise StorageUnavailableError(
                 f"{why}, and it is not known whether it was taken out of the in-sync replicas: "

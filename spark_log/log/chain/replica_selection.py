@@ -16,7 +16,7 @@ from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.util import Clock, SuppressedErrors
 
-_LOOK_MS: Final = 500
+_REFRESH_MS: Final = 500
 """Minimum interval at which a reader at the end of a replicated log checks whether the chain has
 changed. All readers of a process share the metadata that one of them has read."""
 
@@ -34,9 +34,9 @@ class ReplicaSelection:
     sync next. It is read only if it has the barrier of the present leader epoch.
 
     Attributes:
-        state: the partition state that the log is read under; None before the first `look`.
-        hidden_from: the offset from which on readers see no record (KIP-966); infinite if they see
-            all.
+        state: the partition state that the log is read under; None before the first `refresh`.
+        high_watermark_cap: the offset from which on readers see no record (KIP-966); infinite if
+            they see all.
         near: an in-sync replica in the reader's rack, to be read up to the high watermark; None if
             the last replica is to be read.
     """
@@ -60,18 +60,18 @@ class ReplicaSelection:
             is_near: tells whether a broker is in the reader's rack; None reads the last replica.
         """
         self.state: PartitionState | None = None
-        self.hidden_from: float = math.inf
+        self.high_watermark_cap: float = math.inf
         self.near: LocalLog | None = None
         self._chain = chain
         self._name = name
         self._clock = clock
         self._suppressed = suppressed
         self._is_near = is_near
-        self._looked_ms = 0.0
+        self._refreshed_ms = 0.0
 
     @property
     def known_state(self) -> PartitionState:
-        """The state that the log is read under; before the first `look`, the last known state."""
+        """The state that the log is read under; the last known state before the first `refresh`."""
         return self.state or self._chain.states.current()
 
     @property
@@ -80,7 +80,7 @@ class ReplicaSelection:
         state = self.known_state
         return self._chain.replica(state, state.chain[-1])
 
-    def look(self, *, max_age_ms: float = math.inf) -> None:
+    def refresh(self, *, max_age_ms: float = math.inf) -> None:
         """Choose the replica to be read.
 
         Args:
@@ -103,7 +103,7 @@ class ReplicaSelection:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = self._chain.without(state, failed, attempt)
+                state = self._chain.shrink_isr(state, failed, attempt)
                 continue
             if can_read:
                 return
@@ -114,7 +114,7 @@ class ReplicaSelection:
             f"{self._name}: its replicas change all the time", path=self._name
         )
 
-    def look_for_newer(self) -> None:
+    def refresh_epoch(self) -> None:
         """Read the metadata, after the log has shown a newer leader epoch than `state`.
 
         Raises:
@@ -124,32 +124,32 @@ class ReplicaSelection:
         state = self._chain.states.refresh()
         if before is not None and state.leader_epoch <= before.leader_epoch:
             raise self._chain.unknown_epoch(state)
-        self.look()
+        self.refresh()
 
-    def is_look_due(self) -> bool:
+    def is_refresh_due(self) -> bool:
         """Return whether the chain may have changed since the replica was chosen."""
         state = self._chain.states.current()
         if self.state != state:
             return True
-        age_ms = self._clock.monotonic_ms() - self._looked_ms
-        return state.is_replicated and age_ms >= _LOOK_MS
+        age_ms = self._clock.monotonic_ms() - self._refreshed_ms
+        return state.is_replicated and age_ms >= _REFRESH_MS
 
-    def look_if_due(self) -> None:
+    def refresh_if_due(self) -> None:
         """Choose the replica again if the chain may have changed.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
             StorageError: the storage does not answer.
         """
-        if self.is_look_due():
-            self._looked_ms = self._clock.monotonic_ms()
-            self.look(max_age_ms=_LOOK_MS)
+        if self.is_refresh_due():
+            self._refreshed_ms = self._clock.monotonic_ms()
+            self.refresh(max_age_ms=_REFRESH_MS)
 
     def attempt(self) -> ChainAttempt:
         """Return a record of one read's failures; the read continues with another replica."""
         return self._chain.attempt()
 
-    def leave_out(
+    def shrink_isr(
         self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
     ) -> None:
         """Leave out a replica that cannot be read.
@@ -160,9 +160,9 @@ class ReplicaSelection:
             attempt: the record of the read.
 
         Raises:
-            SparkLogError: no other replica can be read. See `ReplicaChain.without`.
+            SparkLogError: no other replica can be read. See `ReplicaChain.shrink_isr`.
         """
-        self._chain.without(state, failed, attempt)
+        self._chain.shrink_isr(state, failed, attempt)
 
     def is_newer(self, view: LogView) -> bool:
         """Return whether a view has a newer leader epoch than `state`."""
@@ -189,11 +189,11 @@ class ReplicaSelection:
         replica = self._chain.replica(state, state.chain[-1])
         if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
-        hidden_from = math.inf
-        if state.hidden_from_epoch:
+        high_watermark_cap = math.inf
+        if state.high_watermark_cap_epoch:
             view = replica.files.observe()
-            hidden_from = replica.offset_of_epoch(state.hidden_from_epoch, view)
-        self.hidden_from = hidden_from
+            high_watermark_cap = replica.offset_of_epoch(state.high_watermark_cap_epoch, view)
+        self.high_watermark_cap = high_watermark_cap
         self.state = state
         self.near = self._find_near(state)
         self._begin_epoch(replica, state)

@@ -1,5 +1,4 @@
 from .log_tail import LogTail as LogTail
-from .log_tail import PutResult as PutResult
 from .log_tail import is_last_gone as is_last_gone
 from .log_view import DirectoryListing as DirectoryListing
 from .log_view import LogView as LogView

@@ -30,7 +30,7 @@ class Metadata:
         self.min_insync = min_insync
         self.is_down = False
 
-    def change(self, isr=None, joining=None, leader=None, directories=None, hidden_from=0):
+    def change(self, isr=None, joining=None, leader=None, directories=None, cap_epoch=0):
         state = self.state
         isr = state.isr if isr is None else isr
         self.state = replace(
@@ -40,7 +40,7 @@ class Metadata:
             joining=state.joining if joining is None else joining,
             leader_epoch=state.leader_epoch + 1,
             directories=directories or state.directories,
-            hidden_from_epoch=hidden_from,
+            high_watermark_cap_epoch=cap_epoch,
         )
 
 
@@ -69,7 +69,7 @@ class States:
         is_recent = self._clock.monotonic_ms() - self._read_ms < max_age_ms
         return self._known if is_recent else self.refresh()
 
-    def leave(self, state, brokers):
+    def shrink_isr(self, state, brokers):
         newest = self.refresh()
         isr = tuple(each for each in newest.isr if each not in brokers)
         if newest.leader_epoch == state.leader_epoch and isr:

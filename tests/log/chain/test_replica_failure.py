@@ -221,7 +221,7 @@ class TestTheCallersErrors:
 
     def test_damage_of_the_only_replica_is_told_as_it_is(self):
         _, process = filled()
-        process.states.leave(process.states.current(), (1, 2))
+        process.states.shrink_isr(process.states.current(), (1, 2))
         process.log.replicate()
         process.lose(3, CorruptRecordError("damaged"))
         with pytest.raises(CorruptRecordError, match="damaged"):
@@ -256,7 +256,7 @@ class TestTheCallersErrors:
         def denied(state, brokers):
             raise AuthorizationError("__cluster_metadata-0: denied")
 
-        process.states.leave = denied
+        process.states.shrink_isr = denied
         process.lose(broker, NotFoundError("gone"))
         expected = StorageUnavailableError if broker == 1 else UnknownOutcomeError
         with pytest.raises(expected, match=r"may not take it out.*metadata-0"):
@@ -264,7 +264,7 @@ class TestTheCallersErrors:
         if broker == 3:
             with pytest.raises(StorageUnavailableError, match=r"gone.*may not take it out"):
                 values(process.log_again())
-        cluster.process().states.leave(cluster.process().states.current(), (broker,))
+        cluster.process().states.shrink_isr(cluster.process().states.current(), (broker,))
         process.states.refresh()
         assert process.log.append(numbered(5, 1), producer=idempotent(5)).base_offset >= 5
 

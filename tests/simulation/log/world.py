@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, LocalLog
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
@@ -67,7 +67,7 @@ class World:
             partition=0,
             config=self.config,
             clock=self.clock,
-            beside=Beside(self._run_beside) if self.profile.merges_beside else None,
+            merge_executor=MergeExecutor(self._run_beside) if self.profile.merges_beside else None,
         )
 
     def _run_beside(self, merge: Callable[[], None]) -> bool:

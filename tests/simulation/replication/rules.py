@@ -19,6 +19,7 @@ from spark_log.log import (
     move_log_start,
 )
 from spark_log.log.append.appender import Appender
+from spark_log.log.append.tail_state import TailState
 from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
@@ -40,7 +41,7 @@ REPLICATION_SOUND = PatchVariant()
 
 # --- barriers ------------------------------------------------------------------------------------
 
-_shipped_check_epoch = Appender._check_leader_epoch
+_shipped_check_epoch = TailState._check_leader_epoch
 _shipped_newer = ReplicaChain._newer
 
 
@@ -52,12 +53,12 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
+def _needs_no_barrier(self: TailState, *what: Any, **how: Any) -> None:
     with suppress(UnknownLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
 
 
-def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
+def _is_not_fenced(self: TailState, *what: Any, **how: Any) -> None:
     with suppress(FencedLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
 
@@ -232,13 +233,13 @@ def _has_no_limit(self: LogReader, value: int | None) -> None:
 REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
-            (Appender, "_check_leader_epoch", _does_nothing),
+            (TailState, "_check_leader_epoch", _does_nothing),
             (LocalLog, "append_barrier", _does_nothing),
             (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
     "nobody appends before the barrier": PatchVariant(
-        ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+        ((TailState, "_check_leader_epoch", _needs_no_barrier),)
     ),
     "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
         ((Appender, "_forget_earlier_epochs", _does_nothing),)
@@ -278,7 +279,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
-        ((Appender, "_check_leader_epoch", _is_not_fenced),)
+        ((TailState, "_check_leader_epoch", _is_not_fenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
         ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)

@@ -26,7 +26,7 @@ from spark_log.errors import (
     UnsupportedStoreError,
 )
 from spark_log.log import LocalLog, PartitionCleaner, PartitionLog
-from spark_log.log.append import appender_state
+from spark_log.log.append import appender
 from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.records import (
@@ -361,6 +361,6 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
             "PartitionCleaner",
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),
-        (appender_state, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
+        (appender, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
         *SegmentFiles().patches,
     )

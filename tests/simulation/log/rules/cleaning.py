@@ -14,7 +14,8 @@ from spark_log.errors import (
 )
 from spark_log.log import LocalLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_merger import TailMerge, TailMerger
+from spark_log.log.append.merge_task import MergedSegment
+from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.directory.log_view import DirectoryListing, LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
@@ -100,15 +101,16 @@ class _RemembersForEver(TailMerger):
 
 
 class _FreesItsOwnAtOnce(TailMerger):
-    def _merge(self, *args: Any) -> TailMerge:
-        return replace(super()._merge(*args), deletable_ms=self._clock.monotonic_ms())
+    def on_merged(self, merged: Sequence[MergedSegment]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        super().on_merged([replace(each, deletable_ms=now_ms) for each in merged])
 
 
 def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._derived.merger.__class__ = merger_class
+            self.derived.merger.__class__ = merger_class
 
     return appending(Merging)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_log.log import LocalLog
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.appender_state import AppenderState
+from spark_log.log.append.tail_state import TailState
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention
@@ -48,13 +48,13 @@ def appending(appender: type[Appender]) -> Variant:
     return Variant(log=Log)
 
 
-def knowing(state: type[AppenderState]) -> Variant:
-    """Return the variant whose appenders keep another state of the log."""
+def knowing(tail: type[TailState]) -> Variant:
+    """Return the variant whose appenders keep another state of the log's end."""
 
     class Knowing(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._state.__class__ = state
+            self._tail.__class__ = tail
 
     return appending(Knowing)
 

@@ -38,12 +38,12 @@ def suppressed():
 
 @pytest.fixture
 def log(store, clock, waiting, suppressed):
-    def beside(merge):
+    def run_merge(merge):
         waiting.append(merge)
         return True
 
     return open_log(
-        store, clock=clock, suppressed=suppressed, merge_tail_segments=TAIL, beside=beside
+        store, clock=clock, suppressed=suppressed, merge_tail_segments=TAIL, run_merge=run_merge
     )
 
 
@@ -155,7 +155,7 @@ def test_a_snapshot_waits_for_the_merge_but_not_for_ever(store, inner, waiting):
         waiting.append(merge)
         return True
 
-    log = open_log(store, merge_tail_segments=TAIL, snapshot_interval_segments=TAIL, beside=run)
+    log = open_log(store, merge_tail_segments=TAIL, snapshot_interval_segments=TAIL, run_merge=run)
     append(log, 2 * TAIL - 1)
     assert len(waiting) == 1
     assert snapshots(inner) == []
@@ -172,6 +172,6 @@ def test_segments_that_are_merged_count_once_for_the_next_snapshot(store, inner)
 
 
 def test_appends_go_on_if_the_thread_takes_no_merges(store, inner):
-    log = open_log(store, merge_tail_segments=TAIL, beside=lambda merge: False)
+    log = open_log(store, merge_tail_segments=TAIL, run_merge=lambda merge: False)
     append(log, 3 * TAIL)
     assert values(open_log(inner)) == whole(3 * TAIL)
