@@ -56,8 +56,8 @@ from .producers import parse_leader_change as parse_leader_change
 from .producers import sequence_after as sequence_after
 from .read import IsolationLevel as IsolationLevel
 from .read import ProbeInterval as ProbeInterval
+from .read import Selection as Selection
 from .read import TailView as TailView
-from .read import list_aborted as list_aborted
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import DeletableFiles as DeletableFiles
 from .rewrite import MergePolicy as MergePolicy
