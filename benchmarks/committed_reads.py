@@ -32,7 +32,8 @@ from benchmarks.transactions_kafka import IsolationLevel, open_consumer, read_ta
 from benchmarks.workload import noop, session
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.log import PartitionLog, merge
+from spark_log.log import PartitionLog
+from spark_log.log.rewrite.merger import merge
 
 _TOPIC, _PARTITIONS = "read", 4
 _ABORT_EVERY = 101

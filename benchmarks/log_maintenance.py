@@ -27,9 +27,10 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records
 from benchmarks.timing import timed
 from spark_log.config import TopicConfig
-from spark_log.log import LocalLog, ProducerAppend
+from spark_log.log import LocalLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.rewrite.merger import KEEP_COMPRESSION, merge
+from spark_log.record import ProducerAppend
 from spark_log.storage.local import LocalStore
 from spark_log.util.clock import ManualClock
 

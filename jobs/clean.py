@@ -23,7 +23,8 @@ from spark_log.cluster import check_clock, finish_deletions, remove_stray_replic
 from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
 from spark_log.jobs import CleaningTask, Report, job_session, run_per_partition, spark_progress
-from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.log.clean import DEDUPE_BUFFER_BYTES
+from spark_log.log.clean import MIN_DEDUPE_BUFFER_BYTES
 from spark_log.types import TopicPartition
 
 _FAILED = 1

@@ -37,7 +37,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LocalLog, MergeExecutor, PartitionLog
 from spark_log.metadata import (
-    METADATA_WITNESS,
+    METADATA_MARKER,
     ROOT_BROKER_ID,
     MetadataCheckpoint,
     MetadataImage,
@@ -323,7 +323,7 @@ class Cluster:
                 config=config,
                 clock=self.clock,
                 suppressed=suppressed,
-                has_witness=True,
+                has_existence_marker=True,
                 has_leader_epochs=True,
                 merge_executor=merge_executor,
             )
@@ -373,7 +373,7 @@ class Cluster:
             config=topic.config(),
             clock=self.clock,
             suppressed=self.suppressed,
-            has_witness=True,
+            has_existence_marker=True,
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:
@@ -523,7 +523,7 @@ def _open_root(
 def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
     """Return the checkpoint of a root; None if it has none, or it cannot be read."""
     try:
-        found = read_checkpoint(store, METADATA_WITNESS.path)
+        found = read_checkpoint(store, METADATA_MARKER.path)
     except SparkLogError:  # the metadata log reads it again
         return None
     return None if isinstance(found, int) else found

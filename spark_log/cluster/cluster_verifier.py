@@ -18,14 +18,8 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    Finding,
-    FindingKind,
-    LocalLog,
-    Severity,
-    Verifier,
-    first_difference,
-)
+from spark_log.log import LocalLog
+from spark_log.log.verify import Finding, FindingKind, Severity, Verifier, first_difference
 from spark_log.metadata import (
     METADATA_DIRECTORY,
     METADATA_TOPIC_ID,
@@ -226,7 +220,7 @@ class ClusterVerifier:
                 config=INTERNAL_LOG_CONFIG,
                 clock=self._cluster.clock,
                 suppressed=self._cluster.suppressed,
-                has_witness=True,
+                has_existence_marker=True,
             )
             yield None, 0, [_Replica(ROOT_BROKER_ID, log, METADATA_DIRECTORY)]
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)

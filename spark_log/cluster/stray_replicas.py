@@ -26,7 +26,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage
 from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
 
@@ -125,7 +125,7 @@ def _remove_of_topic(
         sizes = [file.size_bytes for file in store.list(directory)]
         if not dry_run:
             store.delete_directory(directory)
-            store.delete(Witness(directory).path)
+            store.delete(ExistenceMarker(directory).path)
         yield StrayReplica(broker_id, directory, len(sizes), sum(sizes))
 
 

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from spark_log.cluster import CleanedPartition, clean_replicas, open_cluster
 from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
-from spark_log.log import Throttle
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
+from spark_log.util import Throttle
 
 _RESULT_SCHEMA: Final = "number int, report string"
 

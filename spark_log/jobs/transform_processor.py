@@ -14,7 +14,7 @@ from spark_log.jobs.group_job import BatchResult
 from spark_log.jobs.job_member import Batch
 from spark_log.jobs.job_transactions import JobTransactions
 from spark_log.jobs.transform import Transform, count_records
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 
 
 class TransformProcessor(SparkProcessor):

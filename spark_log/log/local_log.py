@@ -14,15 +14,8 @@ from spark_log.config import TopicConfig
 from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
 from spark_log.log.append import Appender, FollowerAppender, LogAppendInfo, MergeExecutor
 from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory
-from spark_log.log.files import LiveSegment, Witness
-from spark_log.log.producers import (
-    EndTransactionMarker,
-    OpenTransaction,
-    ProducerAppend,
-    ProducerState,
-    TransactionIndex,
-    leader_change_records,
-)
+from spark_log.log.files import ExistenceMarker, LiveSegment
+from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.read import (
     MAX_READ_BYTES,
     IsolationLevel,
@@ -39,7 +32,15 @@ from spark_log.log.segment import (
     StagedSegment,
 )
 from spark_log.log.snapshot import Snapshots
-from spark_log.record import METADATA_KEY, BatchHeader, batch_crc32c, decode_headers
+from spark_log.record import (
+    METADATA_KEY,
+    BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
+    batch_crc32c,
+    decode_headers,
+    leader_change_records,
+)
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
@@ -75,7 +76,7 @@ class LocalLog:
         config: TopicConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
         suppressed: SuppressedErrors = IN_PROCESS,
-        has_witness: bool = False,
+        has_existence_marker: bool = False,
         has_leader_epochs: bool = False,
         merge_executor: MergeExecutor | None = None,
     ) -> None:
@@ -89,8 +90,8 @@ class LocalLog:
             config: the topic's settings; None for the defaults.
             clock: the clock whose monotonic time decides how long a listing is valid.
             suppressed: parent of this log's counter; it counts the log's errors, too.
-            has_witness: whether a file outside of the log's directory shows that the log has had
-                records, so that the removal of all of its files is noticed (`log.witness`).
+            has_existence_marker: whether a file outside of the log's directory shows that the log
+                has had records, so that the removal of all of its files is noticed.
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
             merge_executor: runner of tail merges on another thread. If it is None, the append that
                 makes a merge due waits for the merge.
@@ -107,7 +108,7 @@ class LocalLog:
             clock=clock,
             valid_ms=listing_validity_ms(config.file_delete_delay_ms),
             suppressed=self.suppressed,
-            witness=Witness(directory) if has_witness else None,
+            existence_marker=ExistenceMarker(directory) if has_existence_marker else None,
         )
         self.snapshots = Snapshots(files, config)
         self.appender = Appender(

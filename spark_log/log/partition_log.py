@@ -29,13 +29,7 @@ from spark_log.log.chain import (
 )
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.local_log import LocalLog
-from spark_log.log.producers import (
-    EndTransactionMarker,
-    OpenTransaction,
-    ProducerAppend,
-    ProducerState,
-    TransactionIndex,
-)
+from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.read import MAX_READ_BYTES, IsolationLevel, NewerLeaderEpochError, read_batches
 from spark_log.log.segment import (
     LogBatch,
@@ -44,6 +38,7 @@ from spark_log.log.segment import (
     SegmentWriter,
     StagedSegment,
 )
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 

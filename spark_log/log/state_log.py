@@ -32,7 +32,6 @@ from spark_log.errors import (
 from spark_log.log.files import StartMarker, parse_snapshot_name, spent_segments
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import move_log_start
-from spark_log.log.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import (
     FileInfo,
@@ -41,7 +40,7 @@ from spark_log.storage import (
     newest_modified_us,
     storage_time_us,
 )
-from spark_log.util import Clock
+from spark_log.util import Clock, VersionedRecord
 
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
@@ -122,7 +121,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             partition=0,
             config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
-            has_witness=True,
+            has_existence_marker=True,
         )
         self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
         self._offset: int | None = None

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import LocalLog, LogView, Witness
+from spark_log.log import ExistenceMarker, LocalLog, LogView
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
@@ -35,8 +35,8 @@ METADATA_DIRECTORY = METADATA_LOG
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
-METADATA_WITNESS = Witness(METADATA_DIRECTORY)
-"""The witness of the metadata log. Its file contains the checkpoint."""
+METADATA_MARKER = ExistenceMarker(METADATA_DIRECTORY)
+"""The existence marker of the metadata log. Its file contains the checkpoint."""
 
 METADATA_LEASE_MS: Final = 5_000
 """Time for which a writer that has read the metadata acknowledges appends without reading them
@@ -92,7 +92,7 @@ class MetadataLog:
             config=INTERNAL_LOG_CONFIG,
             clock=clock,
             suppressed=suppressed,
-            has_witness=True,
+            has_existence_marker=True,
         )
         self._store = store
         self._cluster_id = cluster_id
@@ -148,7 +148,7 @@ class MetadataLog:
         Raises:
             StorageError: the storage does not answer.
         """
-        found = read_checkpoint(self._store, METADATA_WITNESS.path)
+        found = read_checkpoint(self._store, METADATA_MARKER.path)
         return 0 if isinstance(found, int) else found.offset
 
     def known_image(self) -> MetadataImage:
@@ -162,7 +162,7 @@ class MetadataLog:
         """Append the records that ``decide`` returns, at the log end offset of its state.
 
         If no other process has changed the metadata since this one read or changed them, this costs
-        the append and the put of the witness.
+        the append and the put of the checkpoint.
 
         Args:
             decide: called with the known state. It is called again with the present state if that
@@ -185,7 +185,7 @@ class MetadataLog:
                     return
             # The change is made. After a crash or an error here the checkpoint is an older one.
             with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
-                self._store.put(METADATA_WITNESS.path, self._checkpoint_bytes())
+                self._store.put(METADATA_MARKER.path, self._checkpoint_bytes())
 
     def _checkpoint_bytes(self) -> bytes:
         """Return the checkpoint of the known state; its offset if no checkpoint is possible."""
@@ -236,7 +236,7 @@ class MetadataLog:
         found: MetadataCheckpoint | int | None = self._checkpoint
         self._checkpoint = None
         if found is None:
-            found = read_checkpoint(self._store, METADATA_WITNESS.path)
+            found = read_checkpoint(self._store, METADATA_MARKER.path)
         if isinstance(found, int):
             return found
         with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, CorruptRecordError):

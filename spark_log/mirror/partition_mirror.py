@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 
 from spark_log.errors import LeaderNotAvailableError
 from spark_log.log import (
-    NO_LEADER,
     DivergedReplicaError,
     Lag,
-    LeaderFailedError,
     LocalLog,
     LogView,
     PartitionLog,
-    PartitionState,
-    ReplicaFetcher,
     TailView,
     follow_log_start,
 )
+from spark_log.log.chain import NO_LEADER, LeaderFailedError, PartitionState, ReplicaFetcher
 from spark_log.record import RECORD_SCHEMA
 from spark_log.types import TopicPartition
 

@@ -24,7 +24,6 @@ from spark_log.log import (
     LogValidator,
     MergeExecutor,
     PartitionLog,
-    ProducerAppend,
     StagedSegment,
     StagingFailedError,
 )
@@ -33,6 +32,7 @@ from spark_log.producer.delivery import Delivery
 from spark_log.producer.merge_thread import MergeThread
 from spark_log.producer.metadata_lookup import MetadataLookup
 from spark_log.producer.topic_route import PartitionQueue
+from spark_log.record import ProducerAppend
 from spark_log.storage import TRANSIENT_ERRNOS
 
 _MAX_STAGINGS: Final = 10

@@ -11,7 +11,6 @@ from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import GroupOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
 from spark_log.metrics import (
     ClientReading,
@@ -33,6 +32,7 @@ from spark_log.producer.topic_router import TopicRouter
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
 from spark_log.producer.transactions import Transactions
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 from spark_log.util import Clock
 

@@ -19,7 +19,6 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, sequence_after
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.client_throttle import ClientThrottle
 from spark_log.producer.delivery import Delivery
@@ -36,6 +35,7 @@ from spark_log.producer.producer_metrics import ProducerMetrics
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.producer.transaction_manager import APPENDING, State, TransactionManager
 from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.record import ProducerAppend, sequence_after
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 _logger = logging.getLogger(__name__)

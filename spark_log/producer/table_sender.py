@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError, KafkaTimeoutError
-from spark_log.log import largest_above
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.producer_batch import NO_OFFSET, ProducerBatch
 from spark_log.producer.record_arrays import partition_column, table_records
 from spark_log.producer.record_future import RecordFuture
 from spark_log.producer.topic_route import TopicRoute
 from spark_log.producer.validation import too_large
-from spark_log.record import int_array
+from spark_log.record import int_array, largest_above
 from spark_log.util import Clock
 
 _BATCH_BYTES: Final = 4_194_304

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.topic_route import PartitionQueue
 from spark_log.producer.transaction_manager import TransactionManager
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
 
 

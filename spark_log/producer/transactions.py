@@ -25,12 +25,12 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.producer.accumulator import Accumulator
 from spark_log.producer.sender import Sender
 from spark_log.producer.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction_offsets import Offsets, TransactionOffsets, checked_group
 from spark_log.producer.transactional_identity import TransactionalIdentity
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.threads import in_new_thread
 from spark_log.transaction import GroupOffset, TransactionCoordinator
 from spark_log.types import ConsumerGroupMetadata

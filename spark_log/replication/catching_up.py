@@ -28,14 +28,11 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.log import (
-    NO_LEADER,
     DivergedReplicaError,
-    LeaderFailedError,
     LocalLog,
-    PartitionState,
-    ReplicaFetcher,
     follow_log_start,
 )
+from spark_log.log.chain import NO_LEADER, LeaderFailedError, PartitionState, ReplicaFetcher
 from spark_log.metadata import METADATA_LEASE_MS, TopicImage, begin_joining, complete_joining
 
 _MAX_TRIES: Final = 20

@@ -20,7 +20,12 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionLog, PartitionState
+from spark_log.log import (
+    REPLICA_ERRORS,
+    LogView,
+    PartitionLog,
+)
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import MetadataImage
 from spark_log.replication.decision import Decision
 from spark_log.threads import LimitedCall

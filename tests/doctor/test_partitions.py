@@ -9,7 +9,7 @@ import pytest
 from spark_log import Admin, ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.doctor import Limits, Severity
-from spark_log.log import PartitionCleaner
+from spark_log.log.clean import PartitionCleaner
 from spark_log.log.segment import writer as segment_writer
 from spark_log.log.snapshot import snapshot as snapshot_file
 from spark_log.storage.local import LocalStore

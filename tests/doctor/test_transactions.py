@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.log import ProducerAppend
+from spark_log.record import ProducerAppend
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.doctor.support import append
 from tests.record.samples import record_batch, row

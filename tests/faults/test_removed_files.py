@@ -261,11 +261,11 @@ class TestMetadata:
         assert not files[-1].exists()
         assert "unreadable" in {finding.kind for finding in errors_of_verify(root)}
 
-    @pytest.mark.parametrize("has_witness", [True, False])
-    def test_the_whole_log(self, root, has_witness):
+    @pytest.mark.parametrize("has_existence_marker", [True, False])
+    def test_the_whole_log(self, root, has_existence_marker):
         produce(root, 0, 1)
         shutil.rmtree(Path(root, "__cluster_metadata-0"))
-        if not has_witness:  # a root of an older version: the topics' directories show it
+        if not has_existence_marker:  # a root of an older version: the topics' directories show it
             shutil.rmtree(Path(root, "__witnesses"))
         for refused in (
             lambda: Admin(root).create_topics([NewTopic("t")]),

@@ -17,7 +17,7 @@ from spark_log.errors import (
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.producers.producer_append import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
 from tests.faults.reader_process import PARTITION

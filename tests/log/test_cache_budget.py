@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.log import LocalLog, MergeExecutor, ProducerAppend
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
+from spark_log.record import ProducerAppend
 from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
 

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
-from spark_log.log import ProducerAppend
 from spark_log.log.log_start import move_log_start
+from spark_log.record import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,

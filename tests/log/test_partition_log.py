@@ -12,14 +12,13 @@ from spark_log.errors import (
 )
 from spark_log.log import (
     DivergedReplicaError,
-    EndTransactionMarker,
     LogAppendInfo,
-    ProducerAppend,
-    move_log_start,
 )
 from spark_log.log.append import CopiedSegment
 from spark_log.log.files.file_names import SegmentName, StartMarker
+from spark_log.log.log_start import move_log_start
 from spark_log.metadata import METADATA_LEASE_MS
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.log.chain.support import NO_LEADER, Cluster
 from tests.log.support import DIRECTORY, done_but, failing, file_names, values
 from tests.record.samples import START_US, numbered

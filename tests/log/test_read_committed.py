@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
-from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log import OpenTransaction
 from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.log.support import DIRECTORY, HookedStore, free, open_log, values_of
 from tests.record.samples import START_US, numbered
 

@@ -15,11 +15,12 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log import OpenTransaction
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore, done_but, failing, file_names, open_log, values_of

@@ -4,13 +4,12 @@ import shutil
 
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.log import (
-    FindingKind,
-    PartitionCleaner,
     SegmentName,
     SegmentWriter,
-    Severity,
-    leader_change_records,
 )
+from spark_log.log.clean import PartitionCleaner
+from spark_log.log.verify import FindingKind, Severity
+from spark_log.record import leader_change_records
 from spark_log.storage import STRAY_REPLICAS
 from tests.metadata.replicas import (
     append,

@@ -15,8 +15,10 @@ import pytest
 from spark_log import Producer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
-from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_log_start
+from spark_log.log.clean import PartitionCleaner
+from spark_log.log.log_start import move_log_start
 from spark_log.producer import RecordFuture
+from spark_log.record import ProducerAppend
 from spark_log.replication import (
     ClusterReplicator,
     ReplicatedPartition,
@@ -26,6 +28,7 @@ from spark_log.replication import (
 )
 from spark_log.storage import STRAY_REPLICAS
 from spark_log.storage.local import LocalStore
+from spark_log.util import Throttle
 from tests.record.samples import numbered
 from tests.replication.support import Disks, values_of
 from tests.sleeping_clock import SleepingClock

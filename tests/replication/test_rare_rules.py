@@ -19,11 +19,13 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain import ReplicaFetcher
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
+from spark_log.log.rewrite.merger import merge
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr
+from spark_log.record import ProducerAppend
 from spark_log.replication import Replicator
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster

@@ -10,7 +10,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.cluster.topic_deletion import finish_deletions
 from spark_log.errors import CorruptRecordError, SparkLogError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 
@@ -136,7 +136,7 @@ def test_a_marker_of_deletion_removes_nothing_that_is_no_topic(forged, tmp_path)
         (root / DELETION_MARKERS / name).touch()
     assert list(finish_deletions(Cluster(root))) == []
     assert all(any((root / name).iterdir()) for name in internal)
-    assert Witness("__cluster_metadata-0").exists(LocalStore(str(root)))
+    assert ExistenceMarker("__cluster_metadata-0").exists(LocalStore(str(root)))
 
 
 @pytest.mark.parametrize("path", ["../outside", "topic/../../outside", ".."])

@@ -17,8 +17,9 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker as Marker
-from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch, to_partitions
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker as Marker
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import (
     GroupOffset,
     TopicIdPartition,
@@ -29,6 +30,7 @@ from spark_log.transaction import (
 )
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
 from spark_log.transaction.state_log import transaction_directory
+from spark_log.util import to_partitions
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend
+from spark_log.record import ProducerAppend
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCleaner,

@@ -7,7 +7,8 @@ import pytest
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.errors import StorageError
-from spark_log.log import OpenTransaction, PartitionLog, ProducerAppend
+from spark_log.log import OpenTransaction, PartitionLog
+from spark_log.record import ProducerAppend
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,

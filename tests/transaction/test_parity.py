@@ -13,8 +13,8 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import MAX_PRODUCER_EPOCH, PartitionLog
-from spark_log.record import ControlRecordType
+from spark_log.log import PartitionLog
+from spark_log.record import MAX_PRODUCER_EPOCH, ControlRecordType
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,

@@ -28,9 +28,9 @@ from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topic
 from spark_log.config import ProducerConfig, TopicConfig
 from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
-from spark_log.log import record_sizes
 from spark_log.metadata import TopicImage
 from spark_log.producer import Producer
+from spark_log.record import record_sizes
 from spark_log.util import Clock
 
 

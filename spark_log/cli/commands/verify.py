@@ -21,7 +21,7 @@ from spark_log.cli.root import Root
 from spark_log.cli.topic_options import Topics
 from spark_log.cluster import ClusterVerifier
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log import Finding, Severity
+from spark_log.log.verify import Finding, Severity
 from spark_log.transaction import TransactionVerifier
 from spark_log.util import printable
 

@@ -21,7 +21,7 @@ from spark_log.coordinator.group.group_log import GroupLog, group_directory
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, PartitionKey, Row
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     GroupOffset,
     TransactionCoordinator,

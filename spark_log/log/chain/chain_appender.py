@@ -19,8 +19,8 @@ from spark_log.log.chain.replica_failure import (
     is_replicas_fault,
 )
 from spark_log.log.local_log import LocalLog
-from spark_log.log.producers import EndTransactionMarker, ProducerAppend
 from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
 class ChainAppender:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -48,6 +48,7 @@ from spark_log.log.rewrite import (
     DeletableFiles,
     MergePolicy,
     candidates_of_summaries,
+    candidates_of_view,
     delete_found,
     find_deletable,
     merge,
@@ -170,11 +171,7 @@ class PartitionCleaner:
         self._limit_offset = limit_offset
         self._now_us = 0
         self.report = CleanReport(log.directory)
-        self._policy = MergePolicy(
-            segment_bytes=self._config.segment_bytes,
-            segment_us=self._config.segment_ms * 1000,
-            fan_in=fan_in,
-        )
+        self._policy = _merge_policy(log.config, fan_in)
 
     def clean(self) -> CleanReport:
         """Clean the log; return the report.
@@ -463,3 +460,20 @@ class PartitionCleaner:
             deleted_bytes=found.size_bytes,
             waiting_segments=found.waiting,
         )
+
+
+def count_mergeable(view: LogView, config: TopicConfig) -> int:
+    """Return the number of segments that a cleaner would merge, from their sizes in a listing.
+
+    Args:
+        view: the log's view from a listing.
+        config: the topic's settings.
+    """
+    runs = _merge_policy(config, FAN_IN).runs(candidates_of_view(view))
+    return sum(len(run) for run in runs)
+
+
+def _merge_policy(config: TopicConfig, fan_in: int) -> MergePolicy:
+    return MergePolicy(
+        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * 1000, fan_in=fan_in
+    )

@@ -18,11 +18,11 @@ from spark_log.log.directory.identities import SegmentIdentities
 from spark_log.log.directory.log_view import DirectoryListing, LogView
 from spark_log.log.directory.opener import SegmentOpener
 from spark_log.log.files import (
+    ExistenceMarker,
     LiveLog,
     LiveSegment,
     SegmentName,
     StartMarker,
-    Witness,
     decode_leader_epoch,
     live_log,
 )
@@ -61,7 +61,7 @@ class PartitionDirectory:
         topic_id: the topic's id; checked against every segment.
         partition: number of the partition; checked against every segment.
         clock: the clock whose monotonic time dates listings.
-        witness: the file that shows that the log has had records; None if the log has none.
+        existence_marker: the file that shows that the log has had records; None without one.
         valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``. A file that
             was part of the log at the listing cannot have been deleted within this time.
         suppressed: counter of errors that fail no read and no append, such as those of indexes.
@@ -78,7 +78,7 @@ class PartitionDirectory:
         clock: Clock,
         valid_ms: float = math.inf,
         suppressed: SuppressedErrors = IN_PROCESS,
-        witness: Witness | None = None,
+        existence_marker: ExistenceMarker | None = None,
     ) -> None:
         self.store = store
         self.path = path
@@ -88,7 +88,7 @@ class PartitionDirectory:
         self.valid_ms = valid_ms
         self.suppressed = suppressed
         self.identities = SegmentIdentities()
-        self.witness = witness
+        self.existence_marker = existence_marker
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
         self._is_missing_checked = False
@@ -115,8 +115,8 @@ class PartitionDirectory:
         """
         if not self._is_missing_checked and self.store.is_gone(self.path):
             reached_offset = self._reached_offset
-            if not reached_offset and self.witness is not None:
-                reached_offset = int(self.witness.exists(self.store))
+            if not reached_offset and self.existence_marker is not None:
+                reached_offset = int(self.existence_marker.exists(self.store))
             if reached_offset:
                 raise self.truncated(0, reached_offset)
         self._is_missing_checked = True
@@ -186,9 +186,11 @@ class PartitionDirectory:
             except NotFoundError:  # rewritten and deleted since the listing: list again
                 slow_listings += self.is_outdated(observed_ms)
                 continue
-            reached_offset = max(live.witnessed_offset, self._reached_offset)
+            reached_offset = max(live.reached_offset, self._reached_offset)
             if not end_offset and not reached_offset:
-                reached_offset = int(self.witness is not None and self.witness.exists(self.store))
+                reached_offset = int(
+                    self.existence_marker is not None and self.existence_marker.exists(self.store)
+                )
             if end_offset < reached_offset:
                 if truncated != (end_offset, reached_offset):
                     truncated = end_offset, reached_offset  # an error if seen twice, as a gap

@@ -1,12 +1,3 @@
-from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
-from .end_transaction_marker import marker_records as marker_records
-from .leader_change import LeaderChange as LeaderChange
-from .leader_change import leader_change_records as leader_change_records
-from .leader_change import parse_leader_change as parse_leader_change
-from .producer_append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
-from .producer_append import ProducerAppend as ProducerAppend
-from .producer_append import ProducerIdAndEpoch as ProducerIdAndEpoch
-from .producer_append import sequence_after as sequence_after
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
 from .producer_state import ProducerEntry as ProducerEntry
 from .producer_state import ProducerState as ProducerState

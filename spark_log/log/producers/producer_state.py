@@ -16,10 +16,16 @@ from spark_log.errors import (
     InvalidTxnStateError,
     OutOfOrderSequenceError,
 )
-from spark_log.log.producers.end_transaction_marker import EndTransactionMarker
-from spark_log.log.producers.producer_append import SEQUENCES, ProducerAppend, sequence_after
 from spark_log.log.producers.transaction_index import TransactionIndex
-from spark_log.record import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
+from spark_log.record import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCES,
+    BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
+    sequence_after,
+)
 
 MAX_RUNS: Final = 5
 """Number of runs kept for one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
@@ -151,6 +157,11 @@ class ProducerEntry:
         """
         is_old = now_us - self.appended_us >= expiration_ms * 1000
         return is_old and self.first_transaction_offset is None
+
+    @property
+    def appended_ms(self) -> int:
+        """`appended_us` in milliseconds; -1 if no listing has shown the append yet."""
+        return -1 if self.appended_us == NOT_LISTED_US else self.appended_us // 1000
 
     @property
     def next_sequence(self) -> int:

@@ -13,8 +13,6 @@ from .summary import SegmentSummary as SegmentSummary
 from .time_index import TimeIndex as TimeIndex
 from .time_index import TimestampOffset as TimestampOffset
 from .validator import LogValidator as LogValidator
-from .validator import largest_above as largest_above
-from .validator import record_sizes as record_sizes
 from .writer import MAX_SEGMENT_BYTES as MAX_SEGMENT_BYTES
 from .writer import MAX_SEGMENT_RECORDS as MAX_SEGMENT_RECORDS
 from .writer import SegmentWriter as SegmentWriter

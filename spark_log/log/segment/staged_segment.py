@@ -8,9 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import EndTransactionMarker, ProducerAppend
 from spark_log.log.segment.staged_copies import StagedCopies
-from spark_log.record import NO_SEQUENCE, BatchHeader
+from spark_log.record import NO_SEQUENCE, BatchHeader, EndTransactionMarker, ProducerAppend
 from spark_log.storage import StagedFile
 from spark_log.util import lazy
 

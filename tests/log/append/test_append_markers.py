@@ -11,9 +11,10 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log import LogAppendInfo
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
 from tests.log.support import DIRECTORY, done_but, failing, file_names, free, open_log

@@ -10,13 +10,14 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log import LogAppendInfo
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.producers import producer_state
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import (

@@ -7,7 +7,7 @@ from spark_log.cluster import Cluster
 from spark_log.errors import StorageError
 from spark_log.log.append import tail_merger
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_append import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,

@@ -6,11 +6,10 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import (
-    NO_LEADER,
     LocalLog,
     PartitionLog,
-    PartitionState,
 )
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

@@ -19,8 +19,10 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, StagingFailedError, move_log_start
+from spark_log.log import StagingFailedError
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming, is_replicas_fault
+from spark_log.log.log_start import move_log_start
+from spark_log.record import ProducerAppend
 from spark_log.storage.memory import _MemoryStagedFile as MemoryStagedFile
 from spark_log.threads import CallExpiredError
 from tests.log.chain.support import OPERATIONS, Cluster

@@ -15,12 +15,12 @@ from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.files.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.max_timestamp import offset_of_max_timestamp
-from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.log.producers.producer_state import SequenceRun
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
+from spark_log.record.producer_append import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     Part,

@@ -13,11 +13,11 @@ from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
-from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of

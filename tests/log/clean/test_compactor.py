@@ -11,7 +11,7 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_append import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     file_names,

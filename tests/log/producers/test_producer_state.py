@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from spark_log.log.producers.producer_append import ProducerAppend, sequence_after
 from spark_log.log.producers.producer_state import (
     MAX_RUNS,
     ProducerState,
     SequenceRun,
 )
 from spark_log.record.batch_header import BatchHeader
+from spark_log.record.producer_append import ProducerAppend, sequence_after
 
 DAY_MS = 86_400_000
 LAST = 2**31 - 1

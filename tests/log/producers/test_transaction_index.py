@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from spark_log.log import (
-    AbortedTransaction,
-    EndTransactionMarker,
     OpenTransaction,
-    ProducerAppend,
     TransactionIndex,
 )
 from spark_log.log.files.file_names import snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.producers.transaction_index import AbortedTransaction
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, Snapshot
-from spark_log.record import BatchHeader, encode_headers, header_array
+from spark_log.record import (
+    BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
+    encode_headers,
+    header_array,
+)
 from tests.log.support import DIRECTORY, TOPIC_ID, file_names, open_log
 from tests.record.samples import numbered
 

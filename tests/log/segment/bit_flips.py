@@ -25,13 +25,13 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.max_timestamp import offset_of_max_timestamp
-from spark_log.log.producers.producer_append import ProducerAppend
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import writer as segment_writer
 from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock

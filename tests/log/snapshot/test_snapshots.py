@@ -7,7 +7,6 @@ import pytest
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.rewrite.merger import merge
@@ -16,6 +15,7 @@ from spark_log.log.snapshot.snapshot import (
     SNAPSHOT_SCHEMA,
     Snapshot,
 )
+from spark_log.record import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,

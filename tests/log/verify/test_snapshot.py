@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,

@@ -13,11 +13,11 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge as merge_segments
 from spark_log.log.verify.finding import FindingKind, Severity, findings_table
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from spark_log.storage import open_store
 from tests.log.support import (
     DIRECTORY,

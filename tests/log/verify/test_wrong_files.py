@@ -8,7 +8,7 @@ import pytest
 
 from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from spark_log.log import LocalLog, ProducerAppend
+from spark_log.log import LocalLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import (
     SegmentName,
@@ -19,6 +19,7 @@ from spark_log.log.files.file_names import (
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import Severity
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, file_names, values_of

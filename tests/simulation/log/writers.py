@@ -17,7 +17,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import LocalLog, LogAppendInfo
-from spark_log.log.producers.producer_append import ProducerAppend, sequence_after
+from spark_log.record.producer_append import ProducerAppend, sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
 from tests.simulation.log.world import World

@@ -14,18 +14,22 @@ from spark_log.log import (
     LocalLog,
     LogAppendInfo,
     LogView,
-    PartitionState,
-    ReplicaFetcher,
-    move_log_start,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
+from spark_log.log.chain import (
+    PartitionState,
+    ReplicaChain,
+    ReplicaFetcher,
+    chain_start,
+    replica_fetcher,
+)
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
+from spark_log.log.log_start import move_log_start
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader
 from spark_log.metadata import complete_joining
@@ -150,7 +154,7 @@ def _truncates_in_place(self: Replicator, state: PartitionState, follower: Local
             files.store.delete(file.path)
         number = state.directory_number(self._broker_id)
         empty = self._log._chain._open_replica(self._broker_id, number)
-        empty.files.witness = None
+        empty.files.existence_marker = None
         return _shipped_copy(self, state, empty)
 
 

@@ -25,8 +25,12 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnsupportedStoreError,
 )
-from spark_log.log import LocalLog, PartitionCleaner, PartitionLog
+from spark_log.log import (
+    LocalLog,
+    PartitionLog,
+)
 from spark_log.log.append import appender
+from spark_log.log.clean import PartitionCleaner
 from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.records import (
@@ -277,7 +281,7 @@ class OpenPartition:
             partition=0,
             config=self.topic.config(),
             clock=self.cluster.clock,
-            has_witness=True,
+            has_existence_marker=True,
             has_leader_epochs=True,
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log import LogBatch, PartitionLog, ProducerIdAndEpoch
+from spark_log.log import LogBatch, PartitionLog
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionObserver
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import columns_of

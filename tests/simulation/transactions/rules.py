@@ -13,9 +13,9 @@ from spark_log.errors import (
     SparkLogError,
     TransactionAbortableError,
 )
-from spark_log.log import EndTransactionMarker, LocalLog, LogAppendInfo, ProducerIdAndEpoch
+from spark_log.log import LocalLog, LogAppendInfo
 from spark_log.log.producers.producer_state import ProducerState
-from spark_log.record import BatchHeader
+from spark_log.record import BatchHeader, EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
