@@ -14,7 +14,7 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.log.segment.indexes import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.validator import LogValidator
