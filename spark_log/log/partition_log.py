@@ -24,8 +24,6 @@ from spark_log.log.chain import (
     ReplicaSelection,
     StagingFailedError,
     blaming,
-    committed_end_of,
-    move_chain_start,
 )
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.local_log import LocalLog
@@ -291,7 +289,7 @@ class PartitionLog:
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
         if state.is_replicated or self.replica.files.store.is_mapped:
             view = None
-        return move_chain_start(self._chain, offset, view)
+        return self._chain.move_start(offset, view)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if the partition has only one replica.
@@ -337,8 +335,7 @@ class PartitionLog:
         Raises:
             StorageError, CorruptRecordError: the replica cannot be read.
         """
-        end_offset = committed_end_of(self._chain.replica(state, broker_id), self.replica)
-        return int(min(end_offset, self._selection.high_watermark_cap))
+        return self._selection.committed_end(state, broker_id)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -396,7 +393,7 @@ class PartitionLog:
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
                 self._selection.refresh(max_age_ms=0)
             else:
                 self._selection.refresh_epoch()
@@ -421,7 +418,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
                 self._selection.refresh()
 
     def _check_is_there(self) -> None:
@@ -670,7 +667,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)
 
     def _is_at_end(self, offset: int) -> bool:
         """Return whether the last replica ends at an offset; if not, list it to learn its end."""
@@ -727,4 +724,4 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                self._selection.shrink_isr(state, failed, attempt)
+                attempt.shrink_isr(state, failed)

@@ -131,7 +131,6 @@ SILENT = {
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/progress_bar.py", "OSError"): "there is no terminal",
-    ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
     ("log/chain/chain_appender.py", "StorageError"): "followers copy the leader's file instead",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (

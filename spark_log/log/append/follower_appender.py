@@ -209,6 +209,13 @@ class FollowerAppender:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StorageError: the storage does not answer.
         """
+        try:
+            return self._copy(segment, staged)
+        except BaseException:
+            self.reset()
+            raise
+
+    def _copy(self, segment: CopiedSegment, staged: StagedFile | None) -> bool:
         lost: UnknownOutcomeError | None = None
         for _ in range(_MAX_TRIES):
             tail = self._tail_before(segment)
@@ -227,21 +234,14 @@ class FollowerAppender:
                     sync=self._config.flush_on_append,
                 )
             except AlreadyExistsError:
-                is_same = self._is_same(segment)
-                if is_same is None:  # rewritten meanwhile
-                    self.reset()
-                    continue
-                if not is_same:
-                    self.reset()
-                    raise self._diverged(segment) from None
                 is_new = False
             except UnknownOutcomeError as error:
                 lost = error
                 self.reset()
                 continue
-            except BaseException:
-                self.reset()
-                raise
+            if not is_new and not self._is_same(segment):
+                self.reset()  # the follower's segments were rewritten meanwhile
+                continue
             self._check_is_not_gone(tail)
             if not self._is_recent(tail):
                 self.reset()  # the name may have been freed: list the log to see if the put counts
@@ -274,10 +274,8 @@ class FollowerAppender:
             assert tail is not None
         end_offset = tail.log_end_offset
         if end_offset < name.base_offset:
-            self.reset()
             raise self._directory.truncated(end_offset, name.base_offset)
         if name.last_offset is None and name.base_offset < end_offset < segment.end_offset:
-            self.reset()
             raise self._diverged(segment)
         return tail
 
@@ -288,7 +286,6 @@ class FollowerAppender:
             StorageUnavailableError: the root was removed.
         """
         if is_last_gone(self._directory, tail):
-            self.reset()
             raise StorageUnavailableError(
                 f"{self._directory.url} was removed during a put", path=self._directory.path
             )
@@ -309,21 +306,25 @@ class FollowerAppender:
         except NotFoundError:
             return
         if here.append_id != segment.append_id:
-            self.reset()
             raise self._diverged(segment)
 
-    def _is_same(self, segment: CopiedSegment) -> bool | None:
+    def _is_same(self, segment: CopiedSegment) -> bool:
         """Return whether the file of this name is a copy of the segment.
 
         Returns:
-            None if the file does not exist any more, or if the follower has rewritten its segments
+            False if the file does not exist any more, or if the follower has rewritten its segments
             by itself.
+
+        Raises:
+            DivergedReplicaError: the follower has other records at the segment's offset.
         """
         try:
             is_same = self._directory.open(segment.name).append_id == segment.append_id
         except NotFoundError:
-            return None
-        return is_same if is_same or segment.name.last_offset is None else None
+            return False
+        if not is_same and segment.name.last_offset is None:
+            raise self._diverged(segment)
+        return is_same
 
     def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
         return DivergedReplicaError(

@@ -1,11 +1,9 @@
 from .chain_appender import ChainAppender as ChainAppender
-from .chain_start import move_chain_start as move_chain_start
-from .committed_end import committed_end_of as committed_end_of
+from .chain_attempt import MAX_CHANGES as MAX_CHANGES
 from .partition_state import NO_LEADER as NO_LEADER
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
 from .replica_chain import ALL as ALL
-from .replica_chain import MAX_CHANGES as MAX_CHANGES
 from .replica_chain import ReplicaChain as ReplicaChain
 from .replica_failure import REPLICA_ERRORS as REPLICA_ERRORS
 from .replica_failure import LeaderFailedError as LeaderFailedError

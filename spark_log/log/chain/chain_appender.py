@@ -9,9 +9,9 @@ from functools import partial
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
-from spark_log.log.chain.replica_chain import ALL, MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_chain import ALL, ReplicaChain
 from spark_log.log.chain.replica_failure import (
     ReplicaFailedError,
     StagingFailedError,
@@ -59,10 +59,9 @@ class ChainAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        attempt = self._chain.attempt()
-        state = self._chain.states.current()
+        attempt = self._chain.attempt(self._chain.states.current())
         for _ in range(MAX_CHANGES):
-            state = self._chain.available(state, needs_enough=False)
+            state = attempt.available()
             copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
                 with blaming(state.leader):
@@ -75,9 +74,9 @@ class ChainAppender:
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
             except ReplicaFailedError as failed:
-                state = self._chain.shrink_isr(state, failed, attempt)
+                attempt.move_to(attempt.shrink_isr(state, failed))
             except StagingFailedError:  # the leader was left out just now
-                state = self._chain.states.current()
+                attempt.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
@@ -87,13 +86,12 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ReplicaChain.shrink_isr`.
+            SparkLogError: See `ChainAttempt.shrink_isr`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            failed = ReplicaFailedError(state.leader, error)
-            self._chain.shrink_isr(state, failed, attempt)
+            attempt.shrink_isr(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:
@@ -126,7 +124,7 @@ class ChainAppender:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: See `PartitionLog.append_segment`.
+            SparkLogError: See `Appender.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
@@ -185,7 +183,7 @@ class ChainAppender:
         if offset == info.base_offset:
             return info
         if segment.producer is None:
-            raise self._chain.unknown_outcome("it is not in the log of the leader that it was for")
+            raise unknown_outcome(self._name, "it is not in the log of the leader that it was for")
         if offset is None:
             return None
         return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)
@@ -203,7 +201,7 @@ class ChainAppender:
         Raises:
             NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
                 `append_segment`.
-            SparkLogError: See `PartitionLog.append_markers`.
+            SparkLogError: See `Appender.append_markers`.
         """
 
         def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:

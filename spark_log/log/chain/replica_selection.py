@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from spark_log.errors import NotFoundError, StorageUnavailableError
+from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageUnavailableError
 from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
@@ -97,13 +97,13 @@ class ReplicaSelection:
             state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
-        attempt = self._chain.attempt()
+        attempt = self._chain.attempt(state)
         for _ in range(_MAX_READ_TRIES):
             try:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = self._chain.shrink_isr(state, failed, attempt)
+                state = attempt.shrink_isr(state, failed)
                 continue
             if can_read:
                 return
@@ -120,10 +120,7 @@ class ReplicaSelection:
         Raises:
             StorageError: the metadata do not have this epoch.
         """
-        before = self.state
-        state = self._chain.states.refresh()
-        if before is not None and state.leader_epoch <= before.leader_epoch:
-            raise self._chain.unknown_epoch(state)
+        self.attempt().refresh_epoch()
         self.refresh()
 
     def is_refresh_due(self) -> bool:
@@ -146,23 +143,36 @@ class ReplicaSelection:
             self.refresh(max_age_ms=_REFRESH_MS)
 
     def attempt(self) -> ChainAttempt:
-        """Return a record of one read's failures; the read continues with another replica."""
-        return self._chain.attempt()
+        """Return one read, which continues with another replica when one fails."""
+        return self._chain.attempt(self.known_state)
 
-    def shrink_isr(
-        self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
-    ) -> None:
-        """Leave out a replica that cannot be read.
+    def committed_end(self, state: PartitionState, broker_id: int) -> int:
+        """Return an offset up to which a replica has only records that all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
 
         Args:
-            state: the partition state that the replica was read under.
-            failed: the failed replica, and its error.
-            attempt: the record of the read.
+            state: the partition state.
+            broker_id: the broker id of a replica that is not in sync.
+
+        Returns:
+            The offset; 0 if it is not known.
 
         Raises:
-            SparkLogError: no other replica can be read. See `ReplicaChain.shrink_isr`.
+            StorageError, CorruptRecordError: one of the two replicas cannot be read.
         """
-        self._chain.shrink_isr(state, failed, attempt)
+        replica, last = self._chain.replica(state, broker_id), self.replica
+        committed, view = last.files.observe(), replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        try:
+            here = replica.leader_epoch_at(end_offset - 1, view)
+            there = last.leader_epoch_at(end_offset - 1, committed)
+        except OffsetOutOfRangeError:  # deleted since
+            return 0
+        return int(min(end_offset, self.high_watermark_cap)) if here == there else 0
 
     def is_newer(self, view: LogView) -> bool:
         """Return whether a view has a newer leader epoch than `state`."""

@@ -17,14 +17,10 @@ from spark_log.log import (
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.chain import (
-    PartitionState,
-    ReplicaChain,
-    ReplicaFetcher,
-    chain_start,
-    replica_fetcher,
-)
+from spark_log.log.chain import PartitionState, ReplicaChain, ReplicaFetcher, replica_fetcher
+from spark_log.log.chain.append_attempt import AppendAttempt
 from spark_log.log.chain.chain_appender import ChainAppender
+from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
@@ -46,7 +42,7 @@ REPLICATION_SOUND = PatchVariant()
 # --- barriers ------------------------------------------------------------------------------------
 
 _shipped_check_epoch = TailState._check_leader_epoch
-_shipped_newer = ReplicaChain._newer
+_shipped_refresh = ChainAttempt.refresh_epoch
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -77,17 +73,17 @@ def _moves_the_start(
     return move_log_start(replica, offset, view)
 
 
-def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:
-    return state
+def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
+    return self.state
 
 
 def _waits_for_nobody(_: Replicator) -> float:
     return 0.0
 
 
-def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
-    """Go on with the replicas that it knows."""
-    return replace(state, leader_epoch=_shipped_newer(self, state).leader_epoch)
+def _takes_the_epoch_of_the_log(self: ChainAttempt) -> PartitionState:
+    """Continue with the replicas that it knows."""
+    return replace(self.state, leader_epoch=_shipped_refresh(self).leader_epoch)
 
 
 # --- the order of the chain ----------------------------------------------------------------------
@@ -274,10 +270,10 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((Appender, "_forget_missing_files", _does_nothing),)
     ),
     "records are deleted without a replica that was emptied": PatchVariant(
-        ((chain_start, "_move_start", _moves_the_start),)
+        ((ReplicaChain, "_move_replica_start", _moves_the_start),)
     ),
     "an append is acknowledged by a recent state": PatchVariant(
-        ((ReplicaChain, "_recent", _believes_its_state),)
+        ((AppendAttempt, "recent_state", _believes_its_state),)
     ),
     "a replica joins until every writer knows it": PatchVariant(
         ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
@@ -286,7 +282,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((TailState, "_check_leader_epoch", _is_not_fenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
-        ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
+        ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
     "all in-sync replicas have what is acknowledged": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)

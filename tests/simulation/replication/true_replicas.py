@@ -348,10 +348,10 @@ class TrueReplicas:
             held = min((held, *(each.end for _, each in self.in_sync())))
         read = [(at, given.get(at)) for at in range(begin, min(end, held))]
         self._fix([each for each in read if not self._is_taken_back(*each)], "were read")
-        cap_epoch = self.state.hidden_from_epoch
+        hidden_from = self.state.hidden_from_epoch
         for at in range(max(begin, held), end):
             epochs = {each.entries[at].leader_epoch for _, each in self.in_sync() if at < each.end}
-            if cap_epoch and epochs and min(epochs) >= cap_epoch:
+            if hidden_from and epochs and min(epochs) >= hidden_from:
                 raise ViolationError(
                     f"at {at} {given.get(at)!r} was read, which was written when too few were in "
                     f"sync; {self.state}"
