@@ -346,7 +346,7 @@ class ReplicaChain:
             try:
                 with blaming(broker_id):
                     replica = self.replica(state, broker_id)
-                    move = partial(self._move_log_start, broker_id, replica, offset, view)
+                    move = partial(self._move_replica_start, broker_id, replica, offset, view)
                     starts.append(with_reserve(replica.files.store, move))
                 attempt.has_put = True
             except OffsetOutOfRangeError:
@@ -355,7 +355,7 @@ class ReplicaChain:
                 lags = True
         return starts, lags
 
-    def _move_log_start(
+    def _move_replica_start(
         self, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
     ) -> int:
         """Move the log start offset of one replica.
