@@ -296,7 +296,7 @@ class LocalLog:
             segment.compression, segment.producer, leader_epoch=leader_epoch, copies=copies
         )
         try:
-            with ipc.open_file(segment.data) as file:
+            with ipc.open_file(segment.load()) as file:
                 for number in range(file.num_record_batches):
                     records, metadata = file.get_batch_with_custom_metadata(number)
                     writer.write_rewritten(

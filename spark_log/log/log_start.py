@@ -10,6 +10,7 @@ is unchanged. A cleaner deletes the files before the start later.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, OffsetOutOfRangeError
@@ -17,6 +18,8 @@ from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import StartMarker, encode_leader_epoch
 from spark_log.log.local_log import LocalLog
 from spark_log.log.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
 
 
 def move_log_start(log: LocalLog, offset: int, view: LogView | None = None) -> int:
@@ -56,6 +59,7 @@ def move_log_start(log: LocalLog, offset: int, view: LogView | None = None) -> i
     except AlreadyExistsError:  # another process has moved the start to the same offset
         with suppress(NotFoundError):  # and then another one has moved it further
             files.store.sync(path)
+    _log.debug("%s: moved the log start from %d to %d", files.path, view.log_start_offset, offset)
     return max(offset, files.observe().log_start_offset)
 
 

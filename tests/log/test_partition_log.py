@@ -536,7 +536,7 @@ class TestPrefix:
         process.log.append(numbered(0, 2))
         writer = process.log.segment_writer()
         writer.write(numbered(0, 3))
-        data = writer.finish().data
+        data = writer.finish().load()
         divided = CopiedSegment(SegmentName(1), 4, "other", 0, data)
         with pytest.raises(DivergedReplicaError):
             process.replica(2).follower.copy(divided)
@@ -547,7 +547,7 @@ class TestPrefix:
         process.log.append(numbered(0, 2))
         writer = process.log.segment_writer()
         writer.write(numbered(0, 3))
-        behind = CopiedSegment(SegmentName(5), 8, "other", 0, writer.finish().data)
+        behind = CopiedSegment(SegmentName(5), 8, "other", 0, writer.finish().load())
         with pytest.raises(CorruptRecordError, match="files were removed"):
             process.replica(2).follower.copy(behind)
 

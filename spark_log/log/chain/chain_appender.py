@@ -233,6 +233,6 @@ class ChainAppender:
             StagingFailedError: it cannot be read, which is not the new leader's fault.
         """
         try:
-            segment.data  # noqa: B018 - read now, and kept
+            segment.load()
         except (StorageError, OSError) as error:
             raise self._staging_failed(error) from error

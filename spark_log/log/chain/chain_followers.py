@@ -163,7 +163,7 @@ class ChainFollowers:
             base_offset: the segment's first offset.
         """
         self.forget_put()
-        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
+        self._own = _Own(segment, base_offset, segment.load(), segment.take_copies())
 
     def forget_put(self) -> None:
         """Forget the segment that was put last, and discard its staged copies."""

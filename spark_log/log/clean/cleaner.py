@@ -20,6 +20,7 @@ clock differs too much from it does nothing at all (`storage.storage_time`).
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -55,6 +56,8 @@ from spark_log.log.rewrite import (
 )
 from spark_log.log.segment import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
+
+_log = logging.getLogger(__name__)
 
 FAN_IN: Final = 8
 """Minimum number of segments of a merge. A smaller number rewrites bytes more often; a larger one
@@ -288,6 +291,12 @@ class PartitionCleaner:
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
         if start_offset > listing.view.log_start_offset:
             follow_log_start(self._log, start_offset)
+            _log.debug(
+                "%s: retention deletes %d segments by size and %d by time",
+                self._log.directory,
+                breach.by_size,
+                breach.by_time,
+            )
             listing = self._list()
         return listing
 
@@ -410,6 +419,14 @@ class PartitionCleaner:
         if found.all and listing is not None and listing.files is not None:
             found = self._deletable()
         delete_found(self._log.files.store, found)
+        if found.all:
+            _log.debug(
+                "%s: deleted %d files of %d bytes, %d of them segments",
+                self._log.directory,
+                len(found.all),
+                found.size_bytes,
+                len(found.segments),
+            )
         self._count_deleted(found)
 
     def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:

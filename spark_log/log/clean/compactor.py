@@ -21,6 +21,7 @@ yet.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
 from spark_log.types import random_id
+
+_log = logging.getLogger(__name__)
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
@@ -181,6 +184,17 @@ def compact(
                 segments_written=done.segments_written + 1,
                 tombstones_removed=batch_filter.tombstones_removed,
             )
+    _log.debug(
+        "%s: compacted offsets %d to %d: %d of %d records kept, %d segments into %d, generation %d",
+        log.directory,
+        done.start_offset,
+        done.end_offset,
+        done.records_written,
+        done.records_read,
+        done.segments_read,
+        done.segments_written,
+        generation,
+    )
     return done
 
 

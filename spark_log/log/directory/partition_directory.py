@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ from spark_log.log.segment import SegmentReader
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
+
+_log = logging.getLogger(__name__)
 
 _MAX_MISSES = 5
 """Number of failed reads of a listed file after which its storage counts as failed."""
@@ -197,6 +200,15 @@ class PartitionDirectory:
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(
+                    "%s: listed offsets %d to %d in %d segments, in %d ms",
+                    self.path,
+                    live.log_start_offset,
+                    end_offset,
+                    len(live.segments),
+                    self.clock.monotonic_ms() - observed_ms,
+                )
             return LogView(live, end_offset, observed_ms, leader_epoch, self.url), opened
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
@@ -408,7 +420,7 @@ class PartitionDirectory:
             return opened
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
-            reader.end_offset  # noqa: B018 - on an object store this may read the last batch
+            end_offset = reader.end_offset  # on an object store this may read the last batch
         except NotFoundError as error:
             self.on_missed(error, observed_ms)
             raise
@@ -418,6 +430,7 @@ class PartitionDirectory:
         else:
             if not self.is_outdated(observed_ms):
                 self.identities.check(reader.path, segment.name, reader.append_id)
+                _log.debug("%s: opened, it ends at offset %d", reader.path, end_offset)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
 

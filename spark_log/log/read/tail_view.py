@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -11,6 +12,8 @@ from spark_log.log.directory import LogTail, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.storage import is_listing_valid
+
+_log = logging.getLogger(__name__)
 
 _MIN_PROBES: Final = 8
 """Minimum number of segments found one by one before the log is listed again."""
@@ -173,6 +176,7 @@ class TailView:
         self._directory.identities.check(reader.path, name, reader.append_id)
         self._add(name, end_offset)
         self._found += 1
+        _log.debug("%s: found, the log ends at offset %d", reader.path, end_offset)
         self._directory.on_log_end(end_offset)
         return reader
 
