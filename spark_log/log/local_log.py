@@ -20,6 +20,7 @@ from spark_log.log.read import (
     MAX_READ_BYTES,
     IsolationLevel,
     LogReader,
+    Selection,
     read_batches,
 )
 from spark_log.log.segment import (
@@ -420,9 +421,7 @@ class LocalLog:
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[tuple[LogBatch | None, int]]:
         """Yield batches from an offset to the log's end (`PartitionLog.stream`)."""
-        return self.reader.stream(
-            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
-        )
+        return self.reader.stream(offset, Selection(columns, check_crcs), isolation_level)
 
     def scan(
         self,
@@ -434,13 +433,8 @@ class LocalLog:
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[LogBatch]:
         """Yield the batches of records between two offsets (`PartitionLog.scan`)."""
-        return self.reader.scan(
-            start_offset,
-            end_offset,
-            columns,
-            check_crcs=check_crcs,
-            isolation_level=isolation_level,
-        )
+        selection = Selection(columns, check_crcs)
+        return self.reader.scan(start_offset, end_offset, selection, isolation_level)
 
     def offset_for_time(
         self,

@@ -28,7 +28,13 @@ from spark_log.log.chain import (
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
-from spark_log.log.read import MAX_READ_BYTES, IsolationLevel, NewerLeaderEpochError, read_batches
+from spark_log.log.read import (
+    MAX_READ_BYTES,
+    IsolationLevel,
+    NewerLeaderEpochError,
+    Selection,
+    read_batches,
+)
 from spark_log.log.segment import (
     LogBatch,
     SegmentReader,
@@ -628,39 +634,16 @@ class PartitionLog:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
+        selection = Selection(columns, check_crcs)
         attempt = self._selection.attempt()
         while True:
             self._selection.refresh_if_due()
-            near, state = self._selection.near, self._selection.known_state
+            state = self._selection.known_state
             if offset >= self._selection.high_watermark_cap:
                 return
             try:
                 with blaming(state.chain[-1]):
-                    if near is not None:
-                        if self._is_at_end(offset):
-                            return
-                        begin = offset
-                        with self._selection.leaving_near():
-                            for batch, next_offset in near.reader.stream(
-                                offset,
-                                columns,
-                                check_crcs=check_crcs,
-                                isolation_level=isolation_level,
-                            ):
-                                if next_offset > self.reached_offset:
-                                    break
-                                yield batch, next_offset
-                                offset = next_offset
-                        if offset > begin:
-                            return
-                    for batch, next_offset in self.replica.stream(
-                        offset,
-                        columns=columns,
-                        check_crcs=check_crcs,
-                        isolation_level=isolation_level,
-                    ):
-                        if next_offset > self._selection.high_watermark_cap:
-                            return
+                    for batch, next_offset in self._stream(offset, selection, isolation_level):
                         yield batch, next_offset
                         offset = next_offset
                     return
@@ -668,6 +651,28 @@ class PartitionLog:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
                 attempt.shrink_isr(state, failed)
+
+    def _stream(
+        self, offset: int, selection: Selection, isolation_level: IsolationLevel
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield batches of the replica in the reader's rack, or else of the last one."""
+        near, begin = self._selection.near, offset
+        if near is not None:
+            if self._is_at_end(offset):
+                return
+            with self._selection.leaving_near():
+                for batch, next_offset in near.reader.stream(offset, selection, isolation_level):
+                    if next_offset > self.reached_offset:
+                        break
+                    yield batch, next_offset
+                    offset = next_offset
+            if offset > begin:
+                return
+        for batch, next_offset in self.replica.reader.stream(offset, selection, isolation_level):
+            if next_offset > self._selection.high_watermark_cap:
+                return
+            yield batch, next_offset
+            offset = next_offset
 
     def _is_at_end(self, offset: int) -> bool:
         """Return whether the last replica ends at an offset; if not, list it to learn its end."""
@@ -703,6 +708,7 @@ class PartitionLog:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
+        selection = Selection(columns, check_crcs)
         attempt = self._selection.attempt()
         while True:
             self._selection.refresh_if_due()
@@ -711,12 +717,11 @@ class PartitionLog:
                 end = min(end_offset, end)
             try:
                 with blaming(state.chain[-1]):
-                    for batch in self.replica.scan(
+                    for batch in self.replica.reader.scan(
                         start_offset,
                         None if end == math.inf else int(end),
-                        columns=columns,
-                        check_crcs=check_crcs,
-                        isolation_level=isolation_level,
+                        selection,
+                        isolation_level,
                     ):
                         yield batch
                         start_offset = batch.end_offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -64,32 +64,22 @@ class LogReader(LogCache):
             size_bytes += times.view.memory_bytes
         self._share.hold(size_bytes)
 
-    def stream(
-        self,
-        offset: int,
-        columns: Sequence[str] | None,
-        *,
-        check_crcs: bool,
-        isolation_level: IsolationLevel,
-    ) -> Batches:
+    def stream(self, offset: int, selection: Selection, isolation_level: IsolationLevel) -> Batches:
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
+
+        Control batches are included. None is yielded in place of an aborted batch, and at the end
+        of a segment, whose end offset may lie behind its last record.
 
         Args:
             offset: the first record's offset.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches.
-            isolation_level: ``read_committed`` ends at the last stable offset, and yields None in
-                place of aborted batches.
-
-        Yields:
-            Batches, control batches included; None at the end of a segment, whose end offset may
-            lie behind its last record.
+            selection: the columns, and whether checksums are checked.
+            isolation_level: ``read_committed`` ends at the last stable offset, and yields no
+                aborted batch.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        selection = Selection(columns, check_crcs)
         if isolation_level == "read_committed":
             return self._stream_committed(offset, selection)
         return self._stream(offset, selection)
@@ -289,18 +279,15 @@ class LogReader(LogCache):
         self,
         start_offset: int,
         end_offset: int | None,
-        columns: Sequence[str] | None,
-        *,
-        check_crcs: bool,
+        selection: Selection,
         isolation_level: IsolationLevel,
     ) -> Iterator[LogBatch]:
-        """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
+        """Yield the batches of records from ``start_offset`` to before ``end_offset``.
 
         Args:
             start_offset: the first record's offset.
             end_offset: records at and after it are left out. None reads to the current log end.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches.
+            selection: the columns, and whether checksums are checked.
             isolation_level: ``read_committed`` ends at the last stable offset, and leaves out
                 aborted batches.
 
@@ -318,7 +305,7 @@ class LogReader(LogCache):
             self.blocking_transaction = first_open if index.last_stable_offset < end else None
             end = min(end, index.last_stable_offset)
         last = last if view is observed else None
-        selection = Selection(columns, check_crcs, index)
+        selection = replace(selection, transactions=index)
         for batch, _ in self.scan_view(view, start_offset, end, selection, last):
             if batch is not None and not batch.is_control:
                 yield batch
