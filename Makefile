@@ -133,7 +133,7 @@ bench-replication: venv ## Compare three replicas with one; measure the loss of 
 bench-compaction: java venv ## Compare compaction with the log cleaner of a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.log_compaction $(ARGS)
 
-bench-requests: venv ## Count the requests of each operation on an S3 server; ARGS='--page docs/requests.md' writes the page
+bench-requests: venv ## Count the requests of each operation on an S3 server; ARGS='--page docs/internals/requests.md' writes the page
 	@$(BIN)/python -m benchmarks.requests $(ARGS)
 
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some

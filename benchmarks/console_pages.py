@@ -122,7 +122,7 @@ def _calls(root: str, pages: dict[str, str]) -> list[Figure]:
     """Return the number of storage calls for each page, when it is requested the second time."""
     cluster, admin, times, figures = Cluster(root), Admin(root), RequestTimes(), []
     times.measure(cluster.store)
-    times.measure(admin._cluster().store)
+    times.measure(admin._runtime.cluster().store)
     with TestClient(create_app(cluster, admin), base_url="http://127.0.0.1:8470") as client:
         for name, path in pages.items():
             client.get(path)

@@ -1,6 +1,6 @@
 """Counts the requests of each operation, how many of them wait for each other, and what they cost.
 
-    python -m benchmarks.requests --page docs/requests.md
+    python -m benchmarks.requests --page docs/internals/requests.md
 
 An S3 server on 127.0.0.1 (versitygw if ``make s3-server`` built it) answers behind a proxy that
 delays each request by 20 ms. A *round* is a request that waits for the one before it. Prices are

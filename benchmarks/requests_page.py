@@ -1,4 +1,4 @@
-"""The text of docs/requests.md: the requests of each operation, and their cost."""
+"""The text of docs/internals/requests.md: the requests of each operation, and their cost."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,12 +16,14 @@ from benchmarks.request_prices import (
 _HEAD = """\
 # Requests
 
-What each operation asks of an object store. This page is written by
-`python -m benchmarks.requests --page docs/requests.md`, with a real S3 server behind a proxy that
-delays each request by {latency}. *Requests* are counted each time, or each second where the name
-says so. *Rounds* are requests that wait for each other: an operation takes at least as many times
-the latency of the store. *At most* are the budgets; `tests/requests/test_request_budget.py` and
-`tests/datasource/test_request_budget.py` count that they are kept. An operation that waits sends
+The requests of each operation on an object store, counted. `python -m benchmarks.requests --page
+docs/internals/requests.md` writes this page, with a real S3 server behind a proxy that delays each
+request by {latency}. [Storage](../storage.md#what-requests-cost) has the rows that a user needs.
+
+*Requests* are counted for one operation, or for one second where the name says so. *Rounds* are
+requests that wait for each other: an operation takes at least as many times the latency of the
+store. *At most* are the budgets; `tests/requests/test_request_budget.py` and
+`tests/datasource/test_request_budget.py` check that they are kept. An operation that waits sends
 requests until something happens, so that their number depends on time: the budget is that of this
 benchmark, and if the page names a test, the test counts on a clock of its own.
 """

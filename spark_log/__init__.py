@@ -7,7 +7,7 @@ no pyspark.
 
 from spark_log.util.exports import attach_stub
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __getattr__, __dir__, _names = attach_stub(__name__)
 # `spark_log.types` is an attribute, but `from spark_log import *` must not hide Python's `types`.

@@ -2,20 +2,25 @@
 
 A docstring is read alone, by people who read English as a second language. What this finds is a
 sentence that only its author can complete: an argument that is "of the log", a class that is "What
-a look at the log showed". It does not find every riddle.
+a look at the log showed". It does not find every riddle. It also finds names in backquotes that no
+code has any more.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 _FOLDERS: Final = ("spark_log", "jobs", "benchmarks")
+
+_IN_BACKQUOTES: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*\w)(?:\(\))?`(?!`)")
+"""A name of the code in a docstring."""
 
 _SECTIONS: Final = ("Args", "Attributes", "Returns", "Yields", "Raises")
 _ENTRY: Final = re.compile(r"(?P<name>\*{0,2}[\w, *]+?)(?: \([^)]*\))?: (?P<text>.*)")
@@ -68,6 +73,86 @@ def findings(path: Path) -> Iterator[Finding]:
             yield from _findings_in(path, text, line)
 
 
+class Names:
+    """The names of the code, by which a name in backquotes is found.
+
+    Attributes:
+        known: all identifiers of the code, and the names of its files and folders.
+        members: by class name, the names of its attributes and methods, and of its base classes.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Read the names of all modules below some folders."""
+        self.known: set[str] = set(dir(builtins)) | {"__main__"}
+        self.members: dict[str, set[str]] = {}
+        for path in (path for folder in folders for path in folder.rglob("*.py")):
+            self.known |= {path.stem, path.parent.name}
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+                self._add(node)
+
+    def has(self, name: str) -> bool:
+        """Return whether the code has a name, such as ``Appender.append`` or ``log.segment``."""
+        *owners, last = name.split(".")
+        if not all(part in self.known for part in owners):
+            return False
+        if owners and owners[-1] in self.members:
+            return self._has_member(owners[-1], last)
+        return last in self.known
+
+    def _has_member(self, owner: str, name: str) -> bool:
+        members = self.members.get(owner)
+        if members is None:
+            return name in self.known  # a class of another package
+        return name in members or any(
+            self._has_member(base[6:], name) for base in members if base.startswith("base: ")
+        )
+
+    def _add(self, node: ast.AST) -> None:
+        match node:
+            case ast.ClassDef():
+                members = self.members.setdefault(node.name, set())
+                members |= {f"base: {name}" for base in node.bases for name in _words(base)[-1:]}
+                for part in ast.walk(node):
+                    members |= _defined(part)
+        self.known |= _defined(node)
+
+
+def _words(node: ast.AST) -> list[str]:
+    """Return the names of an expression such as ``delta.Table[int]``, without its subscript."""
+    if isinstance(node, ast.Subscript):
+        return _words(node.value)
+    return re.findall(r"\w+", ast.unparse(node))
+
+
+def _defined(node: ast.AST) -> set[str]:
+    """Return the identifiers in one node of the code."""
+    names: list[str | None] = []
+    match node:
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            names = [node.name]
+        case ast.Name():
+            names = [node.id]
+        case ast.Attribute():
+            names = [node.attr]
+        case ast.arg() | ast.keyword():
+            names = [node.arg]
+        case ast.alias():
+            names = [*node.name.split("."), node.asname]
+        case ast.Constant(value=str(text)) if text.isidentifier():
+            names = [text]  # an attribute of __slots__, a column, a metric
+    return {name for name in names if name}
+
+
+def unresolved(path: Path, names: Names) -> Iterator[Finding]:
+    """Yield the names in backquotes, in the docstrings of a module, that no code has."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        for text, first_line in _docstrings(node):
+            for line, raw in enumerate(text.splitlines(), first_line):
+                for name in _IN_BACKQUOTES.findall(raw):
+                    if not names.has(name):
+                        yield Finding(path, line, f"`{name}`", "no code has this name")
+
+
 def _docstrings(node: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield the docstring of a node, and those behind its assignments, with their first lines."""
     body = getattr(node, "body", None)
@@ -100,12 +185,13 @@ def _findings_in(path: Path, text: str, first_line: int) -> Iterator[Finding]:
 def main() -> int:
     """Print all findings; return the exit status."""
     root = Path(__file__).parent.parent
+    names = Names([root / folder for folder in _FOLDERS])
     found = [
         each
         for folder in _FOLDERS
         for path in sorted(Path(root, folder).rglob("*.py"))
         if not path.is_symlink()
-        for each in findings(path)
+        for each in (*findings(path), *unresolved(path, names))
     ]
     for each in found:
         place = replace(each, path=each.path.relative_to(root))

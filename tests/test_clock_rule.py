@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).parents[1]
-PROTOCOL = (HOME / "docs/protocol.md").read_text(encoding="utf-8")
+PROTOCOL = (HOME / "docs/protocol/clocks.md").read_text(encoding="utf-8")
 RULE = "No deletion, expiry or forgetting is decided by a process's own wall clock."
 
 _STAMPS = "stamps records, or what people read in a commit"
@@ -17,30 +17,30 @@ _STARTS = "where a reader starts that asks for records of the last so many hours
 _IS_CLOCK = "is a clock"
 
 ALLOWED = {
-    "spark_log/cli/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
+    "spark_log/cli/cluster/cluster_sampler.py": {"ClusterSampler.sample": _SHOWS},
     "spark_log/cli/commands/console_producer.py": {"send_lines": _STAMPS},
     "spark_log/cli/format/consumer_report.py": {
         "ConsumerReport.begin": _SHOWS,
         "ConsumerReport.interval": _SHOWS,
         "ConsumerReport.stop": _SHOWS,
     },
-    "spark_log/admin/transactions.py": {"TransactionOperations.list_transactions": _SHOWS},
+    "spark_log/admin/transactions.py": {"list_transactions": _SHOWS},
     "spark_log/cli/commands/transactions.py": {"describe_transactions": _SHOWS},
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/util/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
     "spark_log/console/views/groups.py": {"_ages_ms": _SHOWS},
     "spark_log/console/views/overview.py": {"read_overview": _SHOWS},
-    "spark_log/consumer/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
+    "spark_log/consumer/position/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.stage": _STAMPS},
-    "spark_log/admin/group_manager.py": {"GroupManager.lags": _SHOWS},
+    "spark_log/admin/groups.py": {"GroupManager.lags": _SHOWS},
     "spark_log/admin/offsets_sampler.py": {"OffsetsSampler._group_offset": _SHOWS},
     "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
     "spark_log/doctor/checks/clocks.py": {"_ahead_us": "is compared with the storage's, to report"},
     "spark_log/doctor/examination.py": {"Examination.__init__": _SHOWS},
-    "spark_log/jobs/delta_rows.py": {"_first_version": _STAMPS},
-    "spark_log/jobs/job_member.py": {"JobMember._start_offset": _STARTS},
+    "spark_log/jobs/sink/delta_rows.py": {"_first_version": _STAMPS},
+    "spark_log/jobs/group/job_member.py": {"JobMember._start_offset": _STARTS},
     "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
     "spark_log/datasource/stream/time_lag.py": {"TimeLag.lag_ms": _SHOWS},
     "spark_log/log/segment/validator.py": {
@@ -54,7 +54,7 @@ ALLOWED = {
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
     "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},
-    "spark_log/producer/table_sender.py": {"send_table": _STAMPS},
+    "spark_log/producer/batch/table_batcher.py": {"send_table": _STAMPS},
     "spark_log/storage/memory.py": {
         "MemoryStore._set": "is a storage: this is the storage's clock"
     },
@@ -105,7 +105,7 @@ def found():
 
 
 def test_the_rule_is_what_the_protocol_says():
-    section = PROTOCOL.partition("\n## Whose clock\n")[2].partition("\n## ")[0]
+    section = PROTOCOL.partition('<a id="c1"></a>')[2].partition("\n## ")[0]
     assert f"**{RULE}**" in section
 
 
@@ -117,8 +117,8 @@ def test_no_other_function_reads_a_wall_clock(found):
         if name not in ALLOWED.get(file, {})
     ]
     assert not new, (
-        f"docs/protocol.md says: {RULE} These read one: {', '.join(new)}. Where something is "
-        f"old by what they read, take the storage's time (storage_time.py); else list them here "
+        f"docs/protocol/clocks.md says: {RULE} These read one: {', '.join(new)}. Where something "
+        f"is old by what they read, take the storage's time (storage_time.py); else list them here "
         f"with the reason"
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.english_contract import findings
+from tests.english_contract import Names, findings, unresolved
 
 
 @pytest.fixture
@@ -62,3 +62,29 @@ def test_docstrings_of_classes_functions_and_constants(tmp_path):
         encoding="utf-8",
     )
     assert sorted(each.line for each in findings(path)) == [4, 8, 11]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("Log.append", True),
+        ("append", True),
+        ("Log.start", True),
+        ("log.Log", True),
+        ("Base.start", True),
+        ("Base.append", False),
+        ("Log.apend", False),
+        ("nothing", False),
+        ("ValueError", True),
+    ],
+)
+def test_a_name_in_backquotes(tmp_path, name, is_known):
+    path = tmp_path / "log.py"
+    path.write_text(
+        f'"""See `{name}`, ``nothing`` and `two words`."""\n\n\n'
+        "class Base:\n    def __init__(self):\n        self.start = 0\n\n\n"
+        "class Log(Base):\n    def append(self):\n        pass\n",
+        encoding="utf-8",
+    )
+    found = [each.text for each in unresolved(path, Names([tmp_path]))]
+    assert found == ([] if is_known else [f"`{name}`"])

@@ -17,10 +17,10 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.consumer.dead_letter import DeadLetters
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.options.write_options import parse_write_options
+from spark_log.dead_letter import DeadLetters
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.util.clock import SYSTEM_CLOCK

@@ -185,7 +185,7 @@ OPERATIONS = (
         "a put for each replica; a look at the metadata each 5 s",
         repeats=20,
         wish="two rounds: the replicas of a chain get a batch one after the other "
-        "([ADR 24](adr/0024-every-topic-partition-is-a-chain.md)).",
+        "([ADR 24](../adr/0024-every-partition-of-a-topic-is-a-chain-of-replicas.md)).",
     ),
     Operation("closing a producer", close, 0, 0, "nothing waits"),
     Operation(

@@ -1,8 +1,4 @@
-"""An opened cluster root: its store, its metadata, and the logs of its partitions.
-
-On storage: ``meta.properties`` with the cluster id and the format version, created once by
-put-if-absent, before anything else. A crash after it leaves an empty, valid cluster.
-"""
+"""`Cluster`: an opened cluster root, with its store, its metadata, and its partitions' logs."""
 
 from __future__ import annotations
 
@@ -14,25 +10,14 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from spark_log.cluster.broker_stores import BrokerStores
-from spark_log.cluster.meta_properties import (
-    FORMAT_VERSION,
-    META_PROPERTIES,
-    MetaProperties,
-    create_meta_properties,
-    guarded_root,
-    read_meta_properties,
-    unreadable_root,
-)
+from spark_log.cluster.meta_properties import MetaProperties, guarded_root, unreadable_root
+from spark_log.cluster.root_creation import find_or_create_root, read_cluster_id
 from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions
 from spark_log.errors import (
     CorruptRecordError,
-    InvalidRootError,
-    NotFoundError,
     OffsetOutOfRangeError,
-    RootNotFoundError,
     SparkLogError,
     StorageError,
-    StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LocalLog, MergeExecutor, PartitionLog
@@ -53,12 +38,9 @@ from spark_log.storage import (
     Store,
     call_through_outages,
     find_quorum,
-    has_files,
-    is_own_directory,
     open_store,
 )
 from spark_log.threads import call_beside
-from spark_log.types import random_id
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
 _log = logging.getLogger(__name__)
@@ -172,7 +154,12 @@ class Cluster:
         self._unguarded = self.store = store
         self.cluster_id = checkpoint.cluster_id if checkpoint else ""
         if not self.cluster_id:
-            self.cluster_id = self._read_or_create(create)
+            self.cluster_id = find_or_create_root(
+                store,
+                create=create,
+                is_open_elsewhere=self._is_open_elsewhere,
+                suppressed=self.suppressed,
+            )
         self.store = guarded_root(store, MetaProperties(self.cluster_id))
         if self.store is not store:
             _open_clusters.add(self)
@@ -193,6 +180,7 @@ class Cluster:
             storage_options,
             clock,
         )
+        _log.debug("%s: opened the root of the cluster %s", self.root, self.cluster_id)
 
     def __repr__(self) -> str:
         return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"
@@ -226,7 +214,7 @@ class Cluster:
             NotFoundError: the root does not exist any more.
             StorageError: the root cannot be read.
         """
-        return self._read() == self.cluster_id
+        return read_cluster_id(self._unguarded) == self.cluster_id
 
     def keep_reserve(self) -> None:
         """Reserve disk space for deletions on a full disk; a failure is only counted."""
@@ -414,85 +402,12 @@ class Cluster:
         except SparkLogError:
             return False
 
-    def _read_or_create(self, create: bool) -> str:
-        try:
-            return self._read()
-        except NotFoundError:
-            own = self._own_directory()
-            if own:
-                return self._read_beside_files(own)
-            if not create:
-                raise RootNotFoundError(
-                    f"there is no spark-log root at {self.root}; check the path, or create a "
-                    f"topic there: spark-log topics create NAME --root {self.root}",
-                    path=self.root,
-                ) from None
-        return self._create()
-
-    def _create(self) -> str:
-        """Create the root, and return the cluster's id.
-
-        Raises:
-            StorageUnavailableError: this process has a root open at this path, which is missing
-                now.
-            StorageError: it cannot be created.
-        """
-        if self._is_open_elsewhere():
-            gc.collect()  # a client that nobody refers to any more was not released
-        if self._is_open_elsewhere():
-            raise StorageUnavailableError(
-                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
-                f"move it back. No new root is created there as long as this process has the old "
-                f"one open: close its clients first, or start another process",
-                path=self.root,
-            )
-        create_meta_properties(self.store, MetaProperties(random_id()))
-        self.keep_reserve()
-        cluster_id = self._read()
-        _log.info("%s: created a new root, of the cluster %s", self.root, cluster_id)
-        return cluster_id
-
     def _is_open_elsewhere(self) -> bool:
         """Return whether another client of this process has the root open."""
+        if not any(each.root == self.root for each in tuple(_open_clusters)):
+            return False
+        gc.collect()  # a client that nobody refers to any more was not released
         return any(each.root == self.root for each in tuple(_open_clusters))
-
-    def _own_directory(self) -> str:
-        """Return the name of a directory with files that only a root has; empty without one.
-
-        A directory without files may have been made beforehand, with permissions of its own.
-        """
-        names = filter(is_own_directory, self.store.list_directories(""))
-        return next((name for name in names if has_files(self.store, name)), "")
-
-    def _read_beside_files(self, directory: str) -> str:
-        """Read ``meta.properties`` again: another process may just have created the root.
-
-        Args:
-            directory: the name of a directory of the root.
-
-        Raises:
-            InvalidRootError: the root was created, and ``meta.properties`` was removed.
-        """
-        try:
-            return self._read()
-        except NotFoundError:
-            raise InvalidRootError(
-                f"{self.root} has the directory {directory} of a root, but no {META_PROPERTIES}: "
-                f"the file was removed, or only a part of a root was restored. "
-                f"Restore it from a copy; it has two lines, version={FORMAT_VERSION} and "
-                f"cluster.id=, with 22 letters and digits of your choice if the id is not known",
-                path=self.root,
-            ) from None
-
-    def _read(self) -> str:
-        found = read_meta_properties(self._unguarded)
-        if found.broker_id is not None:
-            raise InvalidRootError(
-                f"{self.root} is {found}, and not of the cluster itself; give the root that has "
-                f"the metadata log",
-                path=self.root,
-            )
-        return found.cluster_id
 
 
 def _open_root(

@@ -94,7 +94,11 @@ def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterato
         except (BrokerIdNotRegisteredError, StorageError) as error:
             if broker.broker_id == ROOT_BROKER_ID:
                 raise
-            _log.warning("broker %d: stray replicas are left: %s", broker.broker_id, error)
+            _log.warning(
+                "broker %d: stray replicas are left; clean again when its root can be reached: %s",
+                broker.broker_id,
+                error,
+            )
 
 
 def _was_changed(topic: TopicImage) -> bool:
@@ -126,6 +130,13 @@ def _remove_of_topic(
         if not dry_run:
             store.delete_directory(directory)
             store.delete(ExistenceMarker(directory).path)
+            _log.info(
+                "broker %d: removed the stray replica %s: %d files, %d bytes",
+                broker_id,
+                directory,
+                len(sizes),
+                sum(sizes),
+            )
         yield StrayReplica(broker_id, directory, len(sizes), sum(sizes))
 
 

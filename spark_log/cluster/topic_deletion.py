@@ -119,6 +119,14 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
             for marker in deleted:
                 left = _finish(cluster.broker_store(broker.broker_id), marker.name, dry_run)
                 if left is not None:
+                    if not dry_run:
+                        _log.info(
+                            "broker %d: removed the deleted topic %s: %d files, %d bytes",
+                            broker.broker_id,
+                            left.directory,
+                            left.files,
+                            left.size_bytes,
+                        )
                     yield replace(left, broker_id=broker.broker_id)
         except (BrokerIdNotRegisteredError, StorageError) as error:
             if broker.broker_id == ROOT_BROKER_ID:

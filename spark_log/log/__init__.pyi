@@ -38,3 +38,4 @@ from .segment import TimeIndex as TimeIndex
 from .snapshot import Snapshot as Snapshot
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord
+from .state_log import StateView as StateView

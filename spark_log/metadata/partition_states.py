@@ -8,7 +8,7 @@ from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
-from spark_log.metadata.partitions import leave_isr
+from spark_log.metadata.partitions import shrink_isr
 from spark_log.metadata.records import MetadataRecord, PartitionRecord
 from spark_log.metadata.topic_image import TopicImage
 
@@ -88,7 +88,7 @@ class MetadataPartitionStates:
         """
 
         def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
-            records = leave_isr(
+            records = shrink_isr(
                 image,
                 self._topic.topic_id,
                 self._partition,

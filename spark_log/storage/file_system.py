@@ -163,7 +163,7 @@ def _copy_permissions(
 def _umask() -> int:
     """Return the umask that this process had when it was first asked for.
 
-    `os.umask` tells it only by changing it, for all threads.
+    ``os.umask`` can only be asked by setting another one, for all threads.
     """
     try:
         with open("/proc/self/status", encoding="utf-8") as status:

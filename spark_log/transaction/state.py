@@ -95,7 +95,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GroupOffset:
+class TransactionOffset:
     """An offset that a transaction commits for a consumer group.
 
     Attributes:
@@ -118,7 +118,7 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TransactionDecision:
     """The decision of a transaction, made by one conditional append.
 
     Attributes:
@@ -131,7 +131,7 @@ class Decision:
 
     owner: ProducerIdAndEpoch
     counting: frozenset[int] = frozenset()
-    offsets: tuple[GroupOffset, ...] = ()
+    offsets: tuple[TransactionOffset, ...] = ()
     batch_id: int | None = None
 
 
@@ -166,7 +166,7 @@ class TransactionMetadata:
     producers: Mapping[int, int] = field(default_factory=dict)
     used_up_through: int = -1
     participants: Mapping[int, Participant] = field(default_factory=dict)
-    decision: Decision | None = None
+    decision: TransactionDecision | None = None
     batch_id: int = -1
     start_time_us: int = -1
 
@@ -268,10 +268,10 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
         },
         None
         if decision is None
-        else Decision(
+        else TransactionDecision(
             _producer(decision.owner),
             frozenset(decision.counting),
-            tuple(GroupOffset(**dict(each)) for each in decision.offsets),
+            tuple(TransactionOffset(**dict(each)) for each in decision.offsets),
             decision.batch_id,
         ),
         record.batch_id,

@@ -3,6 +3,9 @@ from .clock import SYSTEM_CLOCK as SYSTEM_CLOCK
 from .clock import Clock as Clock
 from .foreign_methods import ForeignMethods as ForeignMethods
 from .lazy_property import lazy as lazy
+from .log_level import LOG_LEVEL_VARIABLE as LOG_LEVEL_VARIABLE
+from .log_level import set_log_level as set_log_level
+from .shown_list import shown as shown
 from .stop_signals import StopSignals as StopSignals
 from .suppressed import IN_PROCESS as IN_PROCESS
 from .suppressed import SuppressedErrors as SuppressedErrors

@@ -13,7 +13,7 @@ from spark_log import (
     NewPartitions,
     NewTopic,
 )
-from spark_log.admin import cluster_access
+from spark_log.admin import _runtime
 from spark_log.admin import topics as admin_module
 from spark_log.cluster import Cluster
 from spark_log.cluster import cluster as cluster_module
@@ -50,7 +50,7 @@ class TestRounds:
             return stores[-1]
 
         monkeypatch.setattr(cluster_module, "open_store", open_slow_store)
-        monkeypatch.setattr(cluster_access, "open_store", open_slow_store)
+        monkeypatch.setattr(_runtime, "open_store", open_slow_store)
         admin = Admin(root)
         admin.list_topics()
         taken: list[int] = []

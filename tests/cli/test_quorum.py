@@ -180,19 +180,18 @@ class TestWrongInput:
 
 class TestTheDocumentation:
     def test_creates_a_quorum(self, shell, folder):
-        self.run(shell, block("docs/storage.md", "disk1/log,disk2/log"))
-        self.check(folder)
+        self.run(shell, block("docs/quorum.md", "disk1/log,disk2/log"))
+        self.check(folder, ("disk1", "disk2", "disk3"), "flights")
 
     def test_makes_one_of_a_root(self, shell, folder):
-        assert shell("topics", "create", "flights", "--root", "disk1/log").status == 0
-        self.run(shell, block("docs/storage.md", "quorum add disk2/log"))
-        self.check(folder)
+        self.run(shell, block("docs/quorum.md", "quorum add new2/log"))
+        self.check(folder, ("old", "new2", "new3"), "weather")
 
     def run(self, shell, lines):
         for line in lines.splitlines():
             outcome = shell(*line.split()[1:])
             assert outcome.status == 0, outcome.err
 
-    def check(self, folder):
-        for member in ("disk1", "disk2", "disk3"):
-            assert Admin(folder / member / "log").list_topics() == ["flights"]
+    def check(self, folder, members, topic):
+        for member in members:
+            assert Admin(folder / member / "log").list_topics() == [topic]

@@ -55,11 +55,13 @@ def names_on(cluster, broker_id):
 
 
 class TestRemoved:
-    def test_a_replica_that_was_moved_away(self, cluster, days_later):
+    def test_a_replica_that_was_moved_away(self, cluster, days_later, caplog):
         directory = write(cluster, 1, "a-0")
         write(cluster, 0, "a-0")
         change(cluster, replicas=(0,), isr=(0,))
-        (removed,) = remove_stray_replicas(days_later)
+        with caplog.at_level("INFO", "spark_log.cluster"):
+            (removed,) = remove_stray_replicas(days_later)
+        assert f"broker 1: removed the stray replica {directory}: 1 files, 3 bytes" in caplog.text
         assert (removed.broker_id, removed.directory) == (1, directory)
         assert (removed.files, removed.size_bytes) == (1, 3)
         assert names_on(cluster, 1) == []

@@ -268,7 +268,7 @@ class TestSettingsThatChange:
             found += read_values(consumer, 1, max_records=3)
             log = log_of(root)
             log.stream = partial(noted, begun, log.stream)
-            consumer._fetcher.update_log(T0, log)  # noqa: SLF001 - at any moment
+            consumer._runtime.fetcher.update_log(T0, log)  # noqa: SLF001 - at any moment
         assert found == numbered(0, 200)
         assert begun[0] < 100
 

@@ -19,7 +19,7 @@ def write(root, batch_id, transactional="false", **settings):
         root, [rows([batch_id])], batch_id=batch_id, transactional=transactional, **settings
     )
     if transactional == "true":
-        with OpenRoot.take(root, {}) as opened:
+        with OpenRoot.acquire(root, {}) as opened:
             commit_transaction(opened, [message], batch_id)
 
 
@@ -51,18 +51,18 @@ def test_a_micro_batch_reads_no_more_files_however_many_were_before_it(
 
 
 def test_two_users_at_once_have_a_root_each(root):
-    with OpenRoot.take(root, {}) as one, OpenRoot.take(root, {}) as other:
+    with OpenRoot.acquire(root, {}) as one, OpenRoot.acquire(root, {}) as other:
         assert one is not other
-    assert OpenRoot.take(root, {}) in (one, other)
+    assert OpenRoot.acquire(root, {}) in (one, other)
 
 
 def test_after_an_error_the_root_is_opened_anew(root):
-    with OpenRoot.take(root, {}) as first:
+    with OpenRoot.acquire(root, {}) as first:
         pass
-    with pytest.raises(KeyError), OpenRoot.take(root, {}) as second:
+    with pytest.raises(KeyError), OpenRoot.acquire(root, {}) as second:
         raise KeyError
     assert second is first
-    assert OpenRoot.take(root, {}) is not first
+    assert OpenRoot.acquire(root, {}) is not first
 
 
 @pytest.mark.parametrize("transactional", ["false", "true"])

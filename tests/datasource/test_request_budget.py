@@ -1,4 +1,4 @@
-"""Spark sends no more requests to an S3 server than docs/requests.md allows."""
+"""Spark sends no more requests to an S3 server than docs/internals/requests.md allows."""
 
 import pytest
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
 from spark_log.log import PartitionLog
@@ -301,7 +301,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
     log = partition_logs(root, "short")[0]
     while list(log.replica.snapshots.write().producers.entries()):
         pass  # at least a millisecond has to pass
-    OpenRoot.take(root, {})  # the next attempt reads the log as another process does
+    OpenRoot.acquire(root, {})  # the next attempt reads the log as another process does
 
     attempt(root, [rows([1])], topic="short")
 

@@ -44,12 +44,12 @@ def write(root, batches, **settings):
 
 
 def commit(root, *messages, batch_id=0):
-    with OpenRoot.take(root, {}) as opened:
+    with OpenRoot.acquire(root, {}) as opened:
         commit_transaction(opened, messages, batch_id)
 
 
 def abort(root, *messages):
-    with OpenRoot.take(root, {}) as opened:
+    with OpenRoot.acquire(root, {}) as opened:
         abort_transaction(opened, messages)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    "docs/cleaner-parity.md",
-    "docs/kafka-connector-parity.md",
-    "docs/replication-parity.md",
-    "docs/transactions-parity.md",
+    "docs/internals/cleaner-parity.md",
+    "docs/internals/kafka-connector-parity.md",
+    "docs/internals/replication-parity.md",
+    "docs/internals/transactions-parity.md",
 ]
 
 

@@ -19,8 +19,8 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.cluster.verifier import ClusterVerifier
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
 from spark_log.log.files.file_names import SegmentName
@@ -296,7 +296,7 @@ class TestGroupsAndOffsets:
     def test_a_groups_whole_log(self, root):
         with Consumer("t", root=root, group_id="g") as consumer:
             consumer.poll(timeout_ms=100)
-        shutil.rmtree(Path(root, group_directory("g")))
+        shutil.rmtree(Path(root, GroupLog.directory_of("g")))
         with (
             pytest.raises(LogTruncatedError, match="removed"),
             Consumer("t", root=root, group_id="g") as consumer,

@@ -10,7 +10,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.jobs.cluster_cleaning import CleaningTask
+from spark_log.jobs.task.cleaning_task import CleaningTask
 from spark_log.log import PartitionLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.testing.spark import spark

@@ -55,7 +55,7 @@ def create_t(image):
 
 def content(image):
     """All that an image holds, to be compared."""
-    return {key: value for key, value in vars(image).items() if key != "_own"}
+    return {key: value for key, value in vars(image).items() if key != "_unshared"}
 
 
 def with_changes(store, clock, count):

@@ -129,6 +129,25 @@ class TestCommit:
         ]
         assert times == [clock.time_us() - 1_000_000, clock.time_us()]
 
+    def test_each_step_is_logged(self, store, inner, log, clock, caplog):
+        def come_first(path, call):
+            MetadataLog(inner, clock).commit(create("theirs"))
+            call()
+
+        caplog.set_level("DEBUG", "spark_log.metadata")
+        store.once("put_if_absent", come_first)
+        log.commit(create("mine"))
+        lines = [each.removeprefix(f"{store.url}: ") for each in caplog.messages]
+        written = "wrote the checkpoint of offset"
+        assert [each.partition(", ")[0] for each in lines] == [
+            "appended offsets 0 to 0: TopicRecord",
+            f"{written} 1",
+            "another change was first at offset 0",
+            "began with the checkpoint of offset 1",
+            "appended offsets 1 to 1: TopicRecord",
+            f"{written} 2",
+        ]
+
     def test_it_lies_under_krafts_topic_id(self):
         assert METADATA_TOPIC_ID == "AAAAAAAAAAAAAAAAAAAAAQ"
         assert METADATA_DIRECTORY == "__cluster_metadata-0"

@@ -1,4 +1,4 @@
-"""Other cases of Kafka's tests of transactions (docs/transactions-parity.md lists all of them)."""
+"""Other cases of Kafka's tests of transactions (docs/internals/transactions-parity.md has all)."""
 
 import threading
 from collections.abc import Callable

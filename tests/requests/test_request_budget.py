@@ -1,4 +1,4 @@
-"""No operation sends more requests to an S3 server than docs/requests.md allows."""
+"""No operation sends more requests to an S3 server than docs/internals/requests.md allows."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""docs/requests.md names each operation, with the budgets that tests hold."""
+"""docs/internals/requests.md names each operation, with the budgets that tests hold.
+
+docs/storage.md has the rows and the prices that a user needs.
+"""
 
 from contextlib import nullcontext
 
@@ -10,7 +13,8 @@ from benchmarks.request_prices import PRICES, Counted, Use, of_a_million_records
 from benchmarks.requests_page import budgets, request_page
 from tests.docs.blocks import PROJECT
 
-PAGE = (PROJECT / "docs/requests.md").read_text("utf-8")
+PAGE = (PROJECT / "docs/internals/requests.md").read_text("utf-8")
+STORAGE = (PROJECT / "docs/storage.md").read_text("utf-8")
 
 
 def check_named(subject, operations):
@@ -25,6 +29,29 @@ def check_named(subject, operations):
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_the_page_names_each_operation_with_its_budget(subject):
     check_named(subject, SUBJECTS[subject])
+
+
+def table(page, head):
+    """Return the rows of the first table of a page whose head begins with a text, as cells."""
+    lines = page.partition(f"\n{head}")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_rows_for_users_are_those_of_the_page():
+    counted_rows = {
+        row[0]: row[3:5]
+        for section in PAGE.split("\n## ")
+        for row in table(section, "| operation |")
+    }
+    million = PAGE.partition("### Each operation, a million times")[2]
+    dollars = {row[0]: row[1] for row in table(million, "| |")}
+    rows = table(STORAGE, "| operation |")
+    assert len(rows) > 8
+    for operation, requests, rounds, costs in rows:
+        assert counted_rows[operation] == [requests, rounds]
+        assert dollars[operation] == costs
+    prices = table(PAGE.partition("## What they cost")[2], "| |")
+    assert table(STORAGE.partition("## What requests cost")[2], "| |") == prices
 
 
 def test_tests_that_the_page_names_exist():

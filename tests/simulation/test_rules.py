@@ -1,4 +1,4 @@
-"""A simulation finds a violation without each safety rule of docs/protocol.md."""
+"""A simulation finds a violation without each safety rule of docs/protocol."""
 
 import pytest
 

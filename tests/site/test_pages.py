@@ -1,6 +1,8 @@
 """Pages whose commands and programs run in an empty folder, and print what the pages show."""
 
+import logging
 import re
+import sys
 
 import pytest
 
@@ -19,8 +21,28 @@ def test_concepts(follower):
     follower.follow(blocks("docs/concepts.md"))
 
 
+def test_consumer_groups(follower):
+    follower.follow(blocks("docs/consumer-groups.md")[:3])
+
+
+def test_quorum(follower, folder):
+    follower.replace = {"/home/ada": str(folder)}
+    follower.follow(blocks("docs/quorum.md"))
+
+
+@pytest.fixture
+def log_level():
+    """Sets the level of the package's logger back after a test."""
+    logger = logging.getLogger("spark_log")
+    before = logger.level
+    yield
+    logger.setLevel(before)
+
+
 @pytest.mark.long
-def test_operations(follower):
+def test_operations(follower, log_level):
+    command = f'PYTHONPATH="debug:$PYTHONPATH" {sys.executable} -m spark_log'
+    follower.replace = {"PYTHONPATH=debug spark-log": command}
     follower.follow(blocks("docs/operations.md"))
 
 

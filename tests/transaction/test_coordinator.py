@@ -21,15 +21,15 @@ from spark_log.log import PartitionLog
 from spark_log.record import EndTransactionMarker as Marker
 from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import (
-    GroupOffset,
     TopicIdPartition,
     TransactionCoordinator,
+    TransactionOffset,
     changes,
     find_transactional_id,
     state,
 )
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
-from spark_log.transaction.state_log import transaction_directory
+from spark_log.transaction.state_log import TransactionStateLog
 from spark_log.util import to_partitions
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
@@ -202,7 +202,7 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
 
     def lose(path, call):
         call()
-        if transaction_directory("t") in path:
+        if TransactionStateLog.directory_of("t") in path:
             appended.append(path)
             if len(appended) == 3:  # after the decision and the completion
                 cluster.store.on("open_buffer", failing(StorageTimeoutError("slow")))
@@ -412,7 +412,7 @@ def test_offsets_are_committed_before_the_transaction_is_complete(cluster, marke
     )
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0), groups=["g"])
-    offset = GroupOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
+    offset = TransactionOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
     with pytest.raises(InvalidTxnStateError, match="offsets cannot be committed here"):
         another(cluster).commit(owner, offsets=[offset])
     coordinator.commit(owner, offsets=[offset])
@@ -427,7 +427,7 @@ def test_a_finisher_that_cannot_commit_offsets_does_not_complete(cluster, marker
 
     owner = (dying := TransactionCoordinator(cluster, "t", commit_offsets=fail)).initialize(1000)
     dying.register(owner, of(cluster, 0), groups=["g"])
-    dying.commit(owner, offsets=[GroupOffset("g", "orders", "", 0, 7)])
+    dying.commit(owner, offsets=[TransactionOffset("g", "orders", "", 0, 7)])
     with pytest.raises(Exception, match="its offsets are committed"):
         another(cluster).initialize(1000)
     assert dying.refresh().state == "PrepareCommit"
@@ -472,7 +472,7 @@ def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     transaction(owner)
     requests = [path for name, path in cluster.store.calls if name != "stage"]
     in_logs = Counter(path.rpartition("/")[0] for path in requests)
-    in_state_log = in_logs.pop(transaction_directory("t"))
+    in_state_log = in_logs.pop(TransactionStateLog.directory_of("t"))
     assert in_state_log + max(in_logs.values()) <= 6
     assert set(in_logs) == {log.directory for log in logs.values()}
 

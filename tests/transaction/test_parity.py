@@ -1,4 +1,4 @@
-"""Other cases of Kafka's TransactionCoordinatorTest (docs/transactions-parity.md lists all)."""
+"""Other cases of Kafka's TransactionCoordinatorTest (docs/internals/transactions-parity.md)."""
 
 from dataclasses import replace
 

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     TIMESTAMP_TYPES,
     BatchDump,
@@ -25,7 +24,8 @@ from spark_log.cli.format import (
     read_index,
     record_documents,
 )
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options import with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentName
 from spark_log.record import NO_SEQUENCE, BatchHeader, LeaderChange, parse_leader_change

@@ -2,7 +2,7 @@
 
 A partition that moves is first *revoked*: its owner stops reading it, may still commit it, and then
 *releases* it. Only then does the next member get it, as in Kafka's group coordinator (KIP-848,
-`CurrentAssignmentBuilder`). The partitions of a member that leaves or expires are free at once.
+``CurrentAssignmentBuilder``). The partitions of a member that leaves or expires are free at once.
 Each partition therefore has at most one owner in every generation.
 """
 

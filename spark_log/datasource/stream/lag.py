@@ -1,7 +1,7 @@
 """Lag in a streaming query's progress: in records and in time, per partition.
 
-A Python source cannot report metrics of its own (docs/kafka-connector-parity.md shows why), but it
-can report the latest offset, which Spark copies into the progress::
+A Python source cannot report metrics of its own (docs/internals/kafka-connector-parity.md shows
+why), but it can report the latest offset, which Spark copies into the progress::
 
     {
         "flights": {"0": 120, "1": 80},

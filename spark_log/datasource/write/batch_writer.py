@@ -103,7 +103,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         return self._options.transactional and self._options.joined is None
 
     def _root(self) -> OpenRoot:
-        return OpenRoot.take(
+        return OpenRoot.acquire(
             self._options.root, self._options.storage_options, self._options.broker_options
         )
 

@@ -53,7 +53,7 @@ class OpenRoot:
         storage_options: Mapping[str, str],
         broker_options: BrokerOptions | None = None,
     ) -> None:
-        """Open a root; callers take one that is open already with `take`.
+        """Open a root; callers take one that is open already with `acquire`.
 
         Args:
             root: URL of the cluster root.
@@ -67,7 +67,7 @@ class OpenRoot:
         self._coordinators: OrderedDict[str, TransactionCoordinator] = OrderedDict()
 
     @classmethod
-    def take(
+    def acquire(
         cls,
         root: str,
         storage_options: Mapping[str, str],

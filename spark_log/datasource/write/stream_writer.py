@@ -109,7 +109,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             warn_ignored_options(self._options.ignored, self._warnings)
 
     def _root(self) -> OpenRoot:
-        return OpenRoot.take(
+        return OpenRoot.acquire(
             self._options.root, self._options.storage_options, self._options.broker_options
         )
 

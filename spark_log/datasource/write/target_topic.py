@@ -37,7 +37,7 @@ def prepare_topic(options: WriteOptions) -> None:
         with suppress(TopicAlreadyExistsError):
             admin.create_topics([options.new_topic])
         return
-    with OpenRoot.take(options.root, options.storage_options, options.broker_options) as root:
+    with OpenRoot.acquire(options.root, options.storage_options, options.broker_options) as root:
         if options.topic is None:  # the tasks read the topics from a column
             for name in options.acks_by_topic:
                 root.image.topic(name)

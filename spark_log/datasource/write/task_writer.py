@@ -67,7 +67,7 @@ class TaskWriter:
         """
         self._options = options
         self._identity = identity
-        self._root = OpenRoot.take(options.root, options.storage_options, options.broker_options)
+        self._root = OpenRoot.acquire(options.root, options.storage_options, options.broker_options)
         self._now_us = SYSTEM_CLOCK.time_us()
         self._topics: dict[str, _TopicRouter] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}

@@ -83,6 +83,6 @@ def _unknown(replica: ReplicaFiles, subject: Subject) -> Iterator[Finding]:
         yield UNKNOWN_FILES.finding(
             subject,
             f"its directory has files that do not belong to it: {', '.join(names[:3])}{more}",
-            remedy="Look at them, and remove them by hand",
+            remedy="Inspect them, and remove them by hand",
             evidence=f"a listing of {replica.directory.url}",
         )

@@ -15,7 +15,7 @@ from spark_log.metadata.partitions.partition_change_builder import PartitionChan
 from spark_log.metadata.records import MetadataRecord
 
 
-def leave_isr(
+def shrink_isr(
     image: MetadataImage,
     topic_id: str,
     partition: int,

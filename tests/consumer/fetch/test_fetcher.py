@@ -282,7 +282,7 @@ class NoticedInBetween(Fetcher):
     has_to_wait = False
 
     @property
-    def _is_noticed(self):
+    def _has_hint(self):
         seen = self.__dict__["noticed"]
         if self.is_near:
             self.is_near = False
@@ -292,16 +292,16 @@ class NoticedInBetween(Fetcher):
                 self.notice()
         return seen
 
-    @_is_noticed.setter
-    def _is_noticed(self, noticed):
+    @_has_hint.setter
+    def _has_hint(self, noticed):
         self.__dict__["noticed"] = noticed
 
     def notice(self):
         with self._changed:
-            self._is_noticed = True
+            self._has_hint = True
 
 
-def test_what_is_noticed_while_one_looks_is_not_lost(root):
+def test_what_has_hint_while_one_looks_is_not_lost(root):
     fetcher = NoticedInBetween(
         Cluster(root).store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms
     )

@@ -1,7 +1,7 @@
 """The append protocol: answers are lost, names are taken and freed, and time passes.
 
 An acknowledged append is in the live log once, at the returned offsets. A refused append is not in
-it and never will be. Any other append has an unknown outcome (docs/protocol.md).
+it and never will be. Any other append has an unknown outcome (protocol A5).
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Other cases of Kafka's LogCleanerTest (docs/cleaner-parity.md lists all of them)."""
+"""Other cases of Kafka's LogCleanerTest (docs/internals/cleaner-parity.md lists all of them)."""
 
 import pytest
 

@@ -271,7 +271,7 @@ def _rank(name):
 
 
 def counting_file(offset, names, ends, log_start):
-    """Return the file to read an offset from, by the rule of docs/protocol.md."""
+    """Return the file to read an offset from, by its rules (protocol L3, L4)."""
     parsed = [name for name in map(SegmentName.parse, names) if name]
     covering = [
         name

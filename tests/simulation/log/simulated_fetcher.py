@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.fetch.completed_fetch import FetchedRows
+from spark_log.consumer.fetch.completed_fetch import BatchSlice
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
@@ -66,7 +66,7 @@ class SimulatedFetcher:
         self.position = offset
         self.read_began_ms = 0.0
 
-    def poll(self, timeout_ms: float) -> list[FetchedRows]:
+    def poll(self, timeout_ms: float) -> list[BatchSlice]:
         """Return the next rows; wait for some, and return none after ``timeout_ms``.
 
         Raises:
@@ -93,7 +93,7 @@ class SimulatedFetcher:
     def _run_loop(self) -> None:
         """Run one turn of the loop."""
         cursor = self._cursor
-        if cursor.stream is None or cursor.stream[0] != cursor.version:
+        if not cursor.has_stream:
             begin = _ReadBegin(
                 cursor.offset, self._world.true_log.now, self._world.scheduler.now_ms
             )

@@ -17,7 +17,7 @@ from spark_log.errors import (
 from spark_log.log import DivergedReplicaError
 from spark_log.log.clean import MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.brokers import fence_broker_records
-from spark_log.replication import Replicator
+from spark_log.replication import ReplicaRecovery
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
@@ -93,7 +93,7 @@ class Controller:
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
         """Do the work of the replicate job for one replica."""
-        done = Replicator(opened.cluster, opened.topic, 0, broker).catch_up()
+        done = ReplicaRecovery(opened.cluster, opened.topic, 0, broker).run()
         self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 

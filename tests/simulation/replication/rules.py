@@ -32,7 +32,7 @@ from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
-from spark_log.replication import Replicator, catching_up
+from spark_log.replication import ReplicaRecovery, replica_recovery
 from tests.simulation.patches import PatchVariant
 
 REPLICATION_SOUND = PatchVariant()
@@ -77,7 +77,7 @@ def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
     return self.state
 
 
-def _waits_for_nobody(_: Replicator) -> float:
+def _waits_for_nobody(_: ReplicaRecovery) -> float:
     return 0.0
 
 
@@ -122,7 +122,7 @@ def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_o
 
 _shipped_fetcher = ReplicaFetcher.__init__
 _shipped_prefix = ReplicaFetcher.check_is_prefix
-_shipped_copy = Replicator._copy
+_shipped_copy = ReplicaRecovery._copy
 
 
 def _compares_once(
@@ -140,7 +140,9 @@ def _compares_once(
     follower.follower.check = check
 
 
-def _truncates_in_place(self: Replicator, state: PartitionState, follower: LocalLog) -> int | None:
+def _truncates_in_place(
+    self: ReplicaRecovery, state: PartitionState, follower: LocalLog
+) -> int | None:
     """Delete what a diverged replica has, and copy the leader's log into the same directory."""
     try:
         return _shipped_copy(self, state, follower)
@@ -161,7 +163,7 @@ def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
 
 
-def _completes_at_once(self: Replicator) -> None:
+def _completes_at_once(self: ReplicaRecovery) -> None:
     """Put the joining replica into the in-sync replicas before the barrier stands on it."""
     state = self._log.states.refresh()
     self._cluster.metadata.commit(
@@ -191,7 +193,7 @@ def _in_any_epoch(
     return decided
 
 
-def _copies_to_the_leaders_end(self: Replicator) -> int:
+def _copies_to_the_leaders_end(self: ReplicaRecovery) -> int:
     state = self._log.states.current()
     leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
     return leader.files.observe().log_end_offset
@@ -262,7 +264,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a replica that ends before the log start was emptied": PatchVariant(
         (
             (replica_fetcher, "follow_log_start", move_log_start),
-            (catching_up, "follow_log_start", move_log_start),
+            (replica_recovery, "follow_log_start", move_log_start),
             (cleaner, "follow_log_start", move_log_start),
         )
     ),
@@ -276,7 +278,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((AppendAttempt, "recent_state", _believes_its_state),)
     ),
     "a replica joins until every writer knows it": PatchVariant(
-        ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
+        ((ReplicaRecovery, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
         ((TailState, "_check_leader_epoch", _is_not_fenced),)
@@ -306,19 +308,19 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "__init__", _compares_once),)
     ),
     "a diverged replica gets a new directory": PatchVariant(
-        ((Replicator, "_copy", _truncates_in_place),)
+        ((ReplicaRecovery, "_copy", _truncates_in_place),)
     ),
     "nothing is acknowledged without the joining replicas": PatchVariant(
         ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
     ),
     "a replica is in sync when the barrier stands on it": PatchVariant(
-        ((Replicator, "_complete", _completes_at_once),)
+        ((ReplicaRecovery, "_complete", _completes_at_once),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
-        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
+        ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
     "a replica outside of the chain gets what all have": PatchVariant(
-        ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
+        ((ReplicaRecovery, "_high_watermark", _copies_to_the_leaders_end),)
     ),
     "only what all have is merged": PatchVariant(
         ((ChainFollowers, "limit_merges", _does_nothing),)

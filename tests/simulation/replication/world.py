@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-from spark_log.cluster import Cluster, broker_stores, cluster_cleaner
+from spark_log.cluster import Cluster, broker_stores, cleaner
 from spark_log.cluster import cluster as cluster_module
 from spark_log.cluster.broker_registration import register_broker
 from spark_log.config import TopicConfig
@@ -40,7 +40,7 @@ from spark_log.metadata.records import (
     TopicRecord,
 )
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.replication import catching_up
+from spark_log.replication import replica_recovery
 from spark_log.storage import FileInfo, StagedFile
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
@@ -359,9 +359,9 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
         (broker_stores, "open_store", world.store_at),
         (metadata_log, "INTERNAL_LOG_CONFIG", metadata_config),
         (partition_states, "METADATA_LEASE_MS", LEASE_MS),
-        (catching_up, "METADATA_LEASE_MS", LEASE_MS),
+        (replica_recovery, "METADATA_LEASE_MS", LEASE_MS),
         (
-            cluster_cleaner,
+            cleaner,
             "PartitionCleaner",
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Final, cast
 
 from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
-from spark_log.log import LocalLog, PartitionLog, StateLog
+from spark_log.log import PartitionLog, StateLog
 from spark_log.log import state_log as state_log_module
 from spark_log.log.append import appender
 from spark_log.metadata.image import MetadataImage
@@ -22,7 +21,6 @@ from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
-from spark_log.transaction import view as view_module
 from spark_log.util.suppressed import SuppressedErrors
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
@@ -284,7 +282,6 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
     )
     return (
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
-        (view_module, "LocalLog", partial(LocalLog, config=state_log_config)),
         (StateLog, "trim_every", profile.trim_every),
         (appender, "_RACES_PER_LISTING", profile.faults.races_per_listing),
         (markers, "ThreadPoolExecutor", SameThread),
