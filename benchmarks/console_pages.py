@@ -85,7 +85,7 @@ def measure(options: argparse.Namespace) -> Report:
 def _pages(root: str, topic: str) -> dict[str, str]:
     """Return the paths of the pages, by name."""
     ends = Cluster(root).partition_log(Cluster(root).topic("flights"), 0)
-    middle = ends.log_end_offset() // 2
+    middle = ends.observe().log_end_offset // 2
     return {
         "overview": "/",
         "topics": "/topics",

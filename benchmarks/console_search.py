@@ -61,7 +61,7 @@ def _searched(cluster: Cluster, where: str) -> tuple[SearchProgress, float]:
         if np.isnan(first_ms) and len(rows):
             first_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
 
-    ranges = {number: (0, log.log_end_offset()) for number, log in logs.items()}
+    ranges = {number: (0, log.observe().log_end_offset) for number, log in logs.items()}
     search = Search(logs, ranges, expression=expression, limit=None)
     done = search.run(Budget(SYSTEM_CLOCK, 3_600_000), SYSTEM_CLOCK, on_hits, lambda _: None)
     expression.close()

@@ -85,7 +85,7 @@ def test_what_is_below_a_client_tells_where_it_is(root, cluster):
     assert repr(cluster.store) == f"<LocalStore url={root!r}>"
     assert repr(cluster.image()) == "<MetadataImage of 1 topics>"
     assert repr(cluster.suppressed) == "<SuppressedErrors {}>"
-    assert repr(log) == f"<ReplicatedLog directory={log.directory!r} replicas=[0]>"
+    assert repr(log) == f"<PartitionLog directory={log.directory!r} replicas=[0]>"
     assert repr(table) == f"<OffsetsTable url={table.url!r}>"
     assert repr(DeadLetters(Mock(), "dead")) == "<DeadLetters topic='dead'>"
     assert repr(SYSTEM_CLOCK) == "<SystemClock>"

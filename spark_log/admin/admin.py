@@ -40,8 +40,9 @@ from spark_log.admin.validation import check_by_partition, check_isolation_level
 from spark_log.cluster import Cluster
 from spark_log.config import AdminConfig, BrokerOptions, checked_broker_options
 from spark_log.errors import SparkLogError
-from spark_log.log import IsolationLevel, ProducerIdAndEpoch
+from spark_log.log import IsolationLevel
 from spark_log.metadata import list_reassignments
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import StorageOptions, checked_root
 from spark_log.types import (
     ConfigEntry,

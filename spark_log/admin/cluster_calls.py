@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from spark_log.cluster import Cluster
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.metadata import Decide, MetadataImage
 from spark_log.storage import map_requests, retry_append, with_reserve
 from spark_log.types import TopicPartition
@@ -32,7 +32,7 @@ def all_partitions(image: MetadataImage) -> list[TopicPartition]:
     ]
 
 
-def open_log(cluster: Cluster, image: MetadataImage, tp: TopicPartition) -> ReplicatedLog:
+def open_log(cluster: Cluster, image: MetadataImage, tp: TopicPartition) -> PartitionLog:
     """Return the log of a partition.
 
     Raises:

@@ -8,7 +8,11 @@ from spark_log import transaction as txn
 from spark_log.admin.cluster_calls import map_partitions, open_log
 from spark_log.admin.types import ActiveProducer, PartitionProducerState
 from spark_log.cluster import Cluster
-from spark_log.log import NOT_LISTED_US, PartitionLog, ProducerEntry, sequence_after
+from spark_log.log import (
+    PartitionLog,
+    ProducerEntry,
+)
+from spark_log.record import sequence_after
 from spark_log.storage import Store
 from spark_log.types import TopicPartition
 
@@ -36,7 +40,7 @@ def _producer(producer_id: int, entry: ProducerEntry, store: Store) -> ActivePro
         producer_id=producer_id,
         producer_epoch=entry.epoch,
         last_sequence=sequence_after(entry.next_sequence, -1) if entry.runs else -1,
-        last_timestamp=-1 if entry.appended_us == NOT_LISTED_US else entry.appended_us // 1000,
+        last_timestamp=entry.appended_ms,
         current_transaction_start_offset=-1 if start is None else start,
         transactional_id=None if start is None else txn.find_transactional_id(store, producer_id),
     )

@@ -20,8 +20,9 @@ from spark_log.errors import (
     InvalidTxnStateError,
     TransactionalIdNotFoundError,
 )
-from spark_log.log import NOT_LISTED_US, OpenTransaction, ProducerIdAndEpoch
+from spark_log.log import OpenTransaction
 from spark_log.metadata import MetadataImage
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import map_requests
 from spark_log.types import TopicPartition
 
@@ -132,7 +133,7 @@ def _hanging(
             producer_id=each.producer_id,
             producer_epoch=each.producer_epoch,
             start_offset=each.first_offset,
-            last_timestamp=_timestamp_ms(entries[each.producer_id].appended_us),
+            last_timestamp=entries[each.producer_id].appended_ms,
             transactional_id=txn.find_transactional_id(cluster.store, each.producer_id),
         )
         for each in suspects
@@ -198,10 +199,6 @@ def _partitions(state: txn.TransactionMetadata) -> set[txn.TopicIdPartition]:
 def _start_us(state: txn.TransactionMetadata) -> int:
     is_open = state.state is txn.TransactionState.ONGOING or state.state.is_prepared
     return state.start_time_us if is_open else -1
-
-
-def _timestamp_ms(appended_us: int) -> int:
-    return -1 if appended_us == NOT_LISTED_US else appended_us // 1000
 
 
 def _states(filters: Collection[str] | None) -> set[txn.TransactionState] | None:

@@ -32,13 +32,8 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    DEDUPE_BUFFER_BYTES,
-    CleanReport,
-    DirectoryListing,
-    OnProgress,
-    PartitionCleaner,
-)
+from spark_log.log import DirectoryListing
+from spark_log.log.clean import DEDUPE_BUFFER_BYTES, CleanReport, OnProgress, PartitionCleaner
 from spark_log.metadata import (
     METADATA_DIRECTORY,
     METADATA_LEASE_MS,

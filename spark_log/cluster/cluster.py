@@ -12,7 +12,7 @@ from weakref import WeakSet
 from spark_log.cluster.broker_stores import BrokerStores
 from spark_log.cluster.meta_properties import MetaProperties, guarded_root, unreadable_root
 from spark_log.cluster.root_creation import find_or_create_root, read_cluster_id
-from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions
 from spark_log.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -20,16 +20,9 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    MergeExecutor,
-    PartitionDirectory,
-    PartitionLog,
-    Replica,
-    ReplicatedLog,
-    Witness,
-)
+from spark_log.log import LocalLog, MergeExecutor, PartitionLog
 from spark_log.metadata import (
-    METADATA_WITNESS,
+    METADATA_MARKER,
     ROOT_BROKER_ID,
     MetadataCheckpoint,
     MetadataImage,
@@ -45,7 +38,6 @@ from spark_log.storage import (
     Store,
     call_through_outages,
     find_quorum,
-    listing_validity_ms,
     open_store,
 )
 from spark_log.threads import call_beside
@@ -290,7 +282,7 @@ class Cluster:
 
     def partition_log(
         self, topic: TopicImage, partition: int, *, merge_executor: MergeExecutor | None = None
-    ) -> ReplicatedLog:
+    ) -> PartitionLog:
         """Return the log of a partition, with all of its replicas.
 
         Args:
@@ -310,11 +302,21 @@ class Cluster:
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
-        def open_replica(broker_id: int, number: int) -> Replica:
-            files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True, merge_executor=merge_executor)
+        def open_replica(broker_id: int, number: int) -> LocalLog:
+            return LocalLog(
+                self.broker_store(broker_id),
+                topic.numbered_directory(partition, number),
+                topic_id=topic.topic_id,
+                partition=partition,
+                config=config,
+                clock=self.clock,
+                suppressed=suppressed,
+                has_existence_marker=True,
+                has_leader_epochs=True,
+                merge_executor=merge_executor,
+            )
 
-        return ReplicatedLog(
+        return PartitionLog(
             MetadataPartitionStates(self._metadata, topic, partition),
             open_replica,
             self.broker_store,
@@ -334,7 +336,7 @@ class Cluster:
 
     def replica_log(
         self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
-    ) -> PartitionLog:
+    ) -> LocalLog:
         """Return the log of one replica, for work that each replica does by itself, such as merges.
 
         Args:
@@ -351,7 +353,7 @@ class Cluster:
         """
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
-        return PartitionLog(
+        return LocalLog(
             self.broker_store(broker_id),
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
@@ -359,28 +361,7 @@ class Cluster:
             config=topic.config(),
             clock=self.clock,
             suppressed=self.suppressed,
-            has_witness=True,
-        )
-
-    def _replica_directory(
-        self,
-        topic: TopicImage,
-        partition: int,
-        broker_id: int,
-        number: int,
-        config: TopicConfig,
-        suppressed: SuppressedErrors,
-    ) -> PartitionDirectory:
-        path = topic.numbered_directory(partition, number)
-        return PartitionDirectory(
-            self.broker_store(broker_id),
-            path,
-            topic_id=topic.topic_id,
-            partition=partition,
-            clock=self.clock,
-            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
-            suppressed=suppressed,
-            witness=Witness(path),
+            has_existence_marker=True,
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:
@@ -457,7 +438,7 @@ def _open_root(
 def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
     """Return the checkpoint of a root; None if it has none, or it cannot be read."""
     try:
-        found = read_checkpoint(store, METADATA_WITNESS.path)
+        found = read_checkpoint(store, METADATA_MARKER.path)
     except SparkLogError:  # the metadata log reads it again
         return None
     return None if isinstance(found, int) else found

@@ -26,7 +26,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage
 from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
 
@@ -129,7 +129,7 @@ def _remove_of_topic(
         sizes = [file.size_bytes for file in store.list(directory)]
         if not dry_run:
             store.delete_directory(directory)
-            store.delete(Witness(directory).path)
+            store.delete(ExistenceMarker(directory).path)
             _log.info(
                 "broker %d: removed the stray replica %s: %d files, %d bytes",
                 broker_id,

@@ -18,7 +18,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, StorageError
-from spark_log.log import ABANDONED_US, delete_witnesses
+from spark_log.log import ABANDONED_US, ExistenceMarker
 from spark_log.metadata import METADATA_LEASE_MS, ROOT_BROKER_ID, TopicImage
 from spark_log.storage import (
     DELETION_MARKERS,
@@ -161,7 +161,7 @@ def _finish(store: Store, directory: str, dry_run: bool) -> DeletedTopic | None:
 def _remove(store: Store, directory: str) -> None:
     store.delete_directory(directory)
     store.delete_directory(f"{STRAY_REPLICAS}/{directory}")
-    delete_witnesses(store, directory)
+    ExistenceMarker(directory).delete_all_below(store)
 
 
 def _files_of(store: Store, directory: str) -> Iterator[FileInfo]:

@@ -18,14 +18,8 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    Finding,
-    FindingKind,
-    PartitionLog,
-    Severity,
-    Verifier,
-    first_difference,
-)
+from spark_log.log import LocalLog
+from spark_log.log.verify import Finding, FindingKind, Severity, Verifier, first_difference
 from spark_log.metadata import (
     METADATA_DIRECTORY,
     METADATA_TOPIC_ID,
@@ -50,7 +44,7 @@ class _Replica:
     """
 
     broker_id: int
-    log: PartitionLog | None
+    log: LocalLog | None
     directory: str
     error: SparkLogError | None = None
 
@@ -178,8 +172,8 @@ class ClusterVerifier:
         is_in_sync = replica.broker_id in state.isr
         try:
             # The leader gets each record first, so its end is read last.
-            end_offset = replica.log.log_end_offset()
-            leading_end = leading.log.log_end_offset()
+            end_offset = replica.log.observe().log_end_offset
+            leading_end = leading.log.observe().log_end_offset
             found = first_difference(leading.log, replica.log, min(end_offset, leading_end))
         except (CorruptRecordError, StorageError):
             return None  # another finding tells it, or the log was rewritten all the time
@@ -218,7 +212,7 @@ class ClusterVerifier:
     ) -> Iterator[tuple[TopicImage | None, int, list[_Replica]]]:
         """Yield topic, number and replicas of each partition; the metadata log has no topic."""
         if topics is None and partitions is None:
-            log = PartitionLog(
+            log = LocalLog(
                 self._cluster.store,
                 METADATA_DIRECTORY,
                 topic_id=METADATA_TOPIC_ID,
@@ -226,7 +220,7 @@ class ClusterVerifier:
                 config=INTERNAL_LOG_CONFIG,
                 clock=self._cluster.clock,
                 suppressed=self._cluster.suppressed,
-                has_witness=True,
+                has_existence_marker=True,
             )
             yield None, 0, [_Replica(ROOT_BROKER_ID, log, METADATA_DIRECTORY)]
         chosen = self._image.topics() if topics is None else map(self._image.topic, topics)

@@ -21,7 +21,7 @@ from spark_log.coordinator import OffsetsTable, transaction_cleaner
 from spark_log.errors import ClockSkewError
 from spark_log.jobs.program import JobReport, job_session, spark_progress
 from spark_log.jobs.task import CleaningTask, run_per_partition
-from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.types import TopicPartition
 
 _FAILED = 1

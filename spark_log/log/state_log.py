@@ -29,12 +29,11 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.log.state_log_trimmer import StateLogTrimmer
-from spark_log.log.versioned_records import VersionedRecord
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import Store, file_name, text_of
-from spark_log.util import Clock
+from spark_log.util import Clock, VersionedRecord
 
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
@@ -139,7 +138,7 @@ class StateLog(ABC, Generic[_State, _Record]):
         self.on_lost_race: Callable[[int], None] = lambda races: None
         self._name = name
         self._clock = clock
-        self._log = self._open(store, self.directory, clock, config, has_witness=True)
+        self._log = self._open(store, self.directory, clock, config, has_existence_marker=True)
         self.trimmer = StateLogTrimmer(self._log, clock, self.trim_every)
         self._offset: int | None = None
         self._gaps = 0
@@ -152,16 +151,16 @@ class StateLog(ABC, Generic[_State, _Record]):
         clock: Clock,
         config: TopicConfig | None = None,
         *,
-        has_witness: bool = False,
-    ) -> PartitionLog:
-        return PartitionLog(
+        has_existence_marker: bool = False,
+    ) -> LocalLog:
+        return LocalLog(
             store,
             directory,
             topic_id=cls.topic_id,
             partition=0,
             config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
-            has_witness=has_witness,
+            has_existence_marker=has_existence_marker,
         )
 
     @staticmethod
@@ -288,9 +287,10 @@ class StateLog(ABC, Generic[_State, _Record]):
             offset = self._offset
             try:
                 if offset is None:
-                    batches, self._offset = self._log.fetch_last()
+                    batches, view = self._log.read_last()
+                    self._offset = view.log_end_offset
                 else:
-                    batches, self._offset = self._log.fetch_to_end(offset)
+                    batches, self._offset = self._log.read_to_end(offset)
             except OffsetOutOfRangeError as error:
                 if offset is not None and offset > error.log_end_offset:
                     raise StorageError(

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
 from spark_log.errors import ClockSkewError, SparkLogError
 from spark_log.log.files import StartMarker, parse_snapshot_name, spent_segments
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import move_log_start
-from spark_log.log.partition_log import PartitionLog
 from spark_log.storage import FileInfo, check_clock_skew, newest_modified_us, storage_time_us
 from spark_log.util import Clock
 
@@ -36,7 +36,7 @@ class StateLogTrimmer:
         max_clock_skew_ms: ``max.clock.skew.ms`` of the cluster.
     """
 
-    def __init__(self, log: PartitionLog, clock: Clock, trim_every: int) -> None:
+    def __init__(self, log: LocalLog, clock: Clock, trim_every: int) -> None:
         """Return the trimmer of a log; nothing is read yet.
 
         Args:

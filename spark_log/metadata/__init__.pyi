@@ -16,8 +16,8 @@ from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .image import MetadataImage as MetadataImage
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import METADATA_LEASE_MS as METADATA_LEASE_MS
+from .metadata_log import METADATA_MARKER as METADATA_MARKER
 from .metadata_log import METADATA_TOPIC_ID as METADATA_TOPIC_ID
-from .metadata_log import METADATA_WITNESS as METADATA_WITNESS
 from .metadata_log import Decide as Decide
 from .metadata_log import MetadataLog as MetadataLog
 from .partition_states import MetadataPartitionStates as MetadataPartitionStates

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import LogView, PartitionLog, Witness
+from spark_log.log import ExistenceMarker, LocalLog, LogView
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
@@ -36,8 +36,8 @@ METADATA_DIRECTORY = METADATA_LOG
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
-METADATA_WITNESS = Witness(METADATA_DIRECTORY)
-"""The witness of the metadata log. Its file contains the checkpoint."""
+METADATA_MARKER = ExistenceMarker(METADATA_DIRECTORY)
+"""The existence marker of the metadata log. Its file contains the checkpoint."""
 
 METADATA_LEASE_MS: Final = 5_000
 """Time for which a writer that has read the metadata acknowledges appends without reading them
@@ -87,7 +87,7 @@ class MetadataLog:
             checkpoint: the checkpoint, if it was read already; None reads it when it is needed.
         """
         self._clock = clock
-        self._log = PartitionLog(
+        self._log = LocalLog(
             store,
             METADATA_DIRECTORY,
             topic_id=METADATA_TOPIC_ID,
@@ -95,7 +95,7 @@ class MetadataLog:
             config=INTERNAL_LOG_CONFIG,
             clock=clock,
             suppressed=suppressed,
-            has_witness=True,
+            has_existence_marker=True,
         )
         self._store = store
         self._cluster_id = cluster_id
@@ -118,7 +118,7 @@ class MetadataLog:
             StorageError: the log cannot be read.
         """
         known, began_ms = self._known, self._clock.monotonic_ms()
-        if self._is_checked and self._log.ends_at(known.offset):
+        if self._is_checked and self._log.tail_ends_at(known.offset):
             self._latest = known.image, began_ms
             return known.image
         with self._lock:
@@ -151,7 +151,7 @@ class MetadataLog:
         Raises:
             StorageError: the storage does not answer.
         """
-        found = read_checkpoint(self._store, METADATA_WITNESS.path)
+        found = read_checkpoint(self._store, METADATA_MARKER.path)
         return 0 if isinstance(found, int) else found.offset
 
     def known_image(self) -> MetadataImage:
@@ -165,7 +165,7 @@ class MetadataLog:
         """Append the records that ``decide`` returns, at the log end offset of its state.
 
         If no other process has changed the metadata since this one read or changed them, this costs
-        the append and the put of the witness.
+        the append and the put of the checkpoint.
 
         Args:
             decide: called with the known state. It is called again with the present state if that
@@ -196,7 +196,7 @@ class MetadataLog:
 
     def _write_checkpoint(self) -> None:
         content = self._checkpoint_bytes()
-        self._store.put(METADATA_WITNESS.path, content)
+        self._store.put(METADATA_MARKER.path, content)
         _log.debug(
             "%s: wrote the checkpoint of offset %d, %d bytes",
             self._store.url,
@@ -248,7 +248,7 @@ class MetadataLog:
         known = self._known
         is_end = None
         if known.last_segment >= 0:
-            is_end = self._log.begin_behind(known.last_segment, known.offset)
+            is_end = self._log.seek_past_segment(known.last_segment, known.offset)
             if is_end is None and not self._is_checked:
                 self._known = _Replayed(MetadataImage())  # the log does not confirm the checkpoint
         if not is_end:
@@ -263,7 +263,7 @@ class MetadataLog:
         found: MetadataCheckpoint | int | None = self._checkpoint
         self._checkpoint = None
         if found is None:
-            found = read_checkpoint(self._store, METADATA_WITNESS.path)
+            found = read_checkpoint(self._store, METADATA_MARKER.path)
         if isinstance(found, int):
             return found
         with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, CorruptRecordError):
@@ -288,7 +288,7 @@ class MetadataLog:
     def _read_on(self) -> None:
         """Replay the records after the known state; at the log's end this looks up one name."""
         image, offset, last_segment, checkpoint = self._known
-        for batch, next_offset in self._log.read_on(offset):
+        for batch, next_offset in self._log.stream(offset):
             if batch is not None:
                 image = image.copy() if image is self._known.image else image
                 values = batch.records.column("value").to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.log import NO_LEADER, PartitionState
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
 from spark_log.metadata.partitions import shrink_isr

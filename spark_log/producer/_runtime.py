@@ -11,7 +11,6 @@ from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
 from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.metrics import (
     ClientReading,
     Histogram,
@@ -38,6 +37,7 @@ from spark_log.producer.transaction import (
     TransactionManager,
     Transactions,
 )
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 from spark_log.util import Clock
 

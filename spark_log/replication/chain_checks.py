@@ -20,7 +20,12 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
+from spark_log.log import (
+    REPLICA_ERRORS,
+    LogView,
+    PartitionLog,
+)
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import MetadataImage
 from spark_log.replication.controller_decision import ControllerDecision
 from spark_log.threads import LimitedCall
@@ -101,7 +106,7 @@ class ChainChecks:
         return ControllerDecision("bring up the replicas", reason, tp.topic, tp.partition)
 
 
-def _why_behind(log: ReplicatedLog) -> str | None:
+def _why_behind(log: PartitionLog) -> str | None:
     """Return the reason why replicas need records of the leader; None if they have all."""
     state = log.states.refresh()
     if state.leader == NO_LEADER:
@@ -120,7 +125,7 @@ def _why_behind(log: ReplicatedLog) -> str | None:
 
 
 def _why_followers_are_behind(
-    log: ReplicatedLog, state: PartitionState, leading: LogView
+    log: PartitionLog, state: PartitionState, leading: LogView
 ) -> str | None:
     for broker_id in state.chain[1:]:
         follower = log.replica_of(broker_id, state.directory_number(broker_id))

@@ -13,9 +13,9 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import Throttle
 from spark_log.metadata import MetadataImage, TopicImage, advance_reassignment
 from spark_log.replication.replica_recovery import RecoveryReport, ReplicaRecovery
+from spark_log.util import Throttle
 
 _REPLICA_FAILURES = (
     BrokerIdNotRegisteredError,

@@ -24,7 +24,7 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import NO_LEADER, Throttle
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata import (
     ROOT_BROKER_ID,
     Decide,
@@ -51,6 +51,7 @@ from spark_log.replication.cluster_recovery import (
 )
 from spark_log.replication.controller_decision import ControllerDecision
 from spark_log.types import TopicPartition, random_id
+from spark_log.util import Throttle
 
 _PROBE_TIMEOUT_MS: Final = 5_000
 """Time limit of a probe. A root that does not answer within it counts as failing."""

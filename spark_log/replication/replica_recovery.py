@@ -29,14 +29,11 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.log import (
-    NO_LEADER,
     DivergedReplicaError,
-    LeaderFailedError,
-    PartitionState,
-    Replica,
-    ReplicaFetcher,
+    LocalLog,
     follow_log_start,
 )
+from spark_log.log.chain import NO_LEADER, LeaderFailedError, PartitionState, ReplicaFetcher
 from spark_log.metadata import METADATA_LEASE_MS, TopicImage, begin_joining, complete_joining
 
 _MAX_TRIES: Final = 20
@@ -284,7 +281,7 @@ class ReplicaRecovery:
 
     # --- copying ---------------------------------------------------------------------------------
 
-    def _copy(self, state: PartitionState, follower: Replica) -> int | None:
+    def _copy(self, state: PartitionState, follower: LocalLog) -> int | None:
         """Copy the leader's log up to the high watermark, in several passes if it takes long.
 
         Returns:
@@ -323,7 +320,7 @@ class ReplicaRecovery:
         except SparkLogError as error:
             raise LeaderFailedError(error) from error
 
-    def _finish(self, leader: Replica, follower: Replica, offset: int) -> None:
+    def _finish(self, leader: LocalLog, follower: LocalLog, offset: int) -> None:
         """Move the start of the copied log to the leader's, and write a snapshot if it is due.
 
         The first writer of a new leader then finds the state of producers without opening all

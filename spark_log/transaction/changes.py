@@ -20,7 +20,7 @@ from spark_log.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,

@@ -18,7 +18,7 @@ from spark_log.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer

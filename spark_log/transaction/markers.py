@@ -15,7 +15,8 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
 _log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
     """Return the markers of a decided transaction: partition → its participants' markers."""
-    from spark_log.log import EndTransactionMarker
+    from spark_log.record import EndTransactionMarker
 
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
     decision = state.decision

@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError
-from spark_log.log import EndTransactionMarker, OpenTransaction, PartitionLog, ProducerIdAndEpoch
+from spark_log.log import OpenTransaction, PartitionLog
+from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
 from spark_log.transaction.state import TopicIdPartition, TransactionState

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import StateRecord
+from spark_log.util import Partitions, RecordFields, record_from_json
 
 
 class ProducerPart(RecordFields):

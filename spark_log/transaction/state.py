@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, to_partitions
+from spark_log.record import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
 from spark_log.transaction.records import (
     DecisionPart,
     GroupOffsetPart,
@@ -24,6 +24,7 @@ from spark_log.transaction.records import (
     ProducerPart,
     TransactionRecord,
 )
+from spark_log.util import to_partitions
 
 LAST_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
 """The last epoch in which records are written. The one after it is left for their marker."""

@@ -7,7 +7,9 @@ from contextlib import suppress
 
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_log.log import EndTransactionMarker, Finding, FindingKind, PartitionLog, Severity
+from spark_log.log import PartitionLog
+from spark_log.log.verify import Finding, FindingKind, Severity
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction.markers import transaction_markers
 from spark_log.transaction.state import TopicIdPartition, TransactionState
 from spark_log.transaction.state_log import TransactionStateLog

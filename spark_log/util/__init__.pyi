@@ -12,4 +12,10 @@ from .suppressed import SuppressedErrors as SuppressedErrors
 from .terminal_text import escape_as_json as escape_as_json
 from .terminal_text import printable as printable
 from .terminal_text import printable_lines as printable_lines
+from .throttle import Throttle as Throttle
 from .untrusted_json import parse_json as parse_json
+from .versioned_records import Partitions as Partitions
+from .versioned_records import RecordFields as RecordFields
+from .versioned_records import VersionedRecord as VersionedRecord
+from .versioned_records import record_from_json as record_from_json
+from .versioned_records import to_partitions as to_partitions

@@ -283,7 +283,7 @@ class TestDelete:
         assert new_topic.topic_id == new_id != old_id
         assert new_topic.directory != old_topic.directory
         new_log = cluster.partition_log(new_topic, 0)
-        assert new_log.log_end_offset() == 0
+        assert new_log.observe().log_end_offset == 0
         with pytest.raises(LogTruncatedError):
             old_log.append(numbered(0, 2, mark="late"))
         assert new_log.append(numbered(0, 1)).base_offset == 0

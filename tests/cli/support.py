@@ -9,8 +9,8 @@ from pathlib import Path
 
 import spark_log
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend
 from spark_log.metadata import METADATA_DIRECTORY
+from spark_log.record import ProducerAppend
 from spark_log.storage import storage_time_us
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionStateLog
 from spark_log.util.clock import ManualClock

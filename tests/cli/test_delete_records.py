@@ -16,7 +16,7 @@ def records(root):
 
 
 def starts(root):
-    return [partition_log(root, "flights", number).log_start_offset() for number in (0, 1)]
+    return [partition_log(root, "flights", number).observe().log_start_offset for number in (0, 1)]
 
 
 def write(folder, *partitions, version=1):

@@ -35,7 +35,9 @@ class TestPartitionLogs:
         cluster = Cluster(root)
         cluster.partition_log(cluster.topic("a"), 1).append(numbered(0, 3))
         ends = {
-            (name, number): cluster.partition_log(cluster.topic(name), number).log_end_offset()
+            (name, number): cluster.partition_log(cluster.topic(name), number)
+            .observe()
+            .log_end_offset
             for name, number in (("a", 0), ("a", 1), ("b", 0))
         }
         assert ends == {("a", 0): 0, ("a", 1): 3, ("b", 0): 0}

@@ -124,7 +124,7 @@ def test_records_are_deleted_and_their_files_and_the_reserve_is_there_again(disk
         assert cleaned.error is None
         assert cleaned.report.deleted_files >= 20
         assert segments(root) == []
-    assert log_of(root).log_end_offset() == 80
+    assert log_of(root).observe().log_end_offset == 80
     clean(root)
     assert reserve_of(root).exists()
     log_of(root).append(numbered(80, 4))
@@ -161,7 +161,7 @@ def test_retention_moves_the_start_on_the_reserve(disk, root):
     )
     with disk.full_but_for(0):
         clean(root)
-        assert log_of(root).log_start_offset() == 80
+        assert log_of(root).observe().log_start_offset == 80
 
 
 def test_settings_are_changed_on_the_reserve(disk, root):
@@ -190,4 +190,4 @@ def test_without_a_reserve_the_error_says_what_to_do(disk, root):
         with pytest.raises(StorageFullError, match="no space is reserved") as caught:
             Admin(root).delete_records({T0: 20})
     assert "a few MiB are enough" in caught.value.message
-    assert log_of(root).log_start_offset() == 0
+    assert log_of(root).observe().log_start_offset == 0

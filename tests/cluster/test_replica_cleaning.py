@@ -35,13 +35,13 @@ def names(cluster, broker_id):
 
 
 def starts(cluster, brokers=BROKERS):
-    return [replica_of(cluster, each).log_start_offset() for each in brokers]
+    return [replica_of(cluster, each).observe().log_start_offset for each in brokers]
 
 
 def values(log):
     return [
         value
-        for batch in log.scan(log.log_start_offset())
+        for batch in log.scan(log.observe().log_start_offset)
         for value in batch.records.column("value").to_pylist()
     ]
 
@@ -86,7 +86,11 @@ class TestClean:
         assert starts(cluster) == [3, 0, 0]  # the leader's log is the only one that is too large
         assert all(not name.generation for name in names(cluster, 0))
         log.catch_up()
-        assert [replica_of(cluster, each).log_end_offset() for each in BROKERS] == [30, 30, 30]
+        assert [replica_of(cluster, each).observe().log_end_offset for each in BROKERS] == [
+            30,
+            30,
+            30,
+        ]
 
     def test_a_record_behind_the_high_watermark_replaces_no_other(self, tmp_path):
         cluster = replicated_cluster(tmp_path, cleanup_policy="compact")
@@ -198,7 +202,7 @@ class TestDeleteRecords:
         cluster = Cluster(cluster.root)
         come_back(cluster, 2)
         assert starts(cluster) == [4, 4, 4]
-        assert log_of(cluster).log_start_offset() == 4
+        assert log_of(cluster).observe().log_start_offset == 4
 
     def test_nor_with_one_that_has_none_of_the_records_that_are_left(self, tmp_path):
         cluster = replicated_cluster(tmp_path)
@@ -207,5 +211,5 @@ class TestDeleteRecords:
         append(log_of(cluster), numbered(3, 6))
         self.delete(cluster, 6)
         come_back(cluster, 2, number=1)
-        assert log_of(cluster).log_start_offset() == 6
+        assert log_of(cluster).observe().log_start_offset == 6
         assert len(values(log_of(cluster))) == len(values(replica_of(cluster, 0)))

@@ -4,13 +4,12 @@ import shutil
 
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.log import (
-    FindingKind,
-    PartitionCleaner,
     SegmentName,
     SegmentWriter,
-    Severity,
-    leader_change_records,
 )
+from spark_log.log.clean import PartitionCleaner
+from spark_log.log.verify import FindingKind, Severity
+from spark_log.record import leader_change_records
 from spark_log.storage import STRAY_REPLICAS
 from tests.metadata.replicas import (
     append,
@@ -47,7 +46,7 @@ def file_of(cluster, broker_id, base_offset):
 def put_instead(cluster, broker_id, base_offset, records, *, leader_epoch=0):
     """Put other records in the place of a segment of a replica."""
     log = replica_of(cluster, broker_id)
-    writer = log.replica.segment_writer(leader_epoch=leader_epoch)
+    writer = log.segment_writer(leader_epoch=leader_epoch)
     writer.write(records)
     segment = writer.finish()
     path = log.files.file_path(f"{base_offset:020d}.log")
@@ -189,7 +188,7 @@ class TestFound:
         append(log_of(cluster), numbered(0, 3))
         with monkeypatch.context() as patched:
             patched.setattr(
-                "spark_log.log.replica.leader_change_records",
+                "spark_log.log.local_log.leader_change_records",
                 lambda epoch, *more: leader_change_records(7, *more),
             )
             leave(cluster, 2)

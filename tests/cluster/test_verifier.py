@@ -10,7 +10,7 @@ from spark_log.errors import (
     CorruptRecordError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import METADATA_WITNESS
+from spark_log.metadata import METADATA_MARKER
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.storage import open_store
 from tests.metadata.support import metadata_files
@@ -104,14 +104,14 @@ class TestMetadataLog:
         path = f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}"
         damage(cluster, path, b"flights")
         assert found(Cluster(cluster.root)) == [(path, "damaged-segment")], "by the checkpoint"
-        cluster.store.delete(METADATA_WITNESS.path)
+        cluster.store.delete(METADATA_MARKER.path)
         other = Cluster(cluster.root)
         assert found(other) == [(METADATA_DIRECTORY, "unreadable"), (path, "damaged-segment")]
 
     def test_where_a_topic_is_named_its_damage_is_an_error(self, cluster):
         damage(cluster, f"{METADATA_DIRECTORY}/{metadata_files(cluster.root)[0]}", b"flights")
         ClusterVerifier(Cluster(cluster.root), ["weather"])
-        cluster.store.delete(METADATA_WITNESS.path)
+        cluster.store.delete(METADATA_MARKER.path)
         with pytest.raises(CorruptRecordError):
             ClusterVerifier(Cluster(cluster.root), ["weather"])
 

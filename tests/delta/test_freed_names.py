@@ -5,7 +5,7 @@ import pytest
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import TopicRecord
@@ -118,7 +118,7 @@ class TestMetadata:
         for number in range(5):
             self.change(log, f"t{number}")
         move_log_start(
-            PartitionLog(store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0), 5
+            LocalLog(store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0), 5
         )
         for number in range(5):
             store.inner.delete(f"{METADATA_DIRECTORY}/{number:020}.log")

@@ -257,7 +257,7 @@ class Campaign:
         topic = cluster.topic(TOPIC)
         try:
             return [
-                cluster.partition_log(topic, number).log_end_offset()
+                cluster.partition_log(topic, number).observe().log_end_offset
                 for number in range(PARTITIONS)
             ]
         except SparkLogError as error:

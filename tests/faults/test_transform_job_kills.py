@@ -125,7 +125,9 @@ def appended(root):
     """The number of records and markers in the target, whether committed or not."""
     cluster = Cluster(root)
     image = cluster.topic("target")
-    return sum(cluster.partition_log(image, part).log_end_offset() for part in range(_PARTITIONS))
+    return sum(
+        cluster.partition_log(image, part).observe().log_end_offset for part in range(_PARTITIONS)
+    )
 
 
 def kill_once(root, directory, draw, kind):

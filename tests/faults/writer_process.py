@@ -17,7 +17,7 @@ from spark_log.errors import (
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
 from tests.faults.reader_process import PARTITION
@@ -57,7 +57,7 @@ class Writer:
     def open_log(self):
         log = open_log(self.store, **self.log_config)
         if self.without is not None:
-            log.replica.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
+            log.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
         return log
 
     def values(self, number, count):

@@ -74,7 +74,7 @@ def test_a_standalone_cluster_runs_them_all(submit: Submit, tmp_path: Path) -> N
         range(300)
     )
     topic = Cluster(root).topic("t")
-    batch = Cluster(root).partition_log(topic, 0).fetch(0)[0].records.slice(0, 1).to_pylist()[0]
+    batch = Cluster(root).partition_log(topic, 0).read(0)[0][0].records.slice(0, 1).to_pylist()[0]
     assert batch["headers"] == [
         {"key": "id", "value": str(json.loads(batch["value"])["id"]).encode()}
     ]

@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.log import MergeExecutor, PartitionLog, ProducerAppend
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
+from spark_log.record import ProducerAppend
 from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
 
@@ -75,7 +76,7 @@ class TestCacheBudget:
 
 def log_in(store, directory, clock, merge_executor=None):
     config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME})
-    return PartitionLog(
+    return LocalLog(
         store,
         directory,
         topic_id=TOPIC_ID,
@@ -150,7 +151,7 @@ class TestAppender:
         )
         for number in range(200):
             log.append(numbered(number, 1))
-            assert len(log.replica.appender.derived.merger._tail) <= 16  # noqa: SLF001
+            assert len(log.appender.derived.merger._tail) <= 16  # noqa: SLF001
         for number in range(200, 400):
             log.append(numbered(number, 1))
             while waiting:
@@ -175,7 +176,7 @@ class Follower:
 
     def read(self):
         found = []
-        for batch, offset in self._log.read_on(self._offset, isolation_level=self._level):
+        for batch, offset in self._log.stream(self._offset, isolation_level=self._level):
             self._offset = offset
             if batch is not None:
                 found += batch.offsets().tolist()

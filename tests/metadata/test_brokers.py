@@ -11,7 +11,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     InvalidRootError,
 )
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.brokers import (
     alter_broker_records,

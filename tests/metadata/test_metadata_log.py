@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, UnknownOutcomeError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -44,7 +44,7 @@ def create(name, topic_id=None):
 
 def plain_log(inner):
     """The metadata log as the log of a partition."""
-    return PartitionLog(inner, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
+    return LocalLog(inner, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
 
 
 def names(log):
@@ -233,7 +233,7 @@ class TestDamage:
         self.append_raw(inner, b'{"type":"BrokerRegistrationRecord","version":0,"data":{}}')
         with pytest.raises(CorruptRecordError, match="upgrade"):
             log.commit(create("a"))
-        assert plain_log(inner).log_end_offset() == 1
+        assert plain_log(inner).observe().log_end_offset == 1
 
 
 class TestProcesses:

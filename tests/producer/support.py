@@ -106,7 +106,7 @@ def rows(root, topic, isolation_level="read_uncommitted"):
         log = cluster.partition_log(image, partition)
         found[partition] = [
             row
-            for batch in log.scan(log.log_start_offset(), isolation_level=isolation_level)
+            for batch in log.scan(log.observe().log_start_offset, isolation_level=isolation_level)
             for row in batch.records.to_pylist()
         ]
     return found

@@ -23,8 +23,8 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import FIRST_DERIVED_ID
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from tests.log.support import done_but, failing
 from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values

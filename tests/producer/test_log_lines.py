@@ -12,7 +12,7 @@ from spark_log import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from tests.log.support import done_but, failing
 from tests.producer.support import ANY_TIME, SteppedProducer, by_hand, hooked, new_root, run
 

@@ -87,6 +87,6 @@ def values_of(log):
     """Return the values of a log's records."""
     return [
         value
-        for batch in log.scan(log.log_start_offset())
+        for batch in log.scan(log.observe().log_start_offset)
         for value in batch.records.column("value").to_pylist()
     ]

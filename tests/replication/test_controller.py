@@ -200,10 +200,10 @@ class TestPartitions:
         writer = log.segment_writer()
         writer.write(numbered(0, 3))
         log.append_segment(writer.finish(), acks=1)
-        assert disks.replica(0).log_end_offset() == 2
+        assert disks.replica(0).observe().log_end_offset == 2
         watch.clock.advance_ms(300_000)
         assert watch.settle() == ["bring up the replicas"]
-        assert disks.replica(0).log_end_offset() == 5
+        assert disks.replica(0).observe().log_end_offset == 5
 
     def test_get_a_missing_barrier(self, disks, watch):
         disks.admin.fence_broker(2)  # so that its replica does not come back, with a barrier

@@ -19,11 +19,13 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain import ReplicaFetcher
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
+from spark_log.log.rewrite.merger import merge
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, shrink_isr
+from spark_log.record import ProducerAppend
 from spark_log.replication import ReplicaRecovery
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
@@ -204,7 +206,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     cluster = Cluster(1)
     late, other, reader = cluster.process(), cluster.process(), cluster.process()
     other.log.append(numbered(0, 1))
-    _, position = reader.log.fetch_from(0)
+    _, position = reader.log.read(0)
     ReplicaFetcher(other.replica(1), other.replica(2)).fetch(0, 1)
     cluster.metadata.change(isr=(1, 2))
     late.states.refresh()
@@ -216,7 +218,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     with suppress(UnknownOutcomeError):
         late.log.append(numbered(3, 1))  # where replica 1 ended, and on this one alone
     cluster.clock.advance_ms(1000)
-    batches, _ = reader.log.fetch_from(position)
+    batches, _ = reader.log.read(position)
     return values_of(batches) == values(cluster.process().log, position)
 
 
@@ -242,7 +244,7 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     append(log_of(cluster), numbered(0, 1))
     append(log_of(cluster), numbered(1, 1), acks=1)
     reader = log_of(RealCluster(cluster.root, clock=ManualClock()))
-    _, position = reader.fetch_from(0)
+    _, position = reader.read(0)
     leave_without_barrier(cluster, 2)
 
     def die(_):
@@ -251,7 +253,7 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     recovery = ReplicaRecovery(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
     with suppress(KeyboardInterrupt):
         recovery.run()
-    batches, _ = reader.fetch_from(position)
+    batches, _ = reader.read(position)
     leave_without_barrier(cluster, 0)
     later = dict(values(log_of(RealCluster(cluster.root))))
     return all(later.get(at) == value for at, value in values_of(batches))

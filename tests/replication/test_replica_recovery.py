@@ -15,8 +15,10 @@ import pytest
 from spark_log import Producer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, LeaderNotAvailableError, StorageUnavailableError
-from spark_log.log import PartitionCleaner, ProducerAppend, Throttle, move_replica_start
+from spark_log.log.clean import PartitionCleaner
+from spark_log.log.log_start import move_log_start
 from spark_log.producer import RecordFuture
+from spark_log.record import ProducerAppend
 from spark_log.replication import (
     ClusterRecovery,
     RecoveredReplica,
@@ -26,6 +28,7 @@ from spark_log.replication import (
 )
 from spark_log.storage import STRAY_REPLICAS
 from spark_log.storage.local import LocalStore
+from spark_log.util import Throttle
 from tests.record.samples import numbered
 from tests.replication.support import Disks, values_of
 from tests.sleeping_clock import SleepingClock
@@ -234,9 +237,9 @@ class TestDiverged:
 
     def test_is_not_truncated(self, diverged):
         before = diverged.replica(1)
-        end_offset = before.log_end_offset()
+        end_offset = before.observe().log_end_offset
         diverged.replicate()
-        assert before.log_end_offset() == end_offset
+        assert before.observe().log_end_offset == end_offset
 
     def test_comes_back_once_more_in_the_next_one(self, diverged):
         diverged.replicate()
@@ -324,16 +327,16 @@ class TestLogStart:
     @pytest.mark.parametrize("start", [20, 25, 30, 40])
     def test_is_the_replicas_too(self, shortened, start):
         shortened.wipe(2)
-        move_replica_start(shortened.replica(1).replica, start)
+        move_log_start(shortened.replica(1), start)
         shortened.replicate()
         leading, following = shortened.replica(1), shortened.replica(2)
-        assert following.log_start_offset() == start
+        assert following.observe().log_start_offset == start
         assert values_of(following) == values_of(leading)
 
     @pytest.mark.parametrize("start", [20, 25, 30, 40])
     def test_takes_no_producer_away(self, shortened, start):
         shortened.wipe(2)
-        move_replica_start(shortened.replica(1).replica, start)
+        move_log_start(shortened.replica(1), start)
         shortened.replicate()
         shortened.leave(1, 0)
         assert shortened.partition().leader == 2
@@ -344,18 +347,18 @@ class TestLogStart:
 
     def test_is_moved_in_a_replica_that_has_the_records(self, shortened):
         shortened.leave(2)
-        move_replica_start(shortened.replica(1).replica, 25)
+        move_log_start(shortened.replica(1), 25)
         shortened.replicate()
-        assert shortened.replica(2).log_start_offset() == 25
+        assert shortened.replica(2).observe().log_start_offset == 25
 
     def test_behind_the_end_of_a_replica_with_records(self, shortened):
         shortened.leave(2)
         shortened.send(*NUMBERS[:20])
-        move_replica_start(shortened.replica(1).replica, 50)
+        move_log_start(shortened.replica(1), 50)
         shortened.replicate()
         assert shortened.partition().isr == (1, 0, 2)
         assert shortened.partition().directory_of(2) == 1  # none of its records is left to compare
-        assert shortened.replica(2).log_start_offset() == 50
+        assert shortened.replica(2).observe().log_start_offset == 50
         assert values_of(shortened.replica(2)) == values_of(shortened.replica(1))
 
 
@@ -429,7 +432,7 @@ class TestKilled:
         disks.send(*NUMBERS[:4])
         disks.wipe(2)
         if start:
-            move_replica_start(disks.replica(1).replica, start)
+            move_log_start(disks.replica(1), start)
         saved = tmp_path / "saved"
         shutil.copytree(disks.folder, saved)
         for kills in itertools.count():

@@ -10,7 +10,7 @@ from spark_log.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
+from spark_log.record import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.state import (
     LAST_EPOCH,

@@ -17,8 +17,9 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker as Marker
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch, ReplicatedLog, to_partitions
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker as Marker
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
@@ -29,6 +30,7 @@ from spark_log.transaction import (
 )
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
 from spark_log.transaction.state_log import TransactionStateLog
+from spark_log.util import to_partitions
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
 
@@ -40,7 +42,7 @@ LOST = UnknownOutcomeError("no answer")
 def markers(monkeypatch):
     """(directory, marker) of each marker that was put, in order."""
     put: list[tuple[str, Marker]] = []
-    append = ReplicatedLog.append_markers
+    append = PartitionLog.append_markers
 
     def append_markers(self, markers):
         appended = append(self, markers)
@@ -48,7 +50,7 @@ def markers(monkeypatch):
             put.extend((self.directory, marker) for marker in markers)
         return appended
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", append_markers)
+    monkeypatch.setattr(PartitionLog, "append_markers", append_markers)
     return put
 
 
@@ -87,7 +89,7 @@ def failing_markers(monkeypatch, error):
     def fail(self, markers):
         raise error
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail)
 
 
 # --- identities ----------------------------------------------------------------------------------
@@ -361,14 +363,14 @@ def test_one_failing_partition_does_not_hold_up_the_others(
 ):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0, 1, 2))
-    put, broken = ReplicatedLog.append_markers, in_directory(cluster, 0)
+    put, broken = PartitionLog.append_markers, in_directory(cluster, 0)
 
     def fail_there(self, markers):
         if self.directory == broken:
             raise StorageError("not there")
         put(self, markers)
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", fail_there)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail_there)
     coordinator.commit(owner)
     assert {directory for directory, _ in markers} == {
         in_directory(cluster, each) for each in (1, 2)
@@ -398,7 +400,7 @@ def test_a_topic_deleted_while_its_marker_is_put_needs_none(
             admin.delete_topics(["orders"])
         raise StorageError("files are missing")
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", deleted_meanwhile)
+    monkeypatch.setattr(PartitionLog, "append_markers", deleted_meanwhile)
     coordinator.commit(owner)
     assert coordinator.state.state == "CompleteCommit"
 

@@ -11,7 +11,7 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.state import TransactionMetadata
 from spark_log.transaction.state_log import TransactionStateLog

@@ -4,7 +4,8 @@ import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction import TransactionStateLog, TransactionVerifier, changes
 from tests.cli.support import begin_transaction, flip, partition_log
 

@@ -25,9 +25,9 @@ from spark_log.cli.records import TABLE_BYTES, AppendedRecords, LineSender
 from spark_log.cli.terminal import with_examples
 from spark_log.config import ProducerConfig, TopicConfig
 from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
-from spark_log.log import record_sizes
 from spark_log.metadata import TopicImage
 from spark_log.producer import Producer
+from spark_log.record import record_sizes
 from spark_log.util import Clock
 
 

@@ -144,7 +144,7 @@ def _log_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicP
     """Return where the logs of new leaders end."""
     image = cluster.image()
     return {
-        tp: cluster.partition_log(image.topic(tp.topic), tp.partition).log_end_offset()
+        tp: cluster.partition_log(image.topic(tp.topic), tp.partition).observe().log_end_offset
         for tp in partitions
     }
 

@@ -112,8 +112,8 @@ def from_root(
     at any time: it continues where it was. The target root is created if it does not exist, and
     nobody else may write to these topics of it.
     """
-    from spark_log.log import Throttle
     from spark_log.mirror import RootMirror
+    from spark_log.util import Throttle
 
     if throttle is not None and throttle <= 0:
         raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")

@@ -19,7 +19,7 @@ from spark_log.cli.options import Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import ClusterVerifier
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log import Finding, Severity
+from spark_log.log.verify import Finding, Severity
 from spark_log.transaction import TransactionVerifier
 from spark_log.util import printable
 

@@ -125,7 +125,7 @@ class _Cursor:
         while self._position < self._end:
             if self._batches is None:
                 self._begin = self._position
-                self._batches = self._log.read_on(
+                self._batches = self._log.stream(
                     self._position, isolation_level=self._isolation_level
                 )
             for batch, next_offset in self._batches:

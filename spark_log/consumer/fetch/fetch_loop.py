@@ -302,7 +302,7 @@ class FetchLoop:
 
     def _open(self, cursor: FetchCursor, version: int, offset: int) -> Batches:
         """Open a stream of the batches from an offset on."""
-        batches = cursor.log.read_on(
+        batches = cursor.log.stream(
             offset,
             check_crcs=self._config.check_crcs,
             isolation_level=self._config.isolation_level,

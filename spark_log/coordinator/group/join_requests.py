@@ -18,9 +18,9 @@ from spark_log.coordinator.group.group import Group, Member
 from spark_log.coordinator.group.heartbeats import Heartbeats
 from spark_log.coordinator.group.records import MemberPart
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import RecordFields
 from spark_log.storage import FileInfo, file_name, newest_modified_us
 from spark_log.types import TopicPartition
+from spark_log.util import RecordFields
 
 
 class JoinRequest(RecordFields):

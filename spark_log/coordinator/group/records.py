@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import StateRecord
 from spark_log.types import TopicPartition
-from spark_log.util import shown
+from spark_log.util import Partitions, RecordFields, record_from_json, shown
 
 _MEMBERS_SHOWN = 10
 _PARTITIONS_SHOWN = 10

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCleaner, TransactionMetadata
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 

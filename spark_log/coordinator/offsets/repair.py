@@ -28,7 +28,7 @@ from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
 from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"
@@ -137,7 +137,7 @@ class OffsetsRepair:
                 self._write(rows, fences, highest)
             for group, fence in report.lagging_groups.items():
                 # If its whole log is lost, a new one starts above the committed generations.
-                self._table.store.delete(Witness(GroupLog.directory_of(group)).path)
+                self._table.store.delete(ExistenceMarker(GroupLog.directory_of(group)).path)
                 self._table.store.make_directory(GroupLog.directory_of(group))
                 GroupCoordinator(self._cluster, group).raise_generation(fence)
             report.is_repaired = saved is not None or bool(report.lagging_groups)
@@ -149,7 +149,11 @@ class OffsetsRepair:
         """Return the generation of a group in its log; infinity if it never had a log."""
         if generation is not None:
             return generation
-        return 0 if Witness(GroupLog.directory_of(group)).exists(self._table.store) else math.inf
+        return (
+            0
+            if ExistenceMarker(GroupLog.directory_of(group)).exists(self._table.store)
+            else math.inf
+        )
 
     def _salvage(
         self, report: RepairReport, known: list[DataFile], with_unnamed: bool

@@ -27,7 +27,7 @@ from spark_log.coordinator.group import (
 from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey, Row
 from spark_log.coordinator.offsets.table import LastCommit
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     TransactionCoordinator,
     TransactionMetadata,

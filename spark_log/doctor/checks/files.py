@@ -16,7 +16,8 @@ from spark_log.doctor.finding import (
     size_text,
 )
 from spark_log.doctor.partition_examination import PartitionExamination, ReplicaFiles
-from spark_log.log import find_deletable, is_partition_file
+from spark_log.log import find_deletable
+from spark_log.log.verify import is_partition_file
 
 FILES_LEFT = Problem(
     "files-left",

@@ -8,7 +8,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.datasource import OwnedTransaction
 from spark_log.errors import SparkLogError
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
 

@@ -14,7 +14,7 @@ from spark_log.jobs.group.group_job import BatchResult
 from spark_log.jobs.group.job_member import Batch
 from spark_log.jobs.group.job_transactions import JobTransactions
 from spark_log.jobs.program import Transform, count_records
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 
 
 class TransformProcessor(SparkProcessor):

@@ -11,9 +11,9 @@ from typing import Any, Final
 from spark_log.cluster import CleanedPartition, clean_replicas, open_cluster
 from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
-from spark_log.log import Throttle
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
+from spark_log.util import Throttle
 
 _NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us")
 

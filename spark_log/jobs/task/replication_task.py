@@ -10,10 +10,10 @@ from pyspark import Accumulator
 
 from spark_log.cluster import open_cluster
 from spark_log.config import BrokerOptions
-from spark_log.log import Throttle
 from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 from spark_log.storage import StorageOptions
 from spark_log.types import TopicPartition
+from spark_log.util import Throttle
 
 
 @dataclass(frozen=True, slots=True)

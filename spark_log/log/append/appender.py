@@ -20,9 +20,9 @@ from spark_log.log.append.merge_task import MergeExecutor
 from spark_log.log.append.tail_state import ControlRecordInLogError, TailState
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import EndTransactionMarker
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
+from spark_log.record import EndTransactionMarker
 
 _log = logging.getLogger(__name__)
 
@@ -407,7 +407,7 @@ class Appender:
             segment.leader_epoch,
         )
         if not base_offset:
-            self.derived.create_witness()
+            self.derived.create_existence_marker()
         self.derived.on_own_append(segment, base_offset, end.observed_ms)
         self._forget_missing_files()
         return info

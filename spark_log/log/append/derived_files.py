@@ -17,8 +17,8 @@ from spark_log.log.append.merge_task import MergeExecutor, MergeResult, MergeTas
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.segment import SegmentReader, StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshots
+from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
+from spark_log.log.snapshot import Snapshots
 
 
 class DerivedFiles:
@@ -51,17 +51,17 @@ class DerivedFiles:
         self._config = config
         self._segments_until_snapshot = 0
 
-    def create_witness(self) -> None:
-        """Create the witness of a log that has just got its first records.
+    def create_existence_marker(self) -> None:
+        """Create the existence marker of a log that has just got its first records.
 
-        This is done before the records are acknowledged: later the witness shows whether all files
+        This is done before the records are acknowledged: later the marker shows whether all files
         of the log were lost.
         """
         directory = self._directory
-        if directory.witness is not None:
-            # After an error the log has no witness, as a log of an older version.
+        if directory.existence_marker is not None:
+            # After an error the log has no marker, as a log of an older version.
             with directory.suppressed.suppress("witness", directory.path, SparkLogError):
-                directory.witness.create(directory.store)
+                directory.existence_marker.create(directory.store)
 
     def on_listed(self, view: LogView) -> None:
         """Update the state from a listing of the log."""

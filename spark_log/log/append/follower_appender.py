@@ -155,7 +155,7 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
-        self._derived.create_witness()
+        self._derived.create_existence_marker()
 
     def append(
         self,
@@ -251,7 +251,7 @@ class FollowerAppender:
             self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
             self._directory.on_log_end(segment.end_offset)
             if not segment.name.base_offset:
-                self._derived.create_witness()
+                self._derived.create_existence_marker()
             return is_new
         raise lost or StorageTimeoutError(
             f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",

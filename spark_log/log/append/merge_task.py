@@ -21,7 +21,7 @@ from spark_log.errors import (
 from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
 from spark_log.log.files import LiveLog
 from spark_log.log.rewrite import delete_segments, merge
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class MergeTask:
     def _merge(
         self, view: LogView, run: range, on_progress: Callable[[int], None]
     ) -> MergedSegment:
-        directory, began_ms = self.directory, self.directory.clock.monotonic_ms()
+        directory = self.directory
         merged = merge(
             directory,
             view,
@@ -158,13 +158,6 @@ class MergeTask:
         )
         covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
         now_ms = directory.clock.monotonic_ms()
-        _log.debug(
-            "%s: merged %d segments into %s in %d ms",
-            directory.path,
-            len(run),
-            merged.name.log,
-            now_ms - began_ms,
-        )
         resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self.config.file_delete_delay_ms + resolution_ms
         return MergedSegment(merged, covered, now_ms + delay_ms)

@@ -19,9 +19,10 @@ from spark_log.errors import (
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import NOT_LISTED_US, EndTransactionMarker, ProducerState
-from spark_log.log.segment import SegmentReader, StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshots
+from spark_log.log.producers import NOT_LISTED_US, ProducerState
+from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
+from spark_log.log.snapshot import Snapshots
+from spark_log.record import EndTransactionMarker
 from spark_log.storage import is_listing_valid
 
 _log = logging.getLogger(__name__)

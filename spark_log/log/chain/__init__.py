@@ -7,8 +7,9 @@
 - `chain_appender`: stages segments and puts them through the chain.
 - `replica_selection`: chooses the replica that is read, and limits what readers see of it.
 - `replica_fetcher`: copies segments to a replica that lacks them.
-- `replicated_log`: a partition's log that appends through the chain, and reads only records that
-  all in-sync replicas have.
+
+`log.partition_log` appends through the chain, and reads only records that all in-sync replicas
+have.
 """
 
 from spark_log.util.exports import attach_stub

@@ -11,22 +11,20 @@ from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
-from spark_log.log.chain.replica_chain import ReplicaChain
+from spark_log.log.chain.replica_chain import ALL, ReplicaChain
 from spark_log.log.chain.replica_failure import (
     ReplicaFailedError,
     StagingFailedError,
     blaming,
     is_replicas_fault,
 )
-from spark_log.log.partition_log import ALL
-from spark_log.log.producers import EndTransactionMarker, ProducerAppend
-from spark_log.log.replica import Replica
-from spark_log.log.segment import LogValidator, SegmentWriter, StagedSegment
-from spark_log.util import Clock
+from spark_log.log.local_log import LocalLog
+from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
 class ChainAppender:
-    """Stages segments on the leader's root, and puts them, for `ReplicatedLog`."""
+    """Stages segments on the leader's root, and puts them, for `PartitionLog`."""
 
     def __init__(
         self,
@@ -34,7 +32,6 @@ class ChainAppender:
         *,
         name: str,
         config: TopicConfig,
-        clock: Clock,
     ) -> None:
         """Access no storage yet.
 
@@ -42,13 +39,11 @@ class ChainAppender:
             chain: the replicas.
             name: the partition's name, for messages.
             config: the topic's settings.
-            clock: the clock that gives records their append time.
         """
         self._chain = chain
         self._followers = chain.followers
         self._name = name
         self._config = config
-        self._clock = clock
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -64,7 +59,6 @@ class ChainAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        topic_compression = self._config.compression_type
         attempt = self._chain.attempt(self._chain.states.current())
         for _ in range(MAX_CHANGES):
             state = attempt.available()
@@ -73,10 +67,9 @@ class ChainAppender:
                 with blaming(state.leader):
                     leader = self._chain.replica(state, state.leader)
                 return leader.segment_writer(
-                    compression if topic_compression == "producer" else topic_compression,
+                    compression,
                     producer,
                     leader_epoch=state.leader_epoch,
-                    validator=LogValidator(self._config, self._clock),
                     copies=copies,
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
@@ -131,12 +124,12 @@ class ChainAppender:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: See `PartitionLog.append_segment`.
+            SparkLogError: See `Appender.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
 
-        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
+        def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo:
             nonlocal put_to
             self._followers.forget_put()
             latest = staged[-1]
@@ -167,7 +160,7 @@ class ChainAppender:
                 copy.discard()
 
     def _find_again(
-        self, leader: Replica, segment: StagedSegment, url: str, info: LogAppendInfo
+        self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo | None:
         """Return the offsets of a segment that was put in an earlier leader epoch.
 
@@ -208,10 +201,10 @@ class ChainAppender:
         Raises:
             NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
                 `append_segment`.
-            SparkLogError: See `PartitionLog.append_markers`.
+            SparkLogError: See `Appender.append_markers`.
         """
 
-        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
+        def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
             self._followers.forget_put()
             return leader.appender.append_markers(
                 markers,
@@ -240,6 +233,6 @@ class ChainAppender:
             StagingFailedError: it cannot be read, which is not the new leader's fault.
         """
         try:
-            segment.data  # noqa: B018 - read now, and kept
+            segment.load()
         except (StorageError, OSError) as error:
             raise self._staging_failed(error) from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spark_log.errors import (
     FencedLeaderEpochError,
@@ -26,15 +26,17 @@ from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
-from spark_log.log.log_start import move_replica_start
-from spark_log.log.partition_log import ALL
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
+from spark_log.log.log_start import move_log_start
 from spark_log.storage import Store, with_reserve
 from spark_log.util import SuppressedErrors
 
+ALL: Final = -1
+"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
+
 _Result = TypeVar("_Result")
 
-Put = Callable[[Replica, PartitionState, bool], _Result]
+Put = Callable[[LocalLog, PartitionState, bool], _Result]
 """A function that appends to the leader's replica. The flag says whether the state was read from
 the metadata just now (`Appender.append_segment`)."""
 
@@ -53,7 +55,7 @@ class ReplicaChain:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], Replica],
+        open_replica: Callable[[int, int], LocalLog],
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -77,10 +79,10 @@ class ReplicaChain:
         self._name = name
         self._suppressed = suppressed
         self.check_root = check_root
-        self._replicas: dict[tuple[int, int], Replica] = {}
+        self._replicas: dict[tuple[int, int], LocalLog] = {}
         self.followers = ChainFollowers(self.replica, check_root)
 
-    def replica(self, state: PartitionState, broker_id: int) -> Replica:
+    def replica(self, state: PartitionState, broker_id: int) -> LocalLog:
         """Return a broker's replica.
 
         Raises:
@@ -89,7 +91,7 @@ class ReplicaChain:
         """
         return self.open_replica(broker_id, state.directory_number(broker_id))
 
-    def open_replica(self, broker_id: int, number: int) -> Replica:
+    def open_replica(self, broker_id: int, number: int) -> LocalLog:
         """Return the replica in a numbered directory of a broker.
 
         Raises:
@@ -192,7 +194,7 @@ class ReplicaChain:
         return attempt.recent_state()
 
     @staticmethod
-    def _put(put: Put[_Result], leader: Replica, attempt: AppendAttempt[_Result]) -> None:
+    def _put(put: Put[_Result], leader: LocalLog, attempt: AppendAttempt[_Result]) -> None:
         """Append to the leader's log.
 
         Raises:
@@ -218,7 +220,7 @@ class ReplicaChain:
             leader.append_barrier(state.leader_epoch, state.isr, state.joining)
         return state
 
-    def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
+    def _bring_up_followers(self, leader: LocalLog, state: PartitionState) -> PartitionState:
         """Bring the other replicas up to the end of the leader's log after an append.
 
         The replicas may have got the append from the leader's log, where an earlier try had put it,
@@ -245,7 +247,7 @@ class ReplicaChain:
         newer = self.states.refresh()
         return state if newer.leader_epoch == state.leader_epoch else newer
 
-    def _leader(self, state: PartitionState) -> Replica:
+    def _leader(self, state: PartitionState) -> LocalLog:
         """Return the leader's replica, prepared for appends under a state."""
         leader = self.replica(state, state.leader)
         self.followers.limit_merges(leader, state)
@@ -354,7 +356,7 @@ class ReplicaChain:
         return starts, lags
 
     def _move_replica_start(
-        self, broker_id: int, replica: Replica, offset: int, view: LogView | None
+        self, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
     ) -> int:
         """Move the log start offset of one replica.
 
@@ -364,7 +366,7 @@ class ReplicaChain:
         """
         is_of_replica = view is not None and view.origin == replica.files.url
         try:
-            return move_replica_start(replica, offset, view if is_of_replica else None)
+            return move_log_start(replica, offset, view if is_of_replica else None)
         except OffsetOutOfRangeError:
             self.check_root(broker_id)
             raise

@@ -19,8 +19,8 @@ from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, LeaderFailedError
 from spark_log.log.directory import LogView
 from spark_log.log.files import StartMarker
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.replica import Replica
 
 
 class ReplicaFetcher:
@@ -28,8 +28,8 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        leader: Replica,
-        follower: Replica,
+        leader: LocalLog,
+        follower: LocalLog,
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         *,
         check_crcs: bool = False,

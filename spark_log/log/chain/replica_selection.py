@@ -13,7 +13,7 @@ from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 from spark_log.util import Clock, SuppressedErrors
 
 _REFRESH_MS: Final = 500
@@ -61,7 +61,7 @@ class ReplicaSelection:
         """
         self.state: PartitionState | None = None
         self.high_watermark_cap: float = math.inf
-        self.near: Replica | None = None
+        self.near: LocalLog | None = None
         self._chain = chain
         self._name = name
         self._clock = clock
@@ -75,7 +75,7 @@ class ReplicaSelection:
         return self.state or self._chain.states.current()
 
     @property
-    def replica(self) -> Replica:
+    def replica(self) -> LocalLog:
         """The replica that is read."""
         state = self.known_state
         return self._chain.replica(state, state.chain[-1])
@@ -209,7 +209,7 @@ class ReplicaSelection:
         self._begin_epoch(replica, state)
         return True
 
-    def _find_near(self, state: PartitionState) -> Replica | None:
+    def _find_near(self, state: PartitionState) -> LocalLog | None:
         """Return an in-sync replica in the reader's rack; None to read the last replica."""
         if self._is_near is None or self._is_near(state.chain[-1]):
             return None
@@ -221,7 +221,7 @@ class ReplicaSelection:
         return None
 
     @staticmethod
-    def _begin_epoch(replica: Replica, state: PartitionState) -> None:
+    def _begin_epoch(replica: LocalLog, state: PartitionState) -> None:
         """Prepare a replica for reads under another state than before."""
         # In later epochs the chain may not end with this replica.
         replica.reader.max_leader_epoch = state.leader_epoch
@@ -229,7 +229,7 @@ class ReplicaSelection:
         replica.reader.forget()
 
     @staticmethod
-    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
+    def _has_barrier(state: PartitionState, replica: LocalLog) -> bool:
         """Return whether a replica, the last one of a state's chain, has the state's barrier."""
         for _ in range(MAX_REWRITES):
             with suppress(NotFoundError):  # rewritten since it was listed

@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 
 from spark_log.errors import LeaderNotAvailableError
 from spark_log.log import (
-    NO_LEADER,
     DivergedReplicaError,
     Lag,
-    LeaderFailedError,
+    LocalLog,
     LogView,
-    PartitionState,
-    Replica,
-    ReplicaFetcher,
-    ReplicatedLog,
+    PartitionLog,
     TailView,
     follow_log_start,
 )
+from spark_log.log.chain import NO_LEADER, LeaderFailedError, PartitionState, ReplicaFetcher
 from spark_log.record import RECORD_SCHEMA
 from spark_log.types import TopicPartition
 
@@ -58,8 +55,8 @@ class PartitionMirror:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        source: ReplicatedLog,
-        target: ReplicatedLog,
+        source: PartitionLog,
+        target: PartitionLog,
         on_copied: Callable[[int], None],
     ) -> None:
         """Return the mirror of a partition; no storage is accessed yet.
@@ -113,7 +110,7 @@ class PartitionMirror:
         tail = self._read[1]
         return tail.ends_at(tail.log_end_offset)
 
-    def _copy(self, follower: Replica, known_end: int | None) -> CopiedPartition:
+    def _copy(self, follower: LocalLog, known_end: int | None) -> CopiedPartition:
         """Copy new records.
 
         Args:
@@ -159,7 +156,7 @@ class PartitionMirror:
         return CopiedPartition(self._tp, sum(copied), len(copied), offset, lag)
 
     def _check_is_prefix(
-        self, source: Replica, view: LogView, follower: Replica, there: LogView
+        self, source: LocalLog, view: LogView, follower: LocalLog, there: LogView
     ) -> None:
         """Check that the target's last record is in the source's log at the same offset."""
         offset = there.log_end_offset
@@ -182,7 +179,7 @@ class PartitionMirror:
             )
 
 
-def _record(replica: Replica, view: LogView, offset: int) -> object:
+def _record(replica: LocalLog, view: LogView, offset: int) -> object:
     """Return the record at an offset, which may be a marker; None if compaction has removed it.
 
     Args:

@@ -10,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import SparkLogError
-from spark_log.log import LogAppendInfo, LogValidator, ProducerAppend
+from spark_log.log import (
+    LogAppendInfo,
+    LogValidator,
+)
 from spark_log.producer.batch.producer_batch import RECORD_FIELDS, ProducerBatch
 from spark_log.producer.batch.record_arrays import record_batch
-from spark_log.record import int_array, times_us_of
+from spark_log.record import ProducerAppend, int_array, times_us_of
 
 _ENCODED_BYTES: Final = 1_048_576
 """Approximate size of the Arrow record batches to which batches are concatenated."""

@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log import largest_above
 from spark_log.producer.batch.accumulator import Accumulator
 from spark_log.producer.batch.producer_batch import ProducerBatch
 from spark_log.producer.batch.record_arrays import partition_column, table_records
 from spark_log.producer.batch.table_future import TableFuture
 from spark_log.producer.batch.topic_route import TopicRoute
 from spark_log.producer.validation import too_large
-from spark_log.record import int_array
+from spark_log.record import int_array, largest_above
 from spark_log.util import Clock
 
 _BATCH_BYTES: Final = 4_194_304

@@ -8,11 +8,15 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from spark_log.log import LogAppendInfo, PartitionLog, ProducerAppend, sequence_after
+from spark_log.log import (
+    LogAppendInfo,
+    PartitionLog,
+)
 from spark_log.metadata import TopicImage
 from spark_log.producer.batch.in_flight_batches import InFlightBatches
 from spark_log.producer.batch.partitioner import TopicPartitioner
 from spark_log.producer.batch.producer_batch import ProducerBatch
+from spark_log.record import ProducerAppend, sequence_after
 
 NEVER_MS = math.inf
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import random_producer_id
 from spark_log.producer.batch import PartitionQueue
+from spark_log.record import MAX_PRODUCER_EPOCH, ProducerAppend, ProducerIdAndEpoch
 
 
 class ProducerIdentity:

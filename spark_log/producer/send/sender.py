@@ -9,7 +9,6 @@ from typing import Final
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
-from spark_log.log import ProducerAppend
 from spark_log.producer.batch import NO_OFFSET, Accumulator, InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import (
     DeleteDelayLoweredError,
@@ -25,6 +24,7 @@ from spark_log.producer.send.client_throttle import ClientThrottle
 from spark_log.producer.send.partition_appender import AppendResult, PartitionAppender
 from spark_log.producer.send.producer_identity import ProducerIdentity
 from spark_log.producer.transaction import APPENDING, TransactionalIdentity, TransactionManager
+from spark_log.record import ProducerAppend
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from spark_log.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionOffset
 from spark_log.util import Clock
 

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.producer.batch import Accumulator, PartitionQueue
 from spark_log.producer.transaction.transaction_manager import TransactionManager
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionMetadata
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,6 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.producer.batch import Accumulator
 from spark_log.producer.transaction.transaction_manager import State, TransactionManager
 from spark_log.producer.transaction.transaction_offsets import (
@@ -34,6 +33,7 @@ from spark_log.producer.transaction.transaction_offsets import (
     checked_group,
 )
 from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.threads import in_new_thread
 from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata

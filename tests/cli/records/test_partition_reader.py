@@ -6,7 +6,7 @@ from spark_log.cli.records import partition_reader
 from spark_log.cli.records.partition_reader import PartitionRange, read_partitions
 from spark_log.config import TopicConfig
 from spark_log.errors import OffsetOutOfRangeError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.read.probe_interval import LOCAL_PROBES
 from spark_log.log.rewrite.merger import merge
 from tests.cli.support import SteppingClock
@@ -19,7 +19,7 @@ from tests.transactions import TransactionWriter
 def logs(memory_store):
     """Two logs; values of the first are ``a:0``, ``a:1``, …, of the second ``b:0``, …"""
     return {
-        number: PartitionLog(memory_store, f"flights-{number}", topic_id="id", partition=number)
+        number: LocalLog(memory_store, f"flights-{number}", topic_id="id", partition=number)
         for number in (0, 1)
     }
 
@@ -109,7 +109,7 @@ class TestFollowing:
 
     def test_looks_at_many_partitions_less_often(self, memory_store):
         logs = {
-            number: PartitionLog(memory_store, f"t-{number}", topic_id="id", partition=number)
+            number: LocalLog(memory_store, f"t-{number}", topic_id="id", partition=number)
             for number in range(11)
         }
         clock = SteppingClock()
@@ -118,7 +118,7 @@ class TestFollowing:
 
     def test_on_an_object_store_looks_at_most_every_100_ms(self, memory_store):
         remote = HookedStore(memory_store, is_mapped=False)
-        log = PartitionLog(remote, "flights-0", topic_id="id", partition=0)
+        log = LocalLog(remote, "flights-0", topic_id="id", partition=0)
         clock = SteppingClock()
         assert read({0: log}, {0: PartitionRange(0)}, clock, 5000) == []
         assert (clock.sleeps_ms[0], clock.sleeps_ms[-2]) == (10, 100)
@@ -138,7 +138,7 @@ class TestFollowing:
         store = HookedStore(memory_store)
         config = TopicConfig.parse({"file.delete.delay.ms": 1000})
         clock = SteppingClock(*[lambda: None] * 200, lambda: append(log, "a", 0, 1))
-        log: PartitionLog = PartitionLog(
+        log: LocalLog = LocalLog(
             store, "flights-0", topic_id="id", partition=0, config=config, clock=clock
         )
         assert len(read({0: log}, {0: PartitionRange(0)}, clock, 2000)) == 1

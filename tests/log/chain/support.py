@@ -6,12 +6,10 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import (
-    NO_LEADER,
-    PartitionDirectory,
-    PartitionState,
-    Replica,
-    ReplicatedLog,
+    LocalLog,
+    PartitionLog,
 )
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -124,7 +122,7 @@ class Process:
 
     def log_again(self):
         cluster = self._cluster
-        return ReplicatedLog(
+        return PartitionLog(
             self.states,
             self._open,
             self._store_of,
@@ -142,16 +140,16 @@ class Process:
 
     def _open(self, broker_id, number):
         cluster = self._cluster
-        files = PartitionDirectory(
+        return LocalLog(
             self._store_of(broker_id),
             f"{DIRECTORY}.{number}" if number else DIRECTORY,
             topic_id=TOPIC_ID,
             partition=0,
+            config=cluster.config,
             clock=cluster.clock,
-            valid_ms=cluster.config.file_delete_delay_ms / 2,
             suppressed=self.suppressed,
+            has_leader_epochs=True,
         )
-        return Replica(files, cluster.config, has_leader_epochs=True)
 
     def replica(self, broker_id, number=0):
         """Return the replica alone, as a tool would open it."""

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from spark_log.errors import NotFoundError
-from spark_log.log import OpenedSegments, open_in_order
 from spark_log.log.directory import opened_segments
+from spark_log.log.directory.opened_segments import OpenedSegments, open_in_order
 from tests.log.support import HookedStore, open_log
 from tests.record.samples import numbered
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from spark_log.errors import InvalidReplicaAssignmentError, ReplicationError
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.partitions import (
     advance_reassignment,
     begin_joining,

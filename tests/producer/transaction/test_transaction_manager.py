@@ -10,8 +10,8 @@ from spark_log import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.producer.transaction.transaction_manager import APPENDING, State, TransactionManager
+from spark_log.record import ProducerIdAndEpoch
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 NEXT = ProducerIdAndEpoch(7, 4)

@@ -32,10 +32,10 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend
 from spark_log.producer.batch.accumulator import Accumulator
 from spark_log.producer.batch.producer_batch import ProducerBatch
 from spark_log.producer.batch.topic_router import TopicRouter
+from spark_log.record import ProducerAppend
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
 from spark_log.util.clock import SystemClock

@@ -16,8 +16,8 @@ from spark_log.coordinator.offsets.transactional_offsets import (
     TransactionalOffsets,
 )
 from spark_log.errors import CommitFailedError, SparkLogError, TransactionError
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import Store
 from spark_log.transaction import TransactionCoordinator, TransactionMetadata, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata

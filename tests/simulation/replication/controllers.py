@@ -14,7 +14,8 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
 )
-from spark_log.log import MIN_DEDUPE_BUFFER_BYTES, DivergedReplicaError
+from spark_log.log import DivergedReplicaError
+from spark_log.log.clean import MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.brokers import fence_broker_records
 from spark_log.replication import ReplicaRecovery
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld

@@ -11,16 +11,13 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LocalLog,
     LogAppendInfo,
     LogView,
-    PartitionState,
-    Replica,
-    ReplicaFetcher,
-    move_replica_start,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.chain import ReplicaChain, replica_fetcher
+from spark_log.log.chain import PartitionState, ReplicaChain, ReplicaFetcher, replica_fetcher
 from spark_log.log.chain.append_attempt import AppendAttempt
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_attempt import ChainAttempt
@@ -28,6 +25,7 @@ from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
+from spark_log.log.log_start import move_log_start
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader
 from spark_log.metadata import complete_joining
@@ -70,9 +68,9 @@ def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo
 
 
 def _moves_the_start(
-    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+    chain: ReplicaChain, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
 ) -> int:
-    return move_replica_start(replica, offset, view)
+    return move_log_start(replica, offset, view)
 
 
 def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
@@ -128,7 +126,7 @@ _shipped_copy = ReplicaRecovery._copy
 
 
 def _compares_once(
-    self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any, **options: Any
+    self: ReplicaFetcher, leader: LocalLog, follower: LocalLog, *how: Any, **options: Any
 ) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
     _shipped_fetcher(self, leader, follower, *how, **options)
@@ -143,7 +141,7 @@ def _compares_once(
 
 
 def _truncates_in_place(
-    self: ReplicaRecovery, state: PartitionState, follower: Replica
+    self: ReplicaRecovery, state: PartitionState, follower: LocalLog
 ) -> int | None:
     """Delete what a diverged replica has, and copy the leader's log into the same directory."""
     try:
@@ -154,7 +152,7 @@ def _truncates_in_place(
             files.store.delete(file.path)
         number = state.directory_number(self._broker_id)
         empty = self._log._chain._open_replica(self._broker_id, number)
-        empty.files.witness = None
+        empty.files.existence_marker = None
         return _shipped_copy(self, state, empty)
 
 
@@ -204,15 +202,15 @@ def _copies_to_the_leaders_end(self: ReplicaRecovery) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
+def _reads_the_last_in_sync(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, -1)
 
 
-def _reads_the_leader(self: ReplicaSelection) -> Replica:
+def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, 0)
 
 
-def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     state = selection.known_state
     replica = selection._chain.replica(state, state.isr[place])
     replica.reader.max_leader_epoch = state.leader_epoch
@@ -220,7 +218,7 @@ def _read_at(selection: ReplicaSelection, place: int) -> Replica:
 
 
 def _segment_as_listed(
-    self: Replica, offset: int, view: LogView
+    self: LocalLog, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
     segment = view.live.segments[view.live.index_of(offset)]
     return segment, self.files.open_listed(segment, view.observed_ms)
@@ -238,7 +236,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
             (TailState, "_check_leader_epoch", _does_nothing),
-            (Replica, "append_barrier", _does_nothing),
+            (LocalLog, "append_barrier", _does_nothing),
             (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
@@ -265,9 +263,9 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a replica that ends before the log start was emptied": PatchVariant(
         (
-            (replica_fetcher, "follow_log_start", move_replica_start),
-            (replica_recovery, "follow_log_start", move_replica_start),
-            (cleaner, "follow_log_start", move_replica_start),
+            (replica_fetcher, "follow_log_start", move_log_start),
+            (replica_recovery, "follow_log_start", move_log_start),
+            (cleaner, "follow_log_start", move_log_start),
         )
     ),
     "a writer whose merge misses files lists the log": PatchVariant(
@@ -304,7 +302,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((Replica, "_segment_at", _segment_as_listed),)
+        ((LocalLog, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
@@ -337,7 +335,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaSelection, "_has_barrier", _is_true),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((Replica, "offset_of_epoch", _hides_nothing),)
+        ((LocalLog, "offset_of_epoch", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import LogAppendInfo, ProducerIdAndEpoch, SegmentReader
+from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.files.file_names import SegmentName, StartMarker
-from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ProducerIdAndEpoch
 from spark_log.storage import Store
 from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState
 from spark_log.transaction.records import TransactionRecord, from_json

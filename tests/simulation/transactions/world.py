@@ -10,14 +10,14 @@ from typing import Final, cast
 from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
-from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch, StateLog
+from spark_log.log import PartitionLog, StateLog
 from spark_log.log import state_log as state_log_module
 from spark_log.log.append import appender
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
-from spark_log.record import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import EndTransactionMarker, ProducerAppend, SegmentReader
+from spark_log.log import SegmentReader
 from spark_log.log.log_start import move_log_start
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore, Part, merge, open_log, put_bytes, segment_bytes

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from spark_log.errors import CorruptRecordError
-from spark_log.util import parse_json
+from spark_log.util.untrusted_json import parse_json
 
 Partitions = dict[str, tuple[int, ...]]
 """Partitions as they are stored: name or id of the topic → partition numbers."""

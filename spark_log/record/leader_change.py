@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 from spark_log.util import parse_json
 
 LEADER_CHANGE_KEY: Final = struct.pack(">hh", 0, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
-from spark_log.util import SYSTEM_CLOCK, Clock
+from spark_log.util.clock import SYSTEM_CLOCK, Clock
 
 
 class Throttle:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
+from spark_log.log.local_log import LocalLog
 from spark_log.log.partition_log import PartitionLog
 
 
@@ -39,7 +40,7 @@ class Lag:
         return cls(first, max(0, end_offset - first), max(0, log_start_offset - position))
 
 
-def first_unread_us(log: PartitionLog, offset: int) -> int | None:
+def first_unread_us(log: LocalLog | PartitionLog, offset: int) -> int | None:
     """Return the timestamp of the first record at or after an offset, microseconds since the epoch.
 
     For an offset before the log's start, the log's first record counts. None if no such record
@@ -53,14 +54,14 @@ def first_unread_us(log: PartitionLog, offset: int) -> int | None:
         return None
 
 
-def _timestamp_us(log: PartitionLog, offset: int) -> int | None:
+def _timestamp_us(log: LocalLog | PartitionLog, offset: int) -> int | None:
     try:
-        batches = log.fetch(offset, 1, columns=["timestamp"], check_crcs=False)
+        batches = log.read(offset, 1, columns=["timestamp"], check_crcs=False)[0]
     except OffsetOutOfRangeError as error:
         if error.log_start_offset <= offset:
             raise
         # Records were deleted since the caller has listed the log.
-        batches = log.fetch(error.log_start_offset, 1, columns=["timestamp"], check_crcs=False)
+        batches = log.read(error.log_start_offset, 1, columns=["timestamp"], check_crcs=False)[0]
     if not batches:
         return None
     return int(batches[0].records.column("timestamp")[0].value)

@@ -7,12 +7,15 @@ from contextlib import suppress
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment, SegmentName
+from spark_log.log.local_log import LocalLog
 from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.record import times_us_of
 
+_Log = LocalLog | PartitionLog
 
-def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int] | None:
+
+def offset_of_max_timestamp(log: _Log, view: LogView) -> tuple[int, int] | None:
     """Return offset and timestamp of the first record that has the largest timestamp.
 
     The largest timestamp of a segment comes from snapshots and batch headers. Records are read in
@@ -55,7 +58,7 @@ def offset_of_max_timestamp(log: PartitionLog, view: LogView) -> tuple[int, int]
             )
 
 
-def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary]) -> int | None:
+def _largest_us(log: _Log, view: LogView, summaries: list[SegmentSummary]) -> int | None:
     """Return the largest timestamp of a view (µs since the epoch); None without records."""
     whole: list[tuple[int, LiveSegment, SegmentSummary]] = []
     cut: list[tuple[int, LiveSegment, SegmentSummary]] = []
@@ -74,9 +77,7 @@ def _largest_us(log: PartitionLog, view: LogView, summaries: list[SegmentSummary
     return largest_us
 
 
-def _largest_of_records(
-    log: PartitionLog, view: LogView, summaries: list[SegmentSummary]
-) -> int | None:
+def _largest_of_records(log: _Log, view: LogView, summaries: list[SegmentSummary]) -> int | None:
     """Return the largest timestamp of a view (µs since the epoch) without that of markers.
 
     Opens segments in the order of their largest timestamps, until none can have a later record.
@@ -109,7 +110,7 @@ def _parts(view: LogView) -> set[tuple[SegmentName, int]]:
     return {(segment.name, segment.start_offset) for segment in view.live.segments}
 
 
-def _times_us(log: PartitionLog, start_offset: int, end_offset: int) -> list[int]:
+def _times_us(log: _Log, start_offset: int, end_offset: int) -> list[int]:
     """Return the largest timestamp of each batch between two offsets."""
     return [
         int(times_us_of(batch.records).max())

@@ -46,7 +46,7 @@ seconds = st.lists(st.integers(-30, 30), min_size=1, max_size=4)
 appends = st.lists(seconds, min_size=1, max_size=3)
 
 
-class PartitionLogMachine(RuleBasedStateMachine):
+class LocalLogMachine(RuleBasedStateMachine):
     """Three clients of one log; the model is a list of rows, the start, and the segments' bases."""
 
     @initialize()
@@ -111,7 +111,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     @rule(handle=handles, append=appends, took_effect=st.booleans())
     def append_and_lose_the_answer(self, handle, append, took_effect):
         batches = self.batches(append)
-        self.logs[handle].log_end_offset()
+        self.logs[handle].observe()
         self.look_anew(handle)
         self.store.once("put_if_absent", done_but(LOST) if took_effect else failing(LOST))
         self.accept(batches, self.logs[handle].append(map(record_batch, batches)))
@@ -237,7 +237,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     @rule(handle=handles, data=st.data(), max_bytes=st.integers(0, 2_000))
     def fetch(self, handle, data, max_bytes):
         first = data.draw(st.integers(self.start, len(self.rows)))
-        batches = self.logs[handle].fetch(first, max_bytes)
+        batches = self.logs[handle].read(first, max_bytes)[0]
         found = records_of(batches)
         assert found == list(enumerate(self.rows))[first : first + len(found)]
         assert found or first == len(self.rows)
@@ -272,10 +272,10 @@ class PartitionLogMachine(RuleBasedStateMachine):
     def the_log_is_the_list(self):
         if hasattr(self, "rows"):
             fresh = open_log(self.inner)
-            assert fresh.log_start_offset() == self.start
-            assert fresh.log_end_offset() == len(self.rows)
+            assert fresh.observe().log_start_offset == self.start
+            assert fresh.observe().log_end_offset == len(self.rows)
             assert records_of(fresh.scan(self.start)) == self.live_rows()
 
 
-TestPartitionLogStateful = PartitionLogMachine.TestCase
-TestPartitionLogStateful.settings = settings(stateful_step_count=25)
+TestLocalLogStateful = LocalLogMachine.TestCase
+TestLocalLogStateful.settings = settings(stateful_step_count=25)

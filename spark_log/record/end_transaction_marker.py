@@ -8,16 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_log.log.producers.producer_state import MAX_PRODUCER_EPOCH
-from spark_log.record import (
-    HEADERS_TYPE,
-    MARKER_VALUE,
-    RECORD_SCHEMA,
-    BatchHeader,
-    ControlRecordType,
-    binary_array,
-    timestamp_array,
-)
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.control_record import MARKER_VALUE, ControlRecordType
+from spark_log.record.producer_append import MAX_PRODUCER_EPOCH
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
