@@ -322,10 +322,10 @@ class PartitionLog:
             SparkLogError: See `observe`.
         """
         while True:
-            listing = self._observe(self._list_replica)
+            listing = self._list(lambda log: log.files.observe_files())
             read, state = self._selection.state, self.states.refresh()
             if read is not None and read.leader_epoch == state.leader_epoch:
-                return self._visible(listing.view), state, listing
+                return self._up_to_high_watermark(listing.view), state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only records that all in-sync replicas have.
@@ -358,8 +358,8 @@ class PartitionLog:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        listing = self._observe(lambda: DirectoryListing(self.replica.observe(reads_on=reads_on)))
-        return self._visible(listing.view)
+        listing = self._list(lambda log: DirectoryListing(log.observe(reads_on=reads_on)))
+        return self._up_to_high_watermark(listing.view)
 
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -379,10 +379,7 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
-    def _list_replica(self) -> DirectoryListing:
-        return self.replica.files.observe_files()
-
-    def _observe(self, look: Callable[[], DirectoryListing]) -> DirectoryListing:
+    def _list(self, list_replica: Callable[[LocalLog], DirectoryListing]) -> DirectoryListing:
         """List the replica to be read, at a leader epoch that the metadata have."""
         self._selection.refresh(max_age_ms=0)
         attempt, rewrites = self._selection.attempt(), 0
@@ -390,9 +387,9 @@ class PartitionLog:
             state = self._selection.known_state
             try:
                 with blaming(state.chain[-1]):
-                    listing = look()
+                    listing = list_replica(self.replica)
                     if not listing.view.log_end_offset:
-                        self._check_is_there()
+                        self._check_root_exists()
                     if not self._selection.is_newer(listing.view):
                         return listing
             except ReplicaFailedError as failed:
@@ -404,7 +401,7 @@ class PartitionLog:
             else:
                 self._selection.refresh_epoch()
 
-    def _reading(
+    def _read_with_failover(
         self, view: LogView | None, read: Callable[[LocalLog, LogView], _Answer]
     ) -> _Answer:
         """Call a function that reads the chosen replica; if it fails, continue with the next one.
@@ -416,7 +413,7 @@ class PartitionLog:
         """
         attempt = self._selection.attempt()
         while True:
-            here = self.observe() if view is None else self._here(view)
+            here = self.observe() if view is None else self._view_of_replica(view)
             state = self._selection.known_state
             try:
                 with blaming(state.chain[-1]):
@@ -427,13 +424,13 @@ class PartitionLog:
                 attempt.shrink_isr(state, failed)
                 self._selection.refresh()
 
-    def _check_is_there(self) -> None:
+    def _check_root_exists(self) -> None:
         """Check that the root of the replica that is read, which has no records, exists."""
         state = self._selection.state
         if state is not None and state.is_replicated:
             self._check_root(state.chain[-1])
 
-    def _visible(self, view: LogView) -> LogView:
+    def _up_to_high_watermark(self, view: LogView) -> LogView:
         """Return the part of a view that readers see."""
         end_offset = self._selection.high_watermark_cap
         if view.log_end_offset <= end_offset:
@@ -469,7 +466,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reading(
+        return self._read_with_failover(
             view,
             lambda log, here: log.segments(here, last if here is view else None, opened),
         )
@@ -483,7 +480,7 @@ class PartitionLog:
             view: the log's view from `observe`; None lists the log.
             opened: the open segments, which are not opened again.
         """
-        return self._reading(view, lambda log, here: log.producers(here, opened))
+        return self._read_with_failover(view, lambda log, here: log.producers(here, opened))
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -499,7 +496,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._reading(view, LocalLog.transactions)
+        return self._read_with_failover(view, LocalLog.transactions)
 
     def offset_for_time(
         self,
@@ -523,7 +520,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        found = self._reading(
+        found = self._read_with_failover(
             self.observe(reads_on=True) if view is None else view,
             lambda log, here: log.offset_for_time(
                 timestamp_us, here, isolation_level=isolation_level
@@ -531,7 +528,7 @@ class PartitionLog:
         )
         return None if found is None or found[0] >= self._selection.high_watermark_cap else found
 
-    def _here(self, view: LogView) -> LogView:
+    def _view_of_replica(self, view: LogView) -> LogView:
         """Return the view if it is of the replica that is read now; else list this replica."""
         return view if view.origin in ("", self.replica.files.url) else self.observe()
 
