@@ -72,7 +72,9 @@ class TestBrokers:
         watch.round(LONG_MS)
         disks.bring_back(1)
         watch.settle()
-        logged = [(each.levelname, " ".join(each.message.split()[:4])) for each in caplog.records]
+        logged = [
+            (each.levelname, " ".join(each.getMessage().split()[:4])) for each in caplog.records
+        ]
         assert logged == [
             ("INFO", "broker 1: its root"),
             ("WARNING", "fence broker 1: its"),

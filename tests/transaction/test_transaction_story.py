@@ -75,8 +75,8 @@ def test_a_marker_that_is_in_the_log_is_told(root, story):
 
 
 def aborts(story):
-    told = (each for each in story.records if "has aborted" in each.message)
-    return [(each.levelname, each.message) for each in told]
+    told = (each for each in story.records if "has aborted" in each.getMessage())
+    return [(each.levelname, each.getMessage()) for each in told]
 
 
 def test_a_reader_that_ends_a_transaction_says_how_long_it_waited(root, story, clock):

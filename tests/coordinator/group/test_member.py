@@ -93,7 +93,7 @@ def test_who_does_not_poll_leaves(members, clock, caplog):
     with pytest.raises(UnknownMemberIdError, match=r"max\.poll\.interval\.ms"):
         a.poll()
     assert a.join(["t"]).generation > 3, "it may join again"
-    (warning,) = (each.message for each in caplog.records if each.levelname == "WARNING")
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
     assert "it did not poll for 2 s, more than max.poll.interval.ms" in warning
 
 

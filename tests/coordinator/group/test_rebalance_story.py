@@ -75,8 +75,8 @@ def test_a_silent_member_is_told_before_it_is_removed_and_then_by_whom_and_why(
         "__consumer_groups/g/members: silent for a quarter of session.timeout.ms: consumer-001"
     ) in story.messages
     live(clock, SESSION_MS, a)
-    (record,) = (each for each in story.records if "removes" in each.message)
-    assert (record.levelname, record.message) == (
+    (record,) = (each for each in story.records if "removes" in each.getMessage())
+    assert (record.levelname, record.getMessage()) == (
         "INFO",
         "group g: consumer-000 removes consumer-001, which wrote no heartbeat for "
         f"session.timeout.ms ({SESSION_MS})",
@@ -90,5 +90,7 @@ def test_heartbeats_that_fail_in_a_row_are_one_warning(cluster, store, clock, st
     for _ in range(3):
         clock.advance_ms(HEARTBEAT_MS)
         a.heartbeat()
-    failures = [each.levelname for each in story.records if "a heartbeat failed" in each.message]
+    failures = [
+        each.levelname for each in story.records if "a heartbeat failed" in each.getMessage()
+    ]
     assert failures == ["WARNING", "DEBUG", "DEBUG"]
