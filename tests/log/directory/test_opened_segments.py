@@ -29,7 +29,7 @@ def open_all(log, view, opened=None):
 def test_they_are_opened_at_the_same_time_and_yielded_in_order(store):
     log = open_log(store)
     view = log.observe()
-    both = threading.Barrier(8, timeout=10)
+    both = threading.Barrier(8, timeout=60)
 
     def meet(path, call):
         both.wait()
