@@ -134,7 +134,7 @@ class ReplicaChain:
             StorageError: all replicas have failed, or the metadata cannot be reached; nothing was
                 appended.
         """
-        attempt = AppendAttempt[_Result](
+        attempt: AppendAttempt[_Result] = AppendAttempt(
             self.states,
             name=self._name,
             suppressed=self._suppressed,

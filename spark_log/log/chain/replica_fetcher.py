@@ -10,6 +10,7 @@ replicas that share blocks would be damaged together (ADR 25).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from spark_log.log.directory import LogView
 from spark_log.log.files import StartMarker
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaFetcher:
@@ -160,6 +163,12 @@ class ReplicaFetcher:
             self._on_progress(data.size)
         if start:
             follow_log_start(self._follower, min(start, offset))
+        _log.debug(
+            "%s: copied up to offset %d from %s",
+            self._follower.files.url,
+            offset,
+            self._leader.files.url,
+        )
         return offset
 
     def _leading_view(self) -> LogView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedErr
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.util import Clock, SuppressedErrors
+
+_log = logging.getLogger(__name__)
 
 _REFRESH_MS: Final = 500
 """Minimum interval at which a reader at the end of a replicated log checks whether the chain has
@@ -207,6 +210,13 @@ class ReplicaSelection:
         self.state = state
         self.near = self._find_near(state)
         self._begin_epoch(replica, state)
+        _log.debug(
+            "%s: read the replica on broker %d in leader epoch %d, up to offset %s",
+            self._name,
+            state.chain[-1],
+            state.leader_epoch,
+            high_watermark_cap,
+        )
         return True
 
     def _find_near(self, state: PartitionState) -> LocalLog | None:
