@@ -32,7 +32,8 @@ from benchmarks.transactions_kafka import IsolationLevel, open_consumer, read_ta
 from benchmarks.workload import noop, session
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.log import PartitionLog, merge
+from spark_log.log import PartitionLog
+from spark_log.log.rewrite.merger import merge
 
 _TOPIC, _PARTITIONS = "read", 4
 _ABORT_EVERY = 101
@@ -76,7 +77,7 @@ def measure(options: argparse.Namespace) -> Report:
         for log in _logs(root):
             view = log.observe()
             merge(log.files, view, 0, len(view.live.segments) - 1, sync=False)
-            log.write_snapshot()
+            log.replica.snapshots.write()
         figures += _compare("merged", reads, committed, options.repeats)
     notes = {
         "records": f"{options.records:,} of {VALUE_BYTES} bytes, {committed:,} committed",

@@ -85,7 +85,7 @@ def measure(options: argparse.Namespace) -> Report:
 def _pages(root: str, topic: str) -> dict[str, str]:
     """Return the paths of the pages, by name."""
     ends = Cluster(root).partition_log(Cluster(root).topic("flights"), 0)
-    middle = ends.log_end_offset() // 2
+    middle = ends.observe().log_end_offset // 2
     return {
         "overview": "/",
         "topics": "/topics",
@@ -122,7 +122,7 @@ def _calls(root: str, pages: dict[str, str]) -> list[Figure]:
     """Return the number of storage calls for each page, when it is requested the second time."""
     cluster, admin, times, figures = Cluster(root), Admin(root), RequestTimes(), []
     times.measure(cluster.store)
-    times.measure(admin._cluster().store)
+    times.measure(admin._runtime.cluster().store)
     with TestClient(create_app(cluster, admin), base_url="http://127.0.0.1:8470") as client:
         for name, path in pages.items():
             client.get(path)

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.made_flights import PARTITIONS, write_flights
 from spark_log.cluster import Cluster
 from spark_log.console.budget import Budget
-from spark_log.console.search import Expression, Progress, Search
+from spark_log.console.search import Expression, Search, SearchProgress
 from spark_log.log import FetchedRecords
 from spark_log.util.clock import SYSTEM_CLOCK
 
@@ -49,7 +49,7 @@ def main() -> None:
             shutil.rmtree(folder)
 
 
-def _searched(cluster: Cluster, where: str) -> tuple[Progress, float]:
+def _searched(cluster: Cluster, where: str) -> tuple[SearchProgress, float]:
     """Return the final progress of a search of all records, and the time of its first hit."""
     topic = cluster.topic("flights")
     logs = {number: cluster.partition_log(topic, number) for number in range(PARTITIONS)}
@@ -61,7 +61,7 @@ def _searched(cluster: Cluster, where: str) -> tuple[Progress, float]:
         if np.isnan(first_ms) and len(rows):
             first_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
 
-    ranges = {number: (0, log.log_end_offset()) for number, log in logs.items()}
+    ranges = {number: (0, log.observe().log_end_offset) for number, log in logs.items()}
     search = Search(logs, ranges, expression=expression, limit=None)
     done = search.run(Budget(SYSTEM_CLOCK, 3_600_000), SYSTEM_CLOCK, on_hits, lambda _: None)
     expression.close()

@@ -30,7 +30,7 @@ from benchmarks.kafka_broker import KAFKA_VERSION, BrokerError, KafkaBroker, exi
 from benchmarks.log_report import Figure, Report, parser, run
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 
 PARTITIONS = 4
 Compression = Literal["none", "lz4", "zstd"]

@@ -14,8 +14,8 @@ import pyarrow as pa
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records
 from benchmarks.timing import timed
-from spark_log.log import Beside
-from spark_log.producer.merge_thread import MergeThread
+from spark_log.log import MergeExecutor
+from spark_log.producer.send.merge_thread import MergeThread
 from spark_log.storage.local import LocalStore
 
 GOALS_MS = {False: 0.3, True: 1.0}
@@ -50,11 +50,11 @@ def measure(options: argparse.Namespace) -> Report:
 def latencies_ms(store: LocalStore, count: int, *, sync: bool) -> tuple[list[float], list[float]]:
     """Return the latencies of bare puts and of appends, in turns, after a hundred warm-ups."""
     merges = MergeThread("merges")
-    beside = Beside(merges.submit, merges.pause)
-    log = open_log(store, beside=beside, flush_on_append=sync)
+    merge_executor = MergeExecutor(merges.submit, merges.pause)
+    log = open_log(store, merge_executor=merge_executor, flush_on_append=sync)
 
     def append(batch: pa.RecordBatch) -> None:
-        with merges.made_way_for():
+        with merges.make_way():
             log.append(batch)
 
     batches = [records(SMALL_BATCH, first=number * SMALL_BATCH) for number in range(64)]

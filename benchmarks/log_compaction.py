@@ -34,7 +34,7 @@ from benchmarks.kafka_broker import KAFKA_VERSION, confluent_kafka_required, exi
 from benchmarks.log_cleaning import Cleaning
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.log_workload import binary_array, local_stores, open_log
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.clean.compactor import compact
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage.local import LocalStore
@@ -221,7 +221,7 @@ def _clean(root: str, now_us: int, memory_bytes: int, answer: Connection) -> Non
     )
 
 
-def _open(store: LocalStore, *, sync: bool) -> PartitionLog:
+def _open(store: LocalStore, *, sync: bool) -> LocalLog:
     return open_log(
         store, flush_on_append=sync, cleanup_policy="compact", file_delete_delay_ms=1000
     )

@@ -75,7 +75,7 @@ def lookup_figures(store: CountingStore, segments: int, lookups: int) -> list[Fi
         Figure(f"{label}: first time, before a snapshot: reads", found.reads[0]),
         Figure(f"{label}: first time, before a snapshot", found.took_ms[0], "ms"),
     ]
-    open_log(store).write_snapshot()
+    open_log(store).snapshots.write()
     for kind in ("offset", "time"):
         found = Lookups(store, end_offset)
         for _ in range(lookups):
@@ -105,13 +105,13 @@ class Lookups:
         self._view = self._log.observe()
         self.listing_ms = (time.perf_counter() - start) * 1000
         assert self._view.log_end_offset == end_offset
-        self._log.fetch(end_offset)  # a fetch lists the log from time to time, as this one does
+        self._log.read(end_offset)[0]  # a fetch lists the log from time to time, as this one does
         self.reads: list[int] = []
         self.took_ms: list[float] = []
 
     def offset(self, offset: int) -> None:
         """Find the record at an offset."""
-        batches = self._counted(lambda: self._log.fetch(offset, max_bytes=1))
+        batches = self._counted(lambda: self._log.read(offset, max_bytes=1)[0])
         assert batches[0].base_offset == offset
 
     def time(self, offset: int) -> None:

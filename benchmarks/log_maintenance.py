@@ -27,9 +27,10 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, TOPIC_ID, local_stores, records
 from benchmarks.timing import timed
 from spark_log.config import TopicConfig
-from spark_log.log import PartitionLog, ProducerAppend
+from spark_log.log import LocalLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.rewrite.merger import KEEP_COMPRESSION, merge
+from spark_log.record import ProducerAppend
 from spark_log.storage.local import LocalStore
 from spark_log.util.clock import ManualClock
 
@@ -69,12 +70,10 @@ def measure(options: argparse.Namespace) -> Report:
     return Report("log_maintenance", figures, notes)
 
 
-def open_log(store: LocalStore, clock: ManualClock, **config: object) -> PartitionLog:
+def open_log(store: LocalStore, clock: ManualClock, **config: object) -> LocalLog:
     """Return a handle on the only log of a store."""
     settings = TopicConfig.parse({"flush.on.append": False, **_ANY_TIME, **config})
-    return PartitionLog(
-        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock
-    )
+    return LocalLog(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, clock=clock)
 
 
 def merges(name: str, store: LocalStore, compression: str, *, is_text: bool) -> list[Figure]:

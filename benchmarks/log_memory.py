@@ -139,7 +139,7 @@ def _append(store: LocalStore, segments: int) -> None:
 def _fetch(store: LocalStore, segments: int) -> None:
     log = open_log(store)
     offset = 0
-    while batches := log.fetch(offset):
+    while batches := log.read(offset)[0]:
         last = batches[-1]
         offset = last.base_offset + last.records.num_rows
     assert offset == segments * _SEGMENT_RECORDS + SMALL_BATCH

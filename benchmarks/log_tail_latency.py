@@ -10,6 +10,7 @@ size at the same pace.
 
 import argparse
 from multiprocessing.connection import Connection
+from typing import cast
 
 from benchmarks.kafka_broker import KafkaBroker, confluent_kafka_required
 from benchmarks.log_report import Figure, Report, parser, percentile, run
@@ -24,6 +25,7 @@ from benchmarks.log_workload import (
 from benchmarks.timing import ages_in_another_process, report_ages
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
+from spark_log.log import PartitionLog
 from spark_log.storage.local import LocalStore
 from spark_log.types import TopicPartition
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -101,7 +103,8 @@ def kafka_latencies_ms(options: argparse.Namespace) -> list[float]:
 
 def _read_log(store: LocalStore, count: int, pipe: Connection) -> None:
     fetcher = Fetcher(store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms)
-    fetcher.add(TopicPartition(_TOPIC, 0), open_log(store), 1)
+    log = cast(PartitionLog, open_log(store))  # a log of one directory reads as a partition's does
+    fetcher.add(TopicPartition(_TOPIC, 0), log, 1)
 
     def next_values() -> list[object]:
         fetch = fetcher.collect_fetch(None, _FETCH_WAIT_MS)

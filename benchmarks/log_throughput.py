@@ -27,7 +27,7 @@ from benchmarks.log_workload import (
     records,
 )
 from benchmarks.timing import timed
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.storage.local import LocalStore
 
 _BATCH_RECORDS = 10_000
@@ -146,9 +146,9 @@ def _write(target: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _fetch(log: PartitionLog, n: int, *, check_crcs: bool) -> None:
+def _fetch(log: LocalLog, n: int, *, check_crcs: bool) -> None:
     offset = 0
-    while batches := log.fetch(offset, check_crcs=check_crcs):
+    while batches := log.read(offset, check_crcs=check_crcs)[0]:
         last = batches[-1]
         offset = last.base_offset + last.records.num_rows
     assert offset == n

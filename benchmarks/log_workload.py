@@ -15,7 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, PartitionLog
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
 from spark_log.storage.local import LocalStore
@@ -72,11 +72,18 @@ def creation_us_of(path: Path) -> float:
     return (time.perf_counter() - start) * 1e6
 
 
-def open_log(store: Store, *, beside: Beside | None = None, **config: object) -> PartitionLog:
+def open_log(
+    store: Store, *, merge_executor: MergeExecutor | None = None, **config: object
+) -> LocalLog:
     """Return a handle on the only log of a store."""
     settings = TopicConfig.parse(config)
-    return PartitionLog(
-        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, config=settings, beside=beside
+    return LocalLog(
+        store,
+        DIRECTORY,
+        topic_id=TOPIC_ID,
+        partition=0,
+        config=settings,
+        merge_executor=merge_executor,
     )
 
 

@@ -34,15 +34,29 @@ def _flights(first: int, count: int) -> pa.RecordBatch:
     values = [
         json.dumps(
             {
-                "year": 2013, "month": 1, "day": n % 28 + 1, "dep_time": 517, "sched_dep_time": 515,
-                "dep_delay": n * 7 % 900, "arr_time": 830, "sched_arr_time": 819, "arr_delay": 11,
-                "carrier": _CARRIERS[n % 6], "flight": n % 8000, "tailnum": f"N{n % 20_000:05}",
-                "origin": "EWR", "dest": "IAH", "air_time": 227, "distance": 1400, "hour": 5,
-                "minute": 15, "time_hour": "2013-01-01T10:00:00Z",
+                "year": 2013,
+                "month": 1,
+                "day": n % 28 + 1,
+                "dep_time": 517,
+                "sched_dep_time": 515,
+                "dep_delay": n * 7 % 900,
+                "arr_time": 830,
+                "sched_arr_time": 819,
+                "arr_delay": 11,
+                "carrier": _CARRIERS[n % 6],
+                "flight": n % 8000,
+                "tailnum": f"N{n % 20_000:05}",
+                "origin": "EWR",
+                "dest": "IAH",
+                "air_time": 227,
+                "distance": 1400,
+                "hour": 5,
+                "minute": 15,
+                "time_hour": "2013-01-01T10:00:00Z",
             }
         ).encode()
         for n in numbers
-    ]  # fmt: skip
+    ]
     times_us = np.arange(first, first + count) * 1_000_000 + 1_356_998_400_000_000
     columns = {
         "key": pa.array([_CARRIERS[n % 6].encode() for n in numbers], pa.binary()),

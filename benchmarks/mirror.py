@@ -91,7 +91,7 @@ def produce(sides: Sides) -> float:
 
 def consume(sides: Sides) -> float:
     """Read the topic in Kafka without writing it; return the seconds."""
-    from spark_log.mirror.confluent import OFFSET_BEGINNING, KafkaPartition, Message
+    from spark_log.mirror.kafka.confluent import OFFSET_BEGINNING, KafkaPartition, Message
 
     consumer = sides.kafka.consumer(
         queued_min_messages=500_000, queued_max_messages_kbytes=262_144, enable_partition_eof=False

@@ -248,7 +248,7 @@ def import_ms(module: str) -> float:
 
 
 def log_figures(server: S3Server, options: argparse.Namespace) -> Iterator[Figure]:
-    """Yield appends through a `PartitionLog`, and the race of processes."""
+    """Yield appends through a `LocalLog`, and the race of processes."""
     store = open_store(server.new_bucket(), server.storage_options)
     small = records(SMALL_BATCH)
     for label, batch, times in (

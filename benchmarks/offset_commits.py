@@ -222,8 +222,11 @@ def _large(root: str, groups: int) -> None:
         assert not any(request.error for request in requests)
     table.maintain()
     for at in range(200):  # after a compaction: small files, each with any group
-        table.commit(f"group-{at * 37 % groups:05}", {TopicPartition("t", 0): OffsetAndMetadata(5)},
-                     generation=1)  # fmt: skip
+        table.commit(
+            f"group-{at * 37 % groups:05}",
+            {TopicPartition("t", 0): OffsetAndMetadata(5)},
+            generation=1,
+        )
     print(f"{groups} groups of 100 partitions, made in {time.monotonic() - began:.0f} s")
     cold, warm = [], []
     for number in range(5):

@@ -38,7 +38,7 @@ from benchmarks.reassignment import measure_reassignment
 from benchmarks.timing import timed
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.replication import ClusterReplicator, TopicPartitionReplica
+from spark_log.replication import ClusterRecovery, TopicPartitionReplica
 
 _VALUE = b"x" * 100
 _ROWS = 50_000
@@ -209,7 +209,7 @@ def _catching_up(directory: Path, records: int) -> Iterator[Figure]:
         admin.unfence_broker(3)
     cluster = Cluster(root)
     began_s = time.process_time()
-    (done,) = ClusterReplicator(cluster).catch_up([TopicPartitionReplica("t", 0, 3)])
+    (done,) = ClusterRecovery(cluster).run([TopicPartitionReplica("t", 0, 3)])
     took_s = time.process_time() - began_s
     assert done is not None
     assert done.report is not None

@@ -18,7 +18,7 @@ from benchmarks.log_report import Figure, Report, parser, run
 from spark_log.config import ClusterConfig
 from spark_log.coordinator.group import changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
-from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.storage.local import LocalStore
 from spark_log.types import random_id
@@ -56,15 +56,17 @@ def _figures(count: int, partitions: int, assignor: str) -> Iterator[Figure]:
             f"{what}: all join in one record",
             change(lambda group: changes.join(group, first, topics, config, members[1:-1])),
         )
-        assert len(log.group.members) == count
+        assert len(log.state.members) == count
         yield _seconds(
             f"{what}: one more joins",
             change(lambda group: changes.join(group, last, topics, config)),
         )
-        segments = [file for file in store.list(group_directory(_GROUP)) if ".log" in file.name]
+        segments = [
+            file for file in store.list(GroupLog.directory_of(_GROUP)) if ".log" in file.name
+        ]
         yield Figure(f"{what}: bytes of the record", segments[-1].size_bytes / 1e6, "MB")
         # Each of them releases its revoked partitions by a record of its own.
-        moving = [each for each in log.group.members.values() if each.revoking]
+        moving = [each for each in log.state.members.values() if each.revoking]
         yield Figure(f"{what}: records until it is stable", len(moving))
         if moving:
             one = moving[0]
@@ -81,7 +83,7 @@ def _figures(count: int, partitions: int, assignor: str) -> Iterator[Figure]:
         with _cpu_s() as took:
             reader.replay()
         yield _seconds(f"{what}: a member reads a change", took[0])
-        yield from _codec(what, reader.group)
+        yield from _codec(what, reader.state)
 
 
 def _codec(what: str, group: Group) -> Iterator[Figure]:

@@ -2,86 +2,11 @@
 
     spark-submit jobs/consume.py flights --root /data/log --group dashboard --to parquet --path out
 
-The job is a member of the group: several jobs of one group share the partitions, and Spark reads
-the partitions of each job in tasks that own whole partitions. The next run continues at the
-committed offsets. Into a Delta table each record is written exactly once. Other sinks get records
-at least once: offsets are committed after the records are written.
+The program is `spark_log/jobs/consume.py`.
 """
 
-from __future__ import annotations
-
-from typing import Annotated
-
-import typer
-
-from spark_log.cli import JobMemberOptions, Output, Root, parse_pairs, run, with_option_groups
-from spark_log.datasource import parse_read_options
-from spark_log.jobs import (
-    BatchProcessor,
-    DeltaProcessor,
-    DeltaSink,
-    Destination,
-    DestinationProcessor,
-    JobMember,
-    Report,
-    Sink,
-    SinkOption,
-    connection_options,
-    job_session,
-    run_group_job,
-    spark_progress,
-)
-from spark_log.storage import open_store
-
-
-@with_option_groups
-def main(
-    topics: Annotated[list[str], typer.Argument(help="Topics to read.")],
-    root: Root,
-    output: Output,
-    membership: JobMemberOptions,
-    destination: Destination,
-    sink_option: SinkOption = None,
-) -> None:
-    """Read new records of topics as a consumer group, write them, and commit the offsets.
-
-    Into a Delta table each record is written exactly once, to other sinks at least once. Several
-    jobs of one group share the partitions.
-    """
-    report = Report("consumed")
-    group = membership.group
-    cluster = root.cluster()
-    connection = connection_options(root.url, root.storage_options, root.broker_options)
-    read = {"subscribe": ",".join(topics), "group.id": group}
-    member = JobMember(
-        cluster, parse_read_options({**connection, **read}), membership.config,
-        follow=membership.follow, max_records=membership.batch_records,
-    )  # fmt: skip
-    arguments = (
-        lambda: job_session("consume"),
-        connection,
-        group,
-        membership.members,
-        spark_progress,
-    )
-    if destination.sink is Sink.DELTA:
-        assert destination.path is not None
-        given = parse_pairs("--sink-option", sink_option or [], secret=True)
-        options = given or root.storage_options
-        sink = DeltaSink(
-            open_store(destination.path, options).url, options, group, destination.binary
-        )
-        sink.prepare()
-        processor: BatchProcessor = DeltaProcessor(sink, *arguments)
-    else:
-        processor = DestinationProcessor(destination, *arguments)
-    report.add(group=group, topics=", ".join(topics), to=str(destination))
-    run_group_job(
-        member, processor, cluster.clock, report, as_json=output.is_json,
-        max_poll_interval_ms=membership.config.max_poll_interval_ms,
-        interval_s=membership.interval_s,
-    )  # fmt: skip
-
+from spark_log.cli import run
+from spark_log.jobs.consume import main
 
 if __name__ == "__main__":
     run(main)

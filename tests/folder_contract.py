@@ -17,19 +17,24 @@ class FolderContract(Contract):
     `spark_log.log.partition_log` may import `spark_log.log.clean`, and not the file in it. Files
     of one folder import each other. No module imports a folder that it lies in: the folder's stub
     would hide which file is meant, and so a circle.
+
+    A folder may have public subfolders, for importers with a purpose of their own. What such a
+    subfolder exports is imported from it, and the folder does not export it.
     """
 
     exempt_importers = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
     exempt_files = fields.SetField(subfield=fields.ModuleExpressionField(), required=False)
+    public_subfolders = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         importers = _modules(graph, self.exempt_importers)  # type: ignore[arg-type]
         files = _modules(graph, self.exempt_files)  # type: ignore[arg-type]
+        public: frozenset[str] = frozenset(self.public_subfolders or ())  # type: ignore[arg-type]
         broken = [
             (importer, imported, folder)
             for importer in sorted(graph.modules - importers)
             for imported in sorted(graph.find_modules_directly_imported_by(importer) - files)
-            if (folder := folder_to_import(graph, importer, imported)) is not None
+            if (folder := folder_to_import(graph, importer, imported, public)) is not None
         ]
         own = [
             (importer, imported)
@@ -47,11 +52,22 @@ class FolderContract(Contract):
         output.print_error("Names to export are written into __init__.pyi of the folder.")
 
 
-def folder_to_import(graph: ImportGraph, importer: str, imported: str) -> str | None:
-    """Return the folder to import from, or None if the module itself may be imported."""
-    for folder in _folders_above(imported):
+def folder_to_import(
+    graph: ImportGraph, importer: str, imported: str, public: frozenset[str] = frozenset()
+) -> str | None:
+    """Return the folder to import from, or None if the module itself may be imported.
+
+    Args:
+        graph: the imports of the package.
+        importer: the importing module.
+        imported: the module that it imports.
+        public: subfolders that are imported by their own names.
+    """
+    above = list(_folders_above(imported))
+    for folder in above:
         if folder in graph.modules and not f"{importer}.".startswith(f"{folder}."):
-            return folder
+            door = next((each for each in (*above, imported) if each in public), folder)
+            return None if door == imported else door
     return None
 
 

@@ -3,7 +3,7 @@
 from spark_log import Admin, Consumer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable, TransactionalOffsets
-from spark_log.coordinator.group import transactional_offsets
+from spark_log.coordinator.offsets import transactional_offsets
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import known_directories
 from spark_log.storage.known_directories import KnownDirectories
@@ -31,7 +31,7 @@ def test_a_consumer_forgets_the_logs_of_deleted_topics_that_it_was_asked_about(t
         for name in NAMES:
             assert consumer.end_offsets([TopicPartition(name, 0)]) == {TopicPartition(name, 0): 0}
             admin.delete_topics([name])
-        assert len(consumer._offset_fetcher._logs) == 1  # noqa: SLF001
+        assert len(consumer._runtime.offset_fetcher._logs) == 1  # noqa: SLF001
 
 
 def test_a_mirror_forgets_deleted_topics(tmp_path):

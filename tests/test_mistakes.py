@@ -19,7 +19,7 @@ from spark_log import (
     StorageError,
     TopicPartition,
 )
-from spark_log.consumer.operations import polling
+from spark_log.consumer import consumer as consumer_module
 from spark_log.errors import InvalidTimestampError
 from spark_log.producer import validation
 from spark_log.storage.local import LocalStore
@@ -50,7 +50,7 @@ def producer(root):
 
 @pytest.fixture(autouse=True)
 def _warn_again(monkeypatch):
-    monkeypatch.setattr(polling, "_has_warned_of_seconds", False)
+    monkeypatch.setattr(consumer_module, "_has_warned_of_seconds", False)
     monkeypatch.setattr(validation, "_has_warned_of_seconds", False)
 
 

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from spark_log.config import CONF_FILES
+
 PROJECT = Path(__file__).parent.parent
 COREUTILS = ["cat", "cp", "dirname", "echo", "env", "head", "id", "ls", "mkdir", "rm", "touch"]
 
@@ -230,6 +232,21 @@ class TestInstalled:
         code = "import sys, spark_log, spark_log.cli.main; print('pyspark' in sys.modules)"
         python = [sys.executable, "-c", code]
         assert run(*python, cwd=tmp_path, path=os.environ["PATH"]) == (0, ["False"])
+
+
+class TestWheel:
+    def test_has_the_jobs_and_the_configuration_files(self, tmp_path):
+        built, info = tmp_path / "built", tmp_path / "info"
+        info.mkdir()
+        setup = [sys.executable, "setup.py", "-q", "egg_info", "-e", info]
+        _, lines = run(*setup, "build_py", "-d", built, cwd=PROJECT, path=os.environ["PATH"])
+        conf = sorted(path.name for path in (built / "spark_log" / "conf").iterdir())
+        assert conf == list(CONF_FILES), lines
+        for name in CONF_FILES:
+            shipped = built / "spark_log" / "conf" / name
+            assert shipped.read_bytes() == (PROJECT / "conf" / name).read_bytes()
+        for job in (PROJECT / "jobs").glob("*.py"):
+            assert (built / "spark_log" / "jobs" / job.name).exists() or job.name == "demo.py"
 
 
 @pytest.mark.spark

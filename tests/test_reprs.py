@@ -17,10 +17,10 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.consumer.dead_letter import DeadLetters
 from spark_log.coordinator import OffsetsTable
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.options.write_options import parse_write_options
+from spark_log.dead_letter import DeadLetters
 from spark_log.storage import open_store
 from spark_log.storage.object.location import ObjectLocation
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -85,7 +85,7 @@ def test_what_is_below_a_client_tells_where_it_is(root, cluster):
     assert repr(cluster.store) == f"<LocalStore url={root!r}>"
     assert repr(cluster.image()) == "<MetadataImage of 1 topics>"
     assert repr(cluster.suppressed) == "<SuppressedErrors {}>"
-    assert repr(log) == f"<ReplicatedLog directory={log.directory!r} replicas=[0]>"
+    assert repr(log) == f"<PartitionLog directory={log.directory!r} replicas=[0]>"
     assert repr(table) == f"<OffsetsTable url={table.url!r}>"
     assert repr(DeadLetters(Mock(), "dead")) == "<DeadLetters topic='dead'>"
     assert repr(SYSTEM_CLOCK) == "<SystemClock>"

@@ -6,13 +6,15 @@ import uuid
 
 import pytest
 
+import spark_log
+from spark_log import types
+from spark_log.admin import PartitionDescription, TopicDescription
+from spark_log.admin import types as admin_types
 from spark_log.types import (
     ConsumerRecord,
     NewTopic,
     OffsetAndMetadata,
-    PartitionDescription,
     RecordMetadata,
-    TopicDescription,
     TopicPartition,
     random_id,
 )
@@ -37,6 +39,13 @@ class TestEveryValue:
         name = next(iter(type(value).__annotations__))
         with pytest.raises(AttributeError):
             setattr(value, name, "changed")
+
+
+def test_the_values_of_admin_can_be_imported_from_types_and_from_the_package():
+    for name in types._OF_ADMIN:  # noqa: SLF001 - the names that moved to admin/
+        assert getattr(types, name) is getattr(admin_types, name) is getattr(spark_log, name)
+    with pytest.raises(AttributeError, match=r"'spark_log\.types' has no attribute 'Topic'"):
+        types.Topic  # noqa: B018
 
 
 class TestFields:

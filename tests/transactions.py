@@ -1,6 +1,6 @@
 """Transactions written by hand: the records of one producer, and the marker that ends them."""
 
-from spark_log.log import EndTransactionMarker, ProducerAppend
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.record.samples import START_US, record_batch, row
 
 

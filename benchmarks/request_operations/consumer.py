@@ -142,7 +142,7 @@ def close(root: Root) -> Iterator[Call]:
 
 
 _IDLE = "tests/consumer/fetch/test_idle_consumer.py"
-_IDLE_REPLICAS = "tests/log/chain/test_replicated_log.py"
+_IDLE_REPLICAS = "tests/log/test_partition_log.py"
 
 OPERATIONS = (
     Operation(

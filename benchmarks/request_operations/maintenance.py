@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from benchmarks.request_operations.operation import Call, Operation, Root
 from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.mirror.replication_policy import TopicFilter
-from spark_log.mirror.root_mirror import RootMirror
+from spark_log.mirror.root.root_mirror import RootMirror
 from spark_log.replication import Controller
 
 PARTITIONS = 10

@@ -1,4 +1,4 @@
-"""What the site has beside docs/: pages of the project's folder, and files that pages link to.
+"""Adds to docs/ in the site: pages of the project's folder, and files that pages link to.
 
 Links stay as they are in the repository, where they lead from file to file. A link that leaves
 docs/ is rewritten for the site: to the page that a file became, or to a copy of the file.
@@ -22,10 +22,10 @@ PAGES = {
 """Pages outside of docs/, and their place in the site."""
 
 ALSO = {"README.md": "index.md", "docs/adr": "adr/README.md"}
-"""What is not in the site, and the page that stands for it."""
+"""Files that are not in the site, and the page that a link to them leads to."""
 
 COPIES = "files/"
-"""Where a file lies to which a page links, and which is no page."""
+"""Folder of the files that pages link to, and that are no pages."""
 
 SECTION_OF = {"security.md": "Operations"}
 """Pages that may not exist yet, and their section."""

@@ -1,7 +1,13 @@
-"""`Admin`, by subject: brokers, topics, configs, quotas, offsets, records, producers, groups.
+"""`Admin`, the client that administers a root, and samples of a root's offsets.
 
-Each subject is a file with the methods that `Admin` has for it. `tables` converts results of
-`Admin` to Arrow tables; `offset_reset` computes new offsets for ``spark-log groups reset-offsets``.
+`Admin` has the methods and their docstrings. What they do is in a file for each subject, as
+functions of an opened `spark_log.cluster.Cluster`: ``brokers``, ``topics``, ``configs`` and so on;
+``groups`` has a class, which keeps the offsets table open. ``_runtime`` opens the root and limits
+the time of calls, ``types`` has the values that `Admin` returns, and ``tables`` converts them to
+Arrow tables.
+
+`OffsetResetPlanner` computes new offsets for ``spark-log groups reset-offsets``. `OffsetsSampler`
+reads ends of partitions and committed offsets repeatedly, for monitoring.
 """
 
 from spark_log.util.exports import attach_stub

@@ -1,270 +1,429 @@
-"""`Admin` methods for consumer groups: lists, describes, changes and deletes groups and offsets."""
+"""`GroupManager`: reads and changes groups for `Admin`, by Kafka's rules.
+
+Offsets are changed in the group's current generation, and only while the group has no members
+(docs/adr/0010). If a member joins at the same time, either it reads the changed offsets, or the
+change is refused and decided again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.cluster_access import limited
-from spark_log.admin.offsets import OffsetOperations, check_by_partition, check_isolation_level
-from spark_log.log import IsolationLevel
+from spark_log.admin.types import (
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    MemberDescription,
+)
+from spark_log.cluster import Cluster
+from spark_log.coordinator import (
+    GROUP_STATES,
+    TOMBSTONE,
+    CommittedOffset,
+    Group,
+    GroupCoordinator,
+    GroupLog,
+    Member,
+    OffsetsTable,
+    PartitionKey,
+    Row,
+    check_metadata,
+    check_offset,
+)
+from spark_log.errors import (
+    GroupIdNotFoundError,
+    GroupNotEmptyError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    InvalidConfigurationError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    nearest,
+)
+from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
+from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import OffsetAndMetadata, OffsetSpec, OffsetTimestamp, TopicPartition
+from spark_log.threads import call_beside
+from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.admin.group_descriptions import (
-        GroupDescription,
-        GroupListing,
-        GroupPartitionLag,
-    )
-    from spark_log.admin.group_manager import GroupManager
+    from spark_log.coordinator import TransactionalOffsets
+
+_MAX_TRIES = 20
+
+_Positions = Mapping[PartitionKey, CommittedOffset]
 
 
-class GroupOperations(OffsetOperations):
-    """Lists, describes, changes and deletes groups and their committed offsets."""
+class GroupManager:
+    """Lists, describes and changes the groups of one root."""
 
-    _opened_groups: GroupManager | None = None
-
-    def close(self) -> None:
-        """Drop the metadata and groups that were read. There is no connection to close."""
-        super().close()
-        self._opened_groups = None
-
-    @limited
-    def list_groups(self, *, states_filter: Collection[str] | None = None) -> list[GroupListing]:
-        """List the groups that have members or committed offsets, sorted by id.
+    def __init__(self, cluster: Cluster) -> None:
+        """Return a manager for the groups of a root.
 
         Args:
-            states_filter: the states of the groups to return, in upper or lower case: ``Empty``,
-                ``Stable``, ``Reconciling``; None for all.
+            cluster: the opened root.
 
         Raises:
-            InvalidConfigurationError: a state is not known.
-            StorageError: groups or offsets cannot be read.
+            UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
-        return self._groups.list_groups(states_filter)
+        self.table = OffsetsTable(cluster)
+        self._cluster = cluster
+        self._transactions: TransactionalOffsets | None = None
 
-    @limited
+    # --- reading ---------------------------------------------------------------------------------
+
+    def list_groups(self, states: Collection[str] | None = None) -> list[GroupListing]:
+        """Return the groups with members or committed offsets, in one of ``states``."""
+        wanted = None if states is None else {_state(state) for state in states}
+        store = self._cluster.store
+        # Both at the same time on an object store, where each is several requests in sequence.
+        read_table = self.table.groups_with_positions
+        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
+        logged = GroupLog.list_names(store, self._cluster.clock)
+        views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
+        with_positions = with_positions_read()
+        found = []
+        for group_id in sorted(with_positions | views.keys()):
+            view = views.get(group_id)
+            if group_id not in with_positions and (view is None or not view.state.members):
+                continue
+            found.append(
+                GroupListing(
+                    group_id,
+                    "consumer" if view is not None and view.state.generation else "",
+                    "Empty" if view is None else view.state.state,
+                )
+            )
+        return [each for each in found if wanted is None or each.group_state in wanted]
+
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Describe groups: state, generation, members and their assignments.
+        """Return the state, generation and members of groups, by group id."""
+        wanted = dict.fromkeys(group_ids)
 
-        Raises:
-            GroupIdNotFoundError: a group has neither members nor committed offsets.
-            StorageError: a group cannot be read.
-        """
-        return self._describe_all(group_ids)
+        def describe(group_id: str) -> GroupDescription:
+            return describe_group(self._existing(group_id))
 
-    def group_lag(
-        self, group_id: str, *, isolation_level: IsolationLevel = "read_uncommitted"
-    ) -> list[GroupPartitionLag]:
-        """Return the lag of a group, in records and in time, for each of its partitions.
+        return dict(zip(wanted, map_requests(self._cluster.store, describe, wanted), strict=True))
 
-        Args:
-            group_id: the group's id.
-            isolation_level: the isolation level; with ``read_committed``, the lag ends at the last
-                stable offset.
+    def members(self, group_id: str) -> tuple[str, ...]:
+        """Return the member ids; empty if the group does not exist."""
+        return tuple(self._view(group_id).state.members)
 
-        Raises:
-            GroupIdNotFoundError: the group has neither members nor committed offsets.
-            InvalidConfigurationError: the isolation level is unknown.
-            StorageError: the group cannot be read.
-        """
-        return self.group_lags([group_id], isolation_level=isolation_level)[group_id]
-
-    @limited
-    def group_lags(
-        self,
-        group_ids: Iterable[str],
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> dict[str, list[GroupPartitionLag]]:
-        """Return the lag of several groups as one cut, by group id.
-
-        The committed offsets of all groups are read before the end of any partition, and the end of
-        each partition is read once. The lags of two groups can therefore be compared, unlike the
-        results of `list_group_offsets` and `list_offsets`. A lag counts the offsets that can be
-        read, and is never negative; offsets that were deleted unread are counted separately
-        (`GroupPartitionLag.deleted`).
-
-        Args:
-            group_ids: the ids of the groups.
-            isolation_level: the isolation level; with ``read_committed``, the lag ends at the last
-                stable offset.
-
-        Raises:
-            GroupIdNotFoundError: a group has neither members nor committed offsets.
-            InvalidConfigurationError: the isolation level is unknown.
-            StorageError: a group or a partition cannot be read.
-        """
-        check_isolation_level(isolation_level)
-        described = self._describe_all(group_ids)
-        return self._groups.lags(described.values(), isolation_level)
-
-    @limited
-    def list_group_offsets(
+    def offsets(
         self,
         group_id: str,
         partitions: Collection[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group.
-
-        Args:
-            group_id: the group's id; a group that does not exist has no offsets.
-            partitions: the partitions to return; those without a committed offset are left out.
-                None for all.
-            require_stable: whether to refuse offsets that an open transaction may replace, and to
-                include the offsets of decided transactions (KIP-447).
-
-        Raises:
-            UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
-                again.
-            StorageError: the offsets cannot be read.
-        """
-        return self._groups.offsets(group_id, partitions, require_stable=require_stable)
-
-    @limited
-    def list_consumer_group_offsets(
-        self,
-        group_specs: Mapping[str, Collection[TopicPartition] | None],
-        *,
-        require_stable: bool = False,
-    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return the committed offsets of several groups, by group id (KIP-709).
-
-        Args:
-            group_specs: group id → partitions to return, None for all. A group that does not exist
-                has no offsets; partitions without a committed offset are left out.
-            require_stable: whether to refuse offsets that an open transaction may replace, and to
-                include the offsets of decided transactions (KIP-447).
-
-        Raises:
-            UnstableOffsetCommitError: with ``require_stable``, a transaction is not decided; call
-                again.
-            StorageError: the offsets cannot be read.
-        """
+        """Return the committed offsets, of some partitions or of all."""
+        wanted = None if partitions is None else {TopicPartition(*each) for each in partitions}
+        if require_stable:
+            self._transactional_offsets.settle_group(group_id, wanted)
         return {
-            group_id: self._groups.offsets(group_id, partitions, require_stable=require_stable)
-            for group_id, partitions in group_specs.items()
+            tp: OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+            for tp, found in sorted(self.table.fetch(group_id).items())
+            if wanted is None or tp in wanted
         }
 
-    @limited
-    def alter_group_offsets(
+    def lags(
+        self,
+        descriptions: Collection[GroupDescription],
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[str, list[GroupPartitionLag]]:
+        """Return the lag of groups in each partition with a committed offset or an owner.
+
+        All committed offsets are read first, then the log of each partition once: no committed
+        offset is compared with an older end, and groups that have committed the same offset have
+        the same lag.
+        """
+        positions_of = {each.group_id: self.table.positions(each.group_id) for each in descriptions}
+        # Read the metadata after the offsets: an offset in a deleted topic is not an offset in a
+        # new topic of the same name.
+        image = self._cluster.image()
+        committed = {group_id: _in_image(image, each) for group_id, each in positions_of.items()}
+        offsets: dict[TopicPartition, set[int]] = {}
+        for description in descriptions:
+            positions = committed[description.group_id]
+            for tp in positions.keys() | description.owners.keys():
+                topic = image.find(tp.topic)
+                if topic is not None and tp.partition in topic.partitions:
+                    offsets.setdefault(tp, set())
+                    if tp in positions:
+                        offsets[tp].add(positions[tp].offset)
+
+        def read(tp: TopicPartition) -> _Bounds | None:
+            topic = image.topic(tp.topic)
+            try:
+                with self._cluster.detecting_deletion(topic):
+                    log = self._cluster.partition_log(topic, tp.partition)
+                    view = log.observe()
+                    start = view.log_start_offset
+                    end = log.end_offset(view, isolation_level=isolation_level)
+                    lags = {Lag.of(each, start, end) for each in offsets[tp]}
+                    firsts = {each.first_offset for each in lags if each.unread}
+                    since_us = {each: first_unread_us(log, each) for each in sorted(firsts)}
+                    return _Bounds(start, end, since_us)
+            except UnknownTopicOrPartitionError:
+                return None  # deleted since the metadata were read
+
+        found = map_requests(self._cluster.store, read, offsets)
+        ends = {tp: each for tp, each in zip(offsets, found, strict=True) if each is not None}
+        now_us = self._cluster.clock.time_us()  # wall clock: only shown to users
+        lags = {}
+        for each in descriptions:
+            positions, owners = committed[each.group_id], each.owners
+            lags[each.group_id] = [
+                _lag(tp, ends[tp], positions.get(tp), owners.get(tp), now_us)
+                for tp in sorted((positions.keys() | owners.keys()) & ends.keys())
+            ]
+        return lags
+
+    # --- changing --------------------------------------------------------------------------------
+
+    def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Set committed offsets of a group without members, all of them or none (KIP-396).
+        """Set committed offsets of a group without members, all of them or none."""
+        image = self._cluster.image()
+        rows = []
+        for (topic, partition), position in sorted(offsets.items()):
+            if partition not in image.topic(topic).partitions:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {topic!r} has no partition {partition}; it has "
+                    f"{image.topic(topic).num_partitions}, numbered from 0",
+                    topic=topic,
+                )
+            check_offset(TopicPartition(topic, partition), position.offset)
+            check_metadata(TopicPartition(topic, partition), position)
+            key = PartitionKey(topic, image.topic(topic).topic_id, partition)
+            rows.append(Row(key, position.offset, position.metadata or "", position.leader_epoch))
+        if rows:
+            self._change(group_id, lambda view: _check_empty(view, "altered"), lambda *_: rows)
 
-        Args:
-            group_id: the group; it need not exist.
-            offsets: partition → the next offset to read. Other partitions keep their offsets.
-
-        Raises:
-            GroupNotEmptyError: the group has members; nothing was changed.
-            UnknownTopicOrPartitionError, OffsetOutOfRangeError: nothing was changed.
-            UnknownOutcomeError: the offsets may have been changed; it is safe to repeat the call.
-            StorageError: nothing was changed.
-        """
-        self._groups.alter_offsets(group_id, offsets)
-
-    @limited
-    def reset_group_offsets(
-        self,
-        group_id: str,
-        offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Reset committed offsets of a group without members, all of them or none.
-
-        Args:
-            group_id: the group; it need not exist.
-            offset_specs: partition → an `OffsetSpec`, an `OffsetTimestamp` (the first record at or
-                after that time; the log end offset if there is none), or an offset. An offset
-                outside of the log becomes the log start or log end offset.
-
-        Returns:
-            Partition → the offset that was committed.
-
-        Raises:
-            GroupNotEmptyError: the group has members; nothing was changed.
-            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: nothing
-                was changed.
-            UnknownOutcomeError: the offsets may have been changed; it is safe to repeat the call.
-            StorageError: nothing was changed.
-        """
-        from spark_log.admin.offset_reset import OffsetResetPlanner  # it imports pyarrow.parquet
-
-        specs = check_by_partition("offset_specs", offset_specs)
-        plan = OffsetResetPlanner(self._cluster(), self, group_id).to_specs(specs)
-        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
-        self._groups.alter_offsets(group_id, offsets)
-        return offsets
-
-    @limited
-    def delete_group_offsets(
+    def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """Delete committed offsets of a group, all of them or none (KIP-496).
+        """Delete committed offsets, all of them or none; return the partitions that had one.
 
-        Args:
-            group_id: the group.
-            partitions: the partitions; no member may subscribe to one of their topics.
-
-        Returns:
-            The partitions that had a committed offset.
-
-        Raises:
-            GroupIdNotFoundError: the group has neither members nor committed offsets.
-            GroupSubscribedToTopicError: nothing was changed.
-            UnknownOutcomeError: the offsets may have been deleted; it is safe to repeat the call.
-            StorageError: nothing was changed.
+        Offsets that a transaction may commit later are deleted, too.
         """
-        return self._groups.delete_offsets(group_id, partitions)
+        wanted = {TopicPartition(*each) for each in partitions}
+        self._existing(group_id)
+        topics = {each.topic for each in wanted}
+        deleted: set[TopicPartition] = set()
 
-    @limited
+        def check(view: StateView[Group]) -> None:
+            for topic in sorted(topics):
+                subscribers = [
+                    member.member_id
+                    for member in view.state.members.values()
+                    if topic in member.topics
+                    or any(held.topic == topic for held in member.held | member.pending)
+                    or (member.pattern is not None and topic in view.state.topics)
+                ]
+                if subscribers:
+                    raise GroupSubscribedToTopicError(
+                        f"members of group {group_id!r} subscribe to {topic!r}; to delete its "
+                        f"committed offsets, stop {', '.join(subscribers[:3])} first",
+                        group_id=group_id,
+                        members=tuple(subscribers),
+                    )
+
+        def decide(view: StateView[Group], positions: _Positions) -> list[Row]:
+            keys = positions.keys() | self._pending(view)
+            found = [key for key in keys if TopicPartition(key.topic, key.partition) in wanted]
+            deleted.clear()
+            deleted.update(
+                TopicPartition(key.topic, key.partition) for key in found if key in positions
+            )
+            return [Row(key, TOMBSTONE) for key in found]
+
+        self._change(group_id, check, decide)
+        return deleted
+
     def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups that have no members, with their committed offsets.
+        """Delete the committed offsets of groups that have no members.
 
-        All groups are checked before the first is deleted. If a consumer joins a deleted group
-        again, its generations continue from the last one.
-
-        Raises:
-            GroupIdNotFoundError, GroupNotEmptyError: a group does not exist, or has members.
-            UnknownOutcomeError, StorageError: some groups may be deleted; it is safe to repeat the
-                call.
+        Offsets that a transaction may commit later are deleted, too.
         """
-        self._groups.delete_groups(group_ids)
+        wanted = list(dict.fromkeys(group_ids))
+        for group_id in wanted:
+            _check_empty(self._existing(group_id), "deleted")
+        for group_id in wanted:
+            self._change(
+                group_id,
+                lambda view: _check_empty(view, "deleted"),
+                lambda view, positions: [
+                    Row(key, TOMBSTONE) for key in positions.keys() | self._pending(view)
+                ],
+            )
 
-    @limited
-    def group_members(self, group_id: str) -> tuple[str, ...]:
-        """Return the member ids of a group; empty if the group does not exist.
+    def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
+        """Remove members from a group."""
+        group = self._existing(group_id).state
+        for member_id in member_ids:
+            if member_id not in group.members:
+                raise UnknownMemberIdError(
+                    f"{member_id!r} is not in group {group_id!r}; it has "
+                    f"{', '.join(sorted(group.members)) or 'no members'}",
+                    group_id=group_id,
+                    member_id=member_id,
+                )
+        GroupCoordinator(self._cluster, group_id).remove(member_ids)
 
-        Raises:
-            StorageError: the group cannot be read.
-        """
-        return self._groups.members(group_id)
-
-    @limited
-    def remove_group_members(self, group_id: str, member_ids: Collection[str]) -> None:
-        """Remove members from a group (KIP-571); others get their partitions.
-
-        A removed member whose process still runs joins again.
-
-        Raises:
-            GroupIdNotFoundError: the group has neither members nor committed offsets.
-            UnknownMemberIdError: a member is not in the group; none was removed.
-            StorageError: they may still be members.
-        """
-        self._groups.remove_members(group_id, member_ids)
-
-    def _describe_all(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        wanted, groups = dict.fromkeys(group_ids), self._groups
-        found = map_requests(self._cluster().store, groups.describe, wanted)
-        return dict(zip(wanted, found, strict=True))
+    # --- helpers ---------------------------------------------------------------------------------
 
     @property
-    def _groups(self) -> GroupManager:
-        if self._opened_groups is None:
-            from spark_log.admin.group_manager import GroupManager  # it imports pyarrow.parquet
+    def _transactional_offsets(self) -> TransactionalOffsets:
+        if self._transactions is None:
+            # A late import: most calls need no transactions.
+            from spark_log.coordinator import TransactionalOffsets
 
-            self._opened_groups = GroupManager(self._cluster())
-        return self._opened_groups
+            # Kept, because it measures for how long it has seen a transaction open.
+            self._transactions = TransactionalOffsets(self._cluster, self.table)
+        return self._transactions
+
+    def _change(
+        self,
+        group_id: str,
+        check: Callable[[StateView[Group]], None],
+        decide: Callable[[StateView[Group], _Positions], list[Row]],
+    ) -> None:
+        refused: IllegalGenerationError | None = None
+        for _ in range(_MAX_TRIES):
+            # Read the fence first: a member that joins later has a higher generation.
+            fence = self.table.generation(group_id)
+            view = self._view(group_id)
+            check(view)
+            generation = max(fence, view.state.generation)
+            try:
+                self.table.change(group_id, partial(decide, view), generation=generation)
+            except IllegalGenerationError as error:
+                refused = error
+            else:
+                return
+        assert refused is not None
+        raise refused
+
+    def _pending(self, view: StateView[Group]) -> set[PartitionKey]:
+        """Return the partitions whose offsets transactions may commit later."""
+        image = self._cluster.image()
+        return {
+            PartitionKey(tp.topic, topic.topic_id, tp.partition)
+            for pending in view.state.pending_offsets
+            for tp in pending.partitions
+            if (topic := image.find(tp.topic)) is not None
+        }
+
+    def _existing(self, group_id: str) -> StateView[Group]:
+        view = self._view(group_id)
+        if not view.state.members and not self.table.positions(group_id):
+            known = {each.group_id for each in self.list_groups()}
+            near = nearest(group_id, known, 3)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise GroupIdNotFoundError(
+                f"there is no group {group_id!r}: it has neither members nor offsets{hint}",
+                group_id=group_id,
+            )
+        return view
+
+    def _view(self, group_id: str) -> StateView[Group]:
+        return GroupLog.view(self._cluster.store, group_id, self._cluster.clock)
+
+
+def _state(text: str) -> str:
+    for state in GROUP_STATES:
+        if state.lower() == text.strip().lower():
+            return state
+    raise InvalidConfigurationError(
+        f"there is no group state {text!r}; expected {', '.join(GROUP_STATES)}"
+    )
+
+
+def _check_empty(view: StateView[Group], what: str) -> None:
+    members = tuple(view.state.members)
+    if members:
+        raise GroupNotEmptyError(
+            f"group {view.state.group_id!r} cannot be {what} while it has members: stop "
+            f"{', '.join(members[:3])}{', …' if len(members) > 3 else ''} first. If its process is "
+            "gone, remove it with Admin.remove_group_members",
+            group_id=view.state.group_id,
+            members=members,
+        )
+
+
+def _in_image(image: MetadataImage, positions: _Positions) -> dict[TopicPartition, CommittedOffset]:
+    """Return the committed offsets in partitions of existing topics."""
+    return {
+        TopicPartition(key.topic, key.partition): position
+        for key, position in positions.items()
+        if (topic := image.find(key.topic)) is not None
+        and topic.topic_id == key.topic_id
+        and key.partition in topic.partitions
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The readable offsets of a partition, and the times of first unread records by offset."""
+
+    start_offset: int
+    end_offset: int
+    since_us: Mapping[int, int | None]
+
+
+def _lag(
+    tp: TopicPartition,
+    bounds: _Bounds,
+    committed: CommittedOffset | None,
+    member: MemberDescription | None,
+    now_us: int,
+) -> GroupPartitionLag:
+    end = bounds.end_offset
+    if committed is None:
+        return GroupPartitionLag(tp, None, end, None, None, None, "", None, member)
+    lag = Lag.of(committed.offset, bounds.start_offset, end)
+    lag_ms = None if lag.unread else 0
+    since_us = bounds.since_us.get(lag.first_offset) if lag.unread else None
+    if since_us is not None:
+        lag_ms = max(0, now_us - since_us) // 1000
+    return GroupPartitionLag(
+        tp,
+        committed.offset,
+        end,
+        lag.unread,
+        lag.deleted,
+        lag_ms,
+        committed.metadata,
+        committed.commit_timestamp_us,
+        member,
+    )
+
+
+def describe_group(view: StateView[Group]) -> GroupDescription:
+    """Return the state, generation and members of a group that was read."""
+    group = view.state
+    return GroupDescription(
+        group.group_id,
+        group.state,
+        "consumer" if group.generation else "",
+        group.protocol or "",
+        group.generation,
+        tuple(map(_describe_member, group.members.values())),
+    )
+
+
+def _describe_member(member: Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(member.owned)),
+        tuple(sorted(member.revoking)),
+        tuple(sorted(member.pending)),
+    )

@@ -1,11 +1,13 @@
-"""`Admin` methods for log directories: a broker here is a storage root."""
+"""Log directories: the replicas in the root of each broker."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from spark_log.admin.cluster_access import ClusterAccess, limited
+from spark_log.admin.cluster_calls import open_log
+from spark_log.admin.types import LogDirDescription, ReplicaInfo
+from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -15,79 +17,63 @@ from spark_log.errors import (
 from spark_log.log import LogView
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
+from spark_log.types import TopicPartition
 
 
-class LogDirOperations(ClusterAccess):
-    """Describes log directories."""
+def describe_log_dirs(
+    cluster: Cluster, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None
+) -> list[LogDirDescription]:
+    """Return the roots of all brokers, sorted by id, with their replicas."""
+    image = cluster.image()
+    wanted = _wanted(image, topic_partitions)
+    for tp in wanted:
+        open_log(cluster, image, tp)  # raises if the partition does not exist
+    log_dirs = []
+    for broker in image.brokers():
+        broker_id = broker.broker_id
+        root = cluster.root if broker_id == ROOT_BROKER_ID else broker.root
+        here = [
+            tp
+            for tp in wanted
+            if broker_id in image.topic(tp.topic).partitions[tp.partition].replicas
+        ]
+        try:
+            replicas = _describe_replicas(
+                cluster, image, broker_id, root, here, may_be_deleted=topic_partitions is None
+            )
+        except (BrokerIdNotRegisteredError, CorruptRecordError, StorageError) as error:
+            if broker_id == ROOT_BROKER_ID:
+                raise
+            log_dirs.append(LogDirDescription(broker_id, root, (), str(error)))
+        else:
+            log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas)))
+    return _with_lags(image, log_dirs)
 
-    @limited
-    def describe_log_dirs(
-        self, topic_partitions: Mapping[str, Collection[int]] | Collection[str] | None = None
-    ) -> list[LogDirDescription]:
-        """Describe the roots of all brokers: the replicas in each, their sizes and offsets.
 
-        Args:
-            topic_partitions: topic → partitions, or topics; None for all.
+def _describe_replicas(
+    cluster: Cluster,
+    image: MetadataImage,
+    broker_id: int,
+    root: str,
+    partitions: Sequence[TopicPartition],
+    *,
+    may_be_deleted: bool,
+) -> list[ReplicaInfo]:
+    """Return the replicas of a broker."""
 
-        Returns:
-            A description for each broker, sorted by id. If the root of another broker than 0 cannot
-            be read, it has no replicas, and an error.
+    def describe(tp: TopicPartition) -> ReplicaInfo | None:
+        topic = image.topic(tp.topic)
+        log = cluster.replica_log(topic, tp.partition, broker_id)
+        try:
+            with cluster.detecting_deletion(topic):
+                return _describe_replica(tp, log.observe(), f"{root}/{log.directory}")
+        except UnknownTopicOrPartitionError:
+            if not may_be_deleted:
+                raise
+            return None  # deleted since the metadata were read
 
-        Raises:
-            UnknownTopicOrPartitionError: a topic or partition does not exist.
-            StorageError: the cluster's root cannot be read.
-        """
-        image = self._cluster().image()
-        wanted = _wanted(image, topic_partitions)
-        for tp in wanted:
-            self._log(image, tp)  # raises if the partition does not exist
-        log_dirs = []
-        for broker in image.brokers():
-            broker_id = broker.broker_id
-            root = self._cluster().root if broker_id == ROOT_BROKER_ID else broker.root
-            here = [
-                tp
-                for tp in wanted
-                if broker_id in image.topic(tp.topic).partitions[tp.partition].replicas
-            ]
-            try:
-                replicas = self._describe_replicas(
-                    image, broker_id, root, here, may_be_deleted=topic_partitions is None
-                )
-            except (BrokerIdNotRegisteredError, CorruptRecordError, StorageError) as error:
-                if broker_id == ROOT_BROKER_ID:
-                    raise
-                log_dirs.append(LogDirDescription(broker_id, root, (), str(error)))
-            else:
-                log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas)))
-        return _with_lags(image, log_dirs)
-
-    def _describe_replicas(
-        self,
-        image: MetadataImage,
-        broker_id: int,
-        root: str,
-        partitions: Sequence[TopicPartition],
-        *,
-        may_be_deleted: bool,
-    ) -> list[ReplicaInfo]:
-        """Describe the replicas of a broker."""
-        cluster = self._cluster()
-
-        def describe(tp: TopicPartition) -> ReplicaInfo | None:
-            topic = image.topic(tp.topic)
-            log = cluster.replica_log(topic, tp.partition, broker_id)
-            try:
-                with cluster.detecting_deletion(topic):
-                    return _describe_replica(tp, log.observe(), f"{root}/{log.directory}")
-            except UnknownTopicOrPartitionError:
-                if not may_be_deleted:
-                    raise
-                return None  # deleted since the metadata were read
-
-        described = map_requests(cluster.broker_store(broker_id), describe, partitions)
-        return [replica for replica in described if replica is not None]
+    described = map_requests(cluster.broker_store(broker_id), describe, partitions)
+    return [replica for replica in described if replica is not None]
 
 
 def _wanted(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
-from spark_log.admin.groups import GroupOperations
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import (
@@ -14,7 +14,13 @@ from spark_log.errors import (
     InvalidTimestampError,
     NoOffsetForPartitionError,
 )
-from spark_log.types import OffsetSpec, OffsetTimestamp, TopicPartition
+from spark_log.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    OffsetTimestamp,
+    TopicPartition,
+)
 
 _MINUTE_US = 60_000_000
 
@@ -32,10 +38,20 @@ class ResetPlan:
     notes: tuple[str, ...] = ()
 
 
+class _OffsetLookups(Protocol):
+    """The methods of `Admin` that a plan needs."""
+
+    def list_group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    def list_offsets(
+        self, topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]: ...
+
+
 class OffsetResetPlanner:
     """Computes new offsets of one group; changes nothing."""
 
-    def __init__(self, cluster: Cluster, admin: GroupOperations, group_id: str) -> None:
+    def __init__(self, cluster: Cluster, admin: _OffsetLookups, group_id: str) -> None:
         """Return a planner for one group.
 
         Args:

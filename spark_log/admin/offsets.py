@@ -1,113 +1,42 @@
-"""`Admin` methods for offsets of partitions: lookups by position and by time."""
+"""Lookups of offsets in partitions: by position and by time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, get_args
 
-from spark_log.admin.cluster_access import ClusterAccess, limited
-from spark_log.errors import InvalidConfigurationError, InvalidTimestampError
+from spark_log.admin.cluster_calls import map_partitions, open_log
+from spark_log.admin.validation import check_by_partition, check_isolation_level
+from spark_log.cluster import Cluster
+from spark_log.errors import InvalidTimestampError
 from spark_log.log import IsolationLevel, PartitionLog, offset_of_max_timestamp
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition
-
-_Value = TypeVar("_Value")
 
 _UNKNOWN = OffsetAndTimestamp(-1, -1, -1)
 _MAX_MS = (2**63 - 1) // 1000
 
 
-class OffsetOperations(ClusterAccess):
-    """Looks up offsets."""
-
-    @limited
-    def list_offsets(
-        self,
-        topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up offsets (``Admin.listOffsets``).
-
-        Args:
-            topic_partition_specs: partition → ``OffsetSpec.EARLIEST``, ``LATEST`` or
-                ``MAX_TIMESTAMP`` (the first record with the largest timestamp, KIP-734), or a time
-                in milliseconds since the epoch: the first record at or after it, in offset order.
-            isolation_level: with ``read_committed``, ``LATEST`` is the last stable offset, and no
-                record at or after it is found by its time (``ListOffsetsOptions``).
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
-        Returns:
-            Offset and timestamp of each partition; the offset is -1 if there is no such record.
-
-        Raises:
-            UnknownTopicOrPartitionError: a topic or partition does not exist.
-            InvalidTimestampError: a time is negative, too large, or not a whole number.
-            InvalidConfigurationError: the argument is not a dict with `TopicPartition` keys, or the
-                isolation level is unknown.
-        """
-        check_isolation_level(isolation_level)
-        given = check_by_partition("topic_partition_specs", topic_partition_specs)
-        specs = {tp: check_spec(spec) for tp, spec in given.items()}
-        image = self._cluster().image()
-        logs = {tp: self._log(image, tp) for tp in specs}
-        epochs = {tp: image.topic(tp.topic).partitions[tp.partition].leader_epoch for tp in specs}
-        found = self._map_partitions(
-            lambda tp: _list_offset(logs[tp], specs[tp], epochs[tp], isolation_level),
-            list(specs),
-            image.topic,
-        )
-        return dict(zip(specs, found, strict=True))
-
-    def list_partition_offsets(
-        self,
-        topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
-
-        Args:
-            topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
-            isolation_level: the isolation level; with ``read_committed``, only offsets up to the
-                last stable offset are returned.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
-        Returns:
-            Offset and timestamp of each partition; the offset is -1 if there is no such record.
-
-        Raises:
-            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: See
-                `list_offsets`.
-        """
-        return self.list_offsets(
-            topic_partition_specs, isolation_level=isolation_level, timeout_ms=timeout_ms
-        )
+def list_offsets(
+    cluster: Cluster,
+    topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
+    *,
+    isolation_level: IsolationLevel,
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Return offset and timestamp for the spec of each partition (`Admin.list_offsets`)."""
+    check_isolation_level(isolation_level)
+    given = check_by_partition("topic_partition_specs", topic_partition_specs)
+    specs = {tp: _check_spec(spec) for tp, spec in given.items()}
+    image = cluster.image()
+    logs = {tp: open_log(cluster, image, tp) for tp in specs}
+    epochs = {tp: image.topic(tp.topic).partitions[tp.partition].leader_epoch for tp in specs}
+    return map_partitions(
+        cluster,
+        image,
+        lambda tp: _list_offset(logs[tp], specs[tp], epochs[tp], isolation_level),
+        list(specs),
+    )
 
 
-def check_by_partition(
-    name: str, given: Mapping[TopicPartition, _Value]
-) -> dict[TopicPartition, _Value]:
-    """Return an argument that must be a dict with partitions as keys; plain tuples are accepted.
-
-    Raises:
-        InvalidConfigurationError: it is not a dict, or has other keys.
-    """
-    example = "{TopicPartition('topic', 0): …}"
-    if not isinstance(given, Mapping):
-        raise InvalidConfigurationError(
-            f"{name} is a {type(given).__name__}; give a dict by partition, such as {example}"
-        )
-    for key in given:
-        if not (isinstance(key, tuple) and list(map(type, key)) == [str, int]):
-            raise InvalidConfigurationError(
-                f"{name} has the key {key!r}; give a TopicPartition, such as {example}"
-            )
-    return {TopicPartition(*key): each for key, each in given.items()}
-
-
-def check_spec(spec: object) -> int:
+def _check_spec(spec: object) -> int:
     """Return an offset spec: an `OffsetSpec`, or milliseconds since the epoch.
 
     Raises:
@@ -127,18 +56,6 @@ def check_spec(spec: object) -> int:
             timestamp_us=spec * 1000,
         )
     return int(spec)
-
-
-def check_isolation_level(given: object) -> None:
-    """Check an argument ``isolation_level``.
-
-    Raises:
-        InvalidConfigurationError: it is unknown.
-    """
-    if given not in get_args(IsolationLevel):
-        raise InvalidConfigurationError(
-            f"isolation_level is {given!r}; give {' or '.join(map(repr, get_args(IsolationLevel)))}"
-        )
 
 
 def _list_offset(

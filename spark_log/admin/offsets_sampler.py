@@ -17,20 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from spark_log.admin.group_descriptions import GroupDescription
-from spark_log.admin.group_manager import described_group
+from spark_log.admin.groups import describe_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
+from spark_log.admin.types import GroupDescription
 from spark_log.cluster import Cluster
-from spark_log.coordinator import (
-    CommittedOffset,
-    GroupLog,
-    GroupView,
-    OffsetsTable,
-    PartitionKey,
-    list_group_ids,
-)
+from spark_log.coordinator import CommittedOffset, GroupLog, OffsetsTable, PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import Lag
+from spark_log.log import Lag, StateView
 from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.util import SuppressedErrors
@@ -46,7 +39,7 @@ _Position = tuple[PartitionKey, int]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffsetLag:
     """A group's committed offset in one partition, and its lag.
 
     Attributes:
@@ -82,7 +75,7 @@ class OffsetsSample:
     brokers: tuple[RegisterBrokerRecord, ...]
     topics: tuple[TopicImage, ...]
     partitions: Mapping[PartitionKey, PartitionSample]
-    groups: Mapping[str, Mapping[PartitionKey, GroupOffset]]
+    groups: Mapping[str, Mapping[PartitionKey, GroupOffsetLag]]
     descriptions: Mapping[str, GroupDescription]
 
 
@@ -249,7 +242,7 @@ class OffsetsSampler:
 
     def _describe_groups(self) -> dict[str, GroupDescription]:
         store, clock = self._cluster.store, self._cluster.clock
-        group_ids = [each for each in list_group_ids(store, clock) if self._wants(each)]
+        group_ids = [each for each in GroupLog.list_names(store, clock) if self._wants(each)]
         logs = {each: self._groups_before.get(each) for each in group_ids}
         self._groups_before = {
             group_id: log or GroupLog(store, group_id, clock) for group_id, log in logs.items()
@@ -264,18 +257,20 @@ class OffsetsSampler:
                     raise
                 self._failures.add("group sample", group_id, error)
                 return None
-            return described_group(GroupView(log.group))
+            return describe_group(StateView(log.state))
 
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}
 
-    def _group_offset(self, key: PartitionKey, offset: int, sample: PartitionSample) -> GroupOffset:
+    def _group_offset(
+        self, key: PartitionKey, offset: int, sample: PartitionSample
+    ) -> GroupOffsetLag:
         lag = _lag(offset, sample)
         lag_ms = None if lag.unread else 0
         since_us = self._since_us.get((key, lag.first_offset))
         if lag.unread and since_us is not None:
             lag_ms = max(0, self._cluster.clock.time_us() - since_us) // 1000  # only shown
-        return GroupOffset(offset, lag.unread, lag.deleted, lag_ms)
+        return GroupOffsetLag(offset, lag.unread, lag.deleted, lag_ms)
 
 
 def _lag(offset: int, sample: PartitionSample) -> Lag:

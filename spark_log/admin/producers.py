@@ -1,42 +1,30 @@
-"""`Admin` methods for producers: describes the idempotent producers that a partition remembers."""
+"""The idempotent producers that a partition remembers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from spark_log import transaction as txn
-from spark_log.admin.cluster_access import ClusterAccess, limited
-from spark_log.log import NOT_LISTED_US, PartitionLog, ProducerEntry, sequence_after
+from spark_log.admin.cluster_calls import map_partitions, open_log
+from spark_log.admin.types import ActiveProducer, PartitionProducerState
+from spark_log.cluster import Cluster
+from spark_log.log import (
+    PartitionLog,
+    ProducerEntry,
+)
+from spark_log.record import sequence_after
 from spark_log.storage import Store
-from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
+from spark_log.types import TopicPartition
 
 
-class ProducerOperations(ClusterAccess):
-    """Describes producers."""
-
-    @limited
-    def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, PartitionProducerState]:
-        """Describe the idempotent producers of partitions (KIP-664).
-
-        Args:
-            partitions: the partitions.
-
-        Returns:
-            The producers that each partition remembers. A producer that has not appended for
-            ``producer.id.expiration.ms`` may be among them until it is forgotten.
-
-        Raises:
-            UnknownTopicOrPartitionError: a topic or partition does not exist.
-            CorruptRecordError: a segment is damaged or missing.
-        """
-        wanted = [TopicPartition(*each) for each in partitions]
-        image = self._cluster().image()
-        logs = {tp: self._log(image, tp) for tp in wanted}
-        store = self._cluster().store
-        states = self._map_partitions(lambda tp: _describe(logs[tp], store), wanted, image.topic)
-        return dict(zip(wanted, states, strict=True))
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionProducerState]:
+    """Return the producers that each partition remembers."""
+    wanted = [TopicPartition(*each) for each in partitions]
+    image = cluster.image()
+    logs = {tp: open_log(cluster, image, tp) for tp in wanted}
+    return map_partitions(cluster, image, lambda tp: _describe(logs[tp], cluster.store), wanted)
 
 
 def _describe(log: PartitionLog, store: Store) -> PartitionProducerState:
@@ -52,7 +40,7 @@ def _producer(producer_id: int, entry: ProducerEntry, store: Store) -> ActivePro
         producer_id=producer_id,
         producer_epoch=entry.epoch,
         last_sequence=sequence_after(entry.next_sequence, -1) if entry.runs else -1,
-        last_timestamp=-1 if entry.appended_us == NOT_LISTED_US else entry.appended_us // 1000,
+        last_timestamp=entry.appended_ms,
         current_transaction_start_offset=-1 if start is None else start,
         transactional_id=None if start is None else txn.find_transactional_id(store, producer_id),
     )

@@ -7,15 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_log.types import (
-    ConfigEntry,
+from spark_log.admin.types import (
     LogDirDescription,
-    OffsetAndTimestamp,
     PartitionProducerState,
     TopicDescription,
-    TopicPartition,
     TransactionDescription,
 )
+from spark_log.types import ConfigEntry, OffsetAndTimestamp, TopicPartition
 
 _BROKERS = pa.list_(pa.int32())
 

@@ -1,4 +1,10 @@
-"""The command line: `main.main` is the console script ``spark-log``; one file per command.
+"""The command line. `main.main` is the console script ``spark-log``.
+
+- `commands/`: one file for each command, or for each group of commands. `main.COMMANDS` lists them.
+- `options/`: the arguments and options that commands share; `format/`: what they print.
+- `records/`, `cluster/`: what the larger commands do.
+- `terminal/`: errors, exit statuses, signals, keys and questions.
+- `lazy_command`: imports a command's file when it runs; `page`: writes docs/cli.md.
 
 Answers go to stdout; notes, progress and errors go to stderr. An error is one line. The exit status
 is 2 for a mistake of the user and 1 for a failure.

@@ -10,9 +10,9 @@ from typer.core import TyperGroup
 
 from spark_log import __version__
 from spark_log.cli.commands.submit import add_commands
-from spark_log.cli.errors import HELP_NAMES, run
 from spark_log.cli.format import print_text
 from spark_log.cli.lazy_command import LazyCommand
+from spark_log.cli.terminal import HELP_NAMES, run
 
 COMMANDS: Final = {
     "brokers": "Register, describe and fence brokers.",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import runpy
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Final
 
@@ -78,9 +77,8 @@ def _section(command: Any, name: str, shared: set[str]) -> Iterator[str]:
     """The text of a command, followed by those of its subcommands."""
     yield f"\n{'#' * (2 + name.count(' '))} {name}\n\n"
     if name in JOBS:
-        script = files("spark_log") / "scripts" / f"{name}.py"
         job = typer.Typer(rich_markup_mode=None, add_completion=False)
-        job.command()(runpy.run_path(str(script))["main"])
+        job.command()(importlib.import_module(f"spark_log.jobs.{name}").main)
         command = _command(job)
     text, examples = _help(command)
     subcommands = getattr(command, "commands", {})

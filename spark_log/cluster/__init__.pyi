@@ -1,13 +1,12 @@
 from .broker_registration import check_new_voter as check_new_voter
 from .broker_registration import register_broker as register_broker
 from .broker_stores import storage_options_of as storage_options_of
+from .cleaner import CleanedPartition as CleanedPartition
+from .cleaner import ClusterCleaner as ClusterCleaner
+from .cleaner import check_clock as check_clock
+from .cleaner import clean_replicas as clean_replicas
 from .cluster import Cluster as Cluster
 from .cluster import open_cluster as open_cluster
-from .cluster_cleaner import CleanedPartition as CleanedPartition
-from .cluster_cleaner import ClusterCleaner as ClusterCleaner
-from .cluster_cleaner import check_clock as check_clock
-from .cluster_cleaner import clean_replicas as clean_replicas
-from .cluster_verifier import ClusterVerifier as ClusterVerifier
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .orphans import OrphanedDirectory as OrphanedDirectory
 from .orphans import OrphanKind as OrphanKind
@@ -19,3 +18,4 @@ from .topic_deletion import DeletedTopic as DeletedTopic
 from .topic_deletion import finish_deletions as finish_deletions
 from .topic_deletion import mark_deleted as mark_deleted
 from .topic_deletion import remove_data as remove_data
+from .verifier import ClusterVerifier as ClusterVerifier

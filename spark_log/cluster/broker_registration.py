@@ -8,6 +8,7 @@ registering it again continues with this id.
 
 from __future__ import annotations
 
+import logging
 import os
 
 from spark_log.cluster.cluster import Cluster
@@ -35,6 +36,8 @@ from spark_log.storage import (
     with_reserve,
 )
 from spark_log.types import random_id
+
+_log = logging.getLogger(__name__)
 
 
 def register_broker(
@@ -88,6 +91,7 @@ def register_broker(
         cluster.store,
         lambda: cluster.metadata.commit(lambda image: records(image, incarnation_id)),
     )
+    _log.info("%s: registered broker %d with the root %s", cluster.root, broker_id, store.url)
 
 
 def check_new_voter(cluster: Cluster, root: str) -> None:

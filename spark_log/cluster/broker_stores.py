@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,8 @@ from spark_log.util import Clock
 
 _LONG_MS: Final = 1_000
 """Minimum duration of a failed attempt after which a root is not tried again for a while."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,12 @@ class BrokerStores:
             self._check_first(store, broker)
             store = guarded_root(store, self._expected(broker))
             opened = self._opened.setdefault(broker.broker_epoch, store)
+            _log.debug(
+                "broker %d: opened its root %s, broker epoch %d",
+                broker_id,
+                store.url,
+                broker.broker_epoch,
+            )
         return opened
 
     def check(self, broker_id: int) -> None:

@@ -1,8 +1,4 @@
-"""An opened cluster root: its store, its metadata, and the logs of its partitions.
-
-On storage: ``meta.properties`` with the cluster id and the format version, created once by
-put-if-absent, before anything else. A crash after it leaves an empty, valid cluster.
-"""
+"""`Cluster`: an opened cluster root, with its store, its metadata, and its partitions' logs."""
 
 from __future__ import annotations
 
@@ -14,30 +10,19 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from spark_log.cluster.broker_stores import BrokerStores
-from spark_log.cluster.meta_properties import (
-    FORMAT_VERSION,
-    META_PROPERTIES,
-    MetaProperties,
-    create_meta_properties,
-    guarded_root,
-    read_meta_properties,
-    unreadable_root,
-)
-from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions, TopicConfig
+from spark_log.cluster.meta_properties import MetaProperties, guarded_root, unreadable_root
+from spark_log.cluster.root_creation import find_or_create_root, read_cluster_id
+from spark_log.config import DEFAULT_API_TIMEOUT_MS, BrokerOptions
 from spark_log.errors import (
     CorruptRecordError,
-    InvalidRootError,
-    NotFoundError,
     OffsetOutOfRangeError,
-    RootNotFoundError,
     SparkLogError,
     StorageError,
-    StorageUnavailableError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import Beside, PartitionDirectory, PartitionLog, Replica, ReplicatedLog, Witness
+from spark_log.log import LocalLog, MergeExecutor, PartitionLog
 from spark_log.metadata import (
-    METADATA_WITNESS,
+    METADATA_MARKER,
     ROOT_BROKER_ID,
     MetadataCheckpoint,
     MetadataImage,
@@ -53,13 +38,9 @@ from spark_log.storage import (
     Store,
     call_through_outages,
     find_quorum,
-    has_files,
-    is_own_directory,
-    listing_validity_ms,
     open_store,
 )
 from spark_log.threads import call_beside
-from spark_log.types import random_id
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
 _log = logging.getLogger(__name__)
@@ -173,7 +154,12 @@ class Cluster:
         self._unguarded = self.store = store
         self.cluster_id = checkpoint.cluster_id if checkpoint else ""
         if not self.cluster_id:
-            self.cluster_id = self._read_or_create(create)
+            self.cluster_id = find_or_create_root(
+                store,
+                create=create,
+                is_open_elsewhere=self._is_open_elsewhere,
+                suppressed=self.suppressed,
+            )
         self.store = guarded_root(store, MetaProperties(self.cluster_id))
         if self.store is not store:
             _open_clusters.add(self)
@@ -194,6 +180,7 @@ class Cluster:
             storage_options,
             clock,
         )
+        _log.debug("%s: opened the root of the cluster %s", self.root, self.cluster_id)
 
     def __repr__(self) -> str:
         return f"<Cluster root={self.root!r} cluster_id={self.cluster_id!r}>"
@@ -227,7 +214,7 @@ class Cluster:
             NotFoundError: the root does not exist any more.
             StorageError: the root cannot be read.
         """
-        return self._read() == self.cluster_id
+        return read_cluster_id(self._unguarded) == self.cluster_id
 
     def keep_reserve(self) -> None:
         """Reserve disk space for deletions on a full disk; a failure is only counted."""
@@ -294,15 +281,15 @@ class Cluster:
         return self._broker_stores.unchecked(broker_id, root)
 
     def partition_log(
-        self, topic: TopicImage, partition: int, *, beside: Beside | None = None
-    ) -> ReplicatedLog:
+        self, topic: TopicImage, partition: int, *, merge_executor: MergeExecutor | None = None
+    ) -> PartitionLog:
         """Return the log of a partition, with all of its replicas.
 
         Args:
             topic: the partition's topic.
             partition: the partition's number.
-            beside: runs the merges of the log's end on another thread; if None, the append that
-                makes a merge due waits for it.
+            merge_executor: runner of tail merges on another thread. If it is None, the append that
+                makes a merge due waits for the merge.
 
         Raises:
             UnknownTopicOrPartitionError: the topic has no such partition.
@@ -315,11 +302,21 @@ class Cluster:
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
-        def open_replica(broker_id: int, number: int) -> Replica:
-            files = self._replica_directory(topic, partition, broker_id, number, config, suppressed)
-            return Replica(files, config, has_leader_epochs=True, beside=beside)
+        def open_replica(broker_id: int, number: int) -> LocalLog:
+            return LocalLog(
+                self.broker_store(broker_id),
+                topic.numbered_directory(partition, number),
+                topic_id=topic.topic_id,
+                partition=partition,
+                config=config,
+                clock=self.clock,
+                suppressed=suppressed,
+                has_existence_marker=True,
+                has_leader_epochs=True,
+                merge_executor=merge_executor,
+            )
 
-        return ReplicatedLog(
+        return PartitionLog(
             MetadataPartitionStates(self._metadata, topic, partition),
             open_replica,
             self.broker_store,
@@ -339,7 +336,7 @@ class Cluster:
 
     def replica_log(
         self, topic: TopicImage, partition: int, broker_id: int, number: int | None = None
-    ) -> PartitionLog:
+    ) -> LocalLog:
         """Return the log of one replica, for work that each replica does by itself, such as merges.
 
         Args:
@@ -356,7 +353,7 @@ class Cluster:
         """
         if number is None:
             number = topic.partitions[partition].directory_of(broker_id)
-        return PartitionLog(
+        return LocalLog(
             self.broker_store(broker_id),
             topic.numbered_directory(partition, number),
             topic_id=topic.topic_id,
@@ -364,28 +361,7 @@ class Cluster:
             config=topic.config(),
             clock=self.clock,
             suppressed=self.suppressed,
-            has_witness=True,
-        )
-
-    def _replica_directory(
-        self,
-        topic: TopicImage,
-        partition: int,
-        broker_id: int,
-        number: int,
-        config: TopicConfig,
-        suppressed: SuppressedErrors,
-    ) -> PartitionDirectory:
-        path = topic.numbered_directory(partition, number)
-        return PartitionDirectory(
-            self.broker_store(broker_id),
-            path,
-            topic_id=topic.topic_id,
-            partition=partition,
-            clock=self.clock,
-            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
-            suppressed=suppressed,
-            witness=Witness(path),
+            has_existence_marker=True,
         )
 
     def is_deleted(self, topic: TopicImage) -> bool:
@@ -426,85 +402,12 @@ class Cluster:
         except SparkLogError:
             return False
 
-    def _read_or_create(self, create: bool) -> str:
-        try:
-            return self._read()
-        except NotFoundError:
-            own = self._own_directory()
-            if own:
-                return self._read_beside_files(own)
-            if not create:
-                raise RootNotFoundError(
-                    f"there is no spark-log root at {self.root}; check the path, or create a "
-                    f"topic there: spark-log topics create NAME --root {self.root}",
-                    path=self.root,
-                ) from None
-        return self._create()
-
-    def _create(self) -> str:
-        """Create the root, and return the cluster's id.
-
-        Raises:
-            StorageUnavailableError: this process has a root open at this path, which is missing
-                now.
-            StorageError: it cannot be created.
-        """
-        if self._is_open_elsewhere():
-            gc.collect()  # a client that nobody refers to any more was not released
-        if self._is_open_elsewhere():
-            raise StorageUnavailableError(
-                f"the root {self.root} cannot be found (no {META_PROPERTIES}): mount it again, or "
-                f"move it back. No new root is created there as long as this process has the old "
-                f"one open: close its clients first, or start another process",
-                path=self.root,
-            )
-        create_meta_properties(self.store, MetaProperties(random_id()))
-        self.keep_reserve()
-        cluster_id = self._read()
-        _log.info("%s: created a new root, of the cluster %s", self.root, cluster_id)
-        return cluster_id
-
     def _is_open_elsewhere(self) -> bool:
         """Return whether another client of this process has the root open."""
+        if not any(each.root == self.root for each in tuple(_open_clusters)):
+            return False
+        gc.collect()  # a client that nobody refers to any more was not released
         return any(each.root == self.root for each in tuple(_open_clusters))
-
-    def _own_directory(self) -> str:
-        """Return the name of a directory with files that only a root has; empty without one.
-
-        A directory without files may have been made beforehand, with permissions of its own.
-        """
-        names = filter(is_own_directory, self.store.list_directories(""))
-        return next((name for name in names if has_files(self.store, name)), "")
-
-    def _read_beside_files(self, directory: str) -> str:
-        """Read ``meta.properties`` again: another process may just have created the root.
-
-        Args:
-            directory: the name of a directory of the root.
-
-        Raises:
-            InvalidRootError: the root was created, and ``meta.properties`` was removed.
-        """
-        try:
-            return self._read()
-        except NotFoundError:
-            raise InvalidRootError(
-                f"{self.root} has the directory {directory} of a root, but no {META_PROPERTIES}: "
-                f"the file was removed, or only a part of a root was restored. "
-                f"Restore it from a copy; it has two lines, version={FORMAT_VERSION} and "
-                f"cluster.id=, with 22 letters and digits of your choice if the id is not known",
-                path=self.root,
-            ) from None
-
-    def _read(self) -> str:
-        found = read_meta_properties(self._unguarded)
-        if found.broker_id is not None:
-            raise InvalidRootError(
-                f"{self.root} is {found}, and not of the cluster itself; give the root that has "
-                f"the metadata log",
-                path=self.root,
-            )
-        return found.cluster_id
 
 
 def _open_root(
@@ -535,7 +438,7 @@ def _open_root(
 def _checkpoint_of(store: Store) -> MetadataCheckpoint | None:
     """Return the checkpoint of a root; None if it has none, or it cannot be read."""
     try:
-        found = read_checkpoint(store, METADATA_WITNESS.path)
+        found = read_checkpoint(store, METADATA_MARKER.path)
     except SparkLogError:  # the metadata log reads it again
         return None
     return None if isinstance(found, int) else found

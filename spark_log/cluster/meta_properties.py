@@ -142,7 +142,7 @@ def unreadable_root(store: Store, error: StorageError) -> StorageError:
         store: the store of the root.
         error: the error that a read of the root raised.
     """
-    if _may_pass(error):
+    if _is_transient(error):
         return StorageUnavailableError(
             f"the root {store.url} cannot be reached: {error}", path=store.url
         )
@@ -183,7 +183,7 @@ def create_meta_properties(store: Store, properties: MetaProperties) -> MetaProp
     return read_meta_properties(store)
 
 
-def _may_pass(error: StorageError) -> bool:
+def _is_transient(error: StorageError) -> bool:
     """Return whether a retry may find the root."""
     cause = error.__cause__
     return error.retriable or (isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS)

@@ -26,7 +26,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage
 from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
 
@@ -94,7 +94,11 @@ def remove_stray_replicas(cluster: Cluster, *, dry_run: bool = False) -> Iterato
         except (BrokerIdNotRegisteredError, StorageError) as error:
             if broker.broker_id == ROOT_BROKER_ID:
                 raise
-            _log.warning("broker %d: stray replicas are left: %s", broker.broker_id, error)
+            _log.warning(
+                "broker %d: stray replicas are left; clean again when its root can be reached: %s",
+                broker.broker_id,
+                error,
+            )
 
 
 def _was_changed(topic: TopicImage) -> bool:
@@ -125,7 +129,14 @@ def _remove_of_topic(
         sizes = [file.size_bytes for file in store.list(directory)]
         if not dry_run:
             store.delete_directory(directory)
-            store.delete(Witness(directory).path)
+            store.delete(ExistenceMarker(directory).path)
+            _log.info(
+                "broker %d: removed the stray replica %s: %d files, %d bytes",
+                broker_id,
+                directory,
+                len(sizes),
+                sum(sizes),
+            )
         yield StrayReplica(broker_id, directory, len(sizes), sum(sizes))
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, StorageError
-from spark_log.log import ABANDONED_US, delete_witnesses
+from spark_log.log import ABANDONED_US, ExistenceMarker
 from spark_log.metadata import METADATA_LEASE_MS, ROOT_BROKER_ID, TopicImage
 from spark_log.storage import (
     DELETION_MARKERS,
@@ -119,6 +119,14 @@ def finish_deletions(cluster: Cluster, *, dry_run: bool = False) -> Iterator[Del
             for marker in deleted:
                 left = _finish(cluster.broker_store(broker.broker_id), marker.name, dry_run)
                 if left is not None:
+                    if not dry_run:
+                        _log.info(
+                            "broker %d: removed the deleted topic %s: %d files, %d bytes",
+                            broker.broker_id,
+                            left.directory,
+                            left.files,
+                            left.size_bytes,
+                        )
                     yield replace(left, broker_id=broker.broker_id)
         except (BrokerIdNotRegisteredError, StorageError) as error:
             if broker.broker_id == ROOT_BROKER_ID:
@@ -153,7 +161,7 @@ def _finish(store: Store, directory: str, dry_run: bool) -> DeletedTopic | None:
 def _remove(store: Store, directory: str) -> None:
     store.delete_directory(directory)
     store.delete_directory(f"{STRAY_REPLICAS}/{directory}")
-    delete_witnesses(store, directory)
+    ExistenceMarker(directory).delete_all_below(store)
 
 
 def _files_of(store: Store, directory: str) -> Iterator[FileInfo]:

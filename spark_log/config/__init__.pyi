@@ -9,6 +9,8 @@ from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
 from .compression import CODECS as CODECS
+from .conf_files import CONF_FILES as CONF_FILES
+from .conf_files import conf_directory as conf_directory
 from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
 from .documentation import MODELS as MODELS

@@ -41,7 +41,7 @@ from spark_log.console.views import (
 )
 from spark_log.console.work import Workers
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MAX_FORM_BYTES: Final = 2_000_000
 _STATIC: Final = {
@@ -156,7 +156,7 @@ class _Website:
         """Return an error as one sentence, as JSON below ``/api``, otherwise as a page."""
         status, sentence = verdict(error)
         if status == 500 and not isinstance(error, HTTPException):
-            _logger.error("%s failed", request.url.path, exc_info=error)
+            _log.error("%s failed", request.url.path, exc_info=error)
         if request.url.path.startswith("/api"):
             return json_response({"error": sentence}, status)
         return self._html(request, "error.html", {"status": status, "sentence": sentence}, status)
@@ -165,9 +165,13 @@ class _Website:
 
     async def _read(self, view: View[Any], request: Request) -> tuple[Any, Any]:
         parameters = view.parse(request)
-        return parameters, await self._pages.run(
+        clock = self._console.cluster.clock
+        began_ms = clock.monotonic_ms()
+        answer = await self._pages.run(
             request, lambda budget: view.read(self._console, parameters, budget)
         )
+        _log.debug("page %s was read in %.0f ms", view.path, clock.monotonic_ms() - began_ms)
+        return parameters, answer
 
     async def _page(self, view: View[Any], request: Request) -> Response:
         parameters, answer = await self._read(view, request)

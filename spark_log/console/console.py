@@ -8,19 +8,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from spark_log.admin import Admin
+from spark_log.admin import Admin, TransactionDescription
 from spark_log.cluster import Cluster
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
 from spark_log.console.checkup import Checkup
-from spark_log.console.looks import Looks
+from spark_log.console.observations import ObservationCache
 from spark_log.console.settings import ConsoleSettings
 from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
 from spark_log.storage import map_requests
-from spark_log.types import TransactionDescription
 from spark_log.util import Clock
 
 _Item = TypeVar("_Item")
@@ -80,17 +79,17 @@ class Console:
     admin: Admin
     settings: ConsoleSettings
     rates: Rates = field(init=False)
-    activities: Looks[PartitionKey, Activity | None] = field(init=False)
+    activities: ObservationCache[PartitionKey, Activity | None] = field(init=False)
     merged: MergedAppends = field(init=False)
-    transactions: Looks[str, TransactionDescription | None] = field(init=False)
+    transactions: ObservationCache[str, TransactionDescription | None] = field(init=False)
     checkup: Checkup = field(init=False)
 
     def __post_init__(self) -> None:
         clock = self.cluster.clock
         object.__setattr__(self, "rates", Rates(clock))
-        object.__setattr__(self, "activities", Looks(clock))
+        object.__setattr__(self, "activities", ObservationCache(clock))
         object.__setattr__(self, "merged", MergedAppends())
-        object.__setattr__(self, "transactions", Looks(clock))
+        object.__setattr__(self, "transactions", ObservationCache(clock))
         object.__setattr__(self, "checkup", Checkup(self.cluster))
 
     def map(

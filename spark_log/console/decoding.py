@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from spark_log.console.settings import Decode
+from spark_log.console.settings import AvroDecoder
 
 Form = Literal["auto", "text", "json", "avro", "hex"]
 """The form in which a user wants to see bytes; ``auto`` takes the first form that fits."""
@@ -16,7 +16,7 @@ _MAX_PARSED_BYTES: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DecodedBytes:
     """Bytes in a form that a person can read.
 
     Attributes:
@@ -33,12 +33,12 @@ class Shown:
     is_cut: bool = False
 
 
-NULL: Final = Shown("null", "", 0)
+NULL: Final = DecodedBytes("null", "", 0)
 
 
 def show(
-    data: bytes | None, form: Form = "auto", *, max_bytes: int, avro: Decode | None = None
-) -> Shown:
+    data: bytes | None, form: Form = "auto", *, max_bytes: int, avro: AvroDecoder | None = None
+) -> DecodedBytes:
     """Return bytes in the wanted form if it fits, else as UTF-8 text, else in hexadecimal.
 
     Args:
@@ -52,14 +52,16 @@ def show(
     if form in ("auto", "avro") and avro is not None and len(data) <= _MAX_PARSED_BYTES:
         try:
             text = json.dumps(avro(data), ensure_ascii=False)
-            return Shown("avro", *_cut(text, len(data), max_bytes))
+            return DecodedBytes("avro", *_cut(text, len(data), max_bytes))
         except (ValueError, RecursionError):
             pass
     text = "" if form == "hex" else _text(data, max_bytes)
     if text or (not data and form != "hex"):
         is_json = form in ("auto", "json") and _is_json(data)
-        return Shown("json" if is_json else "text", text, len(data), len(data) > max_bytes)
-    return Shown("hex", data[: max_bytes // 2].hex(" "), len(data), len(data) > max_bytes // 2)
+        return DecodedBytes("json" if is_json else "text", text, len(data), len(data) > max_bytes)
+    return DecodedBytes(
+        "hex", data[: max_bytes // 2].hex(" "), len(data), len(data) > max_bytes // 2
+    )
 
 
 def _cut(text: str, size_bytes: int, max_bytes: int) -> tuple[str, int, bool]:

@@ -16,6 +16,22 @@ _ERROR: Final = {
     "properties": {"error": {"type": "string", "description": "One sentence."}},
     "required": ["error"],
 }
+_SCHEMA_NAMES: Final = {
+    "DecodedBytes": "Shown",
+    "DecodedRecord": "Record",
+    "HangingTransactionRow": "Hanging",
+    "HealthNotice": "Finding",
+    "MemberRow": "Member",
+    "OpenTransactionRow": "OpenTransaction",
+    "PartitionLagRow": "PartitionLag",
+    "RecordPage": "OneRecord",
+    "ReplicaRow": "Replica",
+    "SearchPage": "Hits",
+    "SearchProgress": "Progress",
+    "TransactionRow": "Transaction",
+}
+"""Published names of schemas by class. They stay when a class is renamed: generated clients have
+them. The schema of any other page is named as its class, without ``Page``."""
 _STREAMS: Final = {
     "/api/search/stream": ("Search: hits and progress as they are found", "text/event-stream"),
     "/api/export": ("Records of a search as JSON lines or Parquet", "application/octet-stream"),
@@ -96,9 +112,25 @@ def _parameters(parameters: type[Parameters]) -> list[dict[str, Any]]:
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """Add the schema of a class to ``schemas``, and return a reference to it."""
-    schema = TypeAdapter(kind).json_schema(
-        mode="serialization", ref_template="#/components/schemas/{model}"
-    )
-    schemas.update(schema.pop("$defs", {}))
-    schemas[kind.__name__] = schema
-    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+    schema = TypeAdapter(kind).json_schema(mode="serialization", ref_template="{model}")
+    definitions = schema.pop("$defs", {}) | {kind.__name__: schema}
+    schemas.update({_schema_name(name): _published(each) for name, each in definitions.items()})
+    return {"$ref": f"#/components/schemas/{_schema_name(kind.__name__)}"}
+
+
+def _schema_name(class_name: str) -> str:
+    return _SCHEMA_NAMES.get(class_name, class_name.removesuffix("Page"))
+
+
+def _published(schema: Any) -> Any:
+    """Return a part of a schema in which classes have their published names."""
+    if isinstance(schema, list):
+        return [_published(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _published(each) for key, each in schema.items()}
+    if isinstance(schema.get("$ref"), str):
+        found["$ref"] = f"#/components/schemas/{_schema_name(schema['$ref'])}"
+    if "properties" in schema:
+        found["title"] = _schema_name(schema["title"])
+    return found

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_log.console.budget import Budget
-from spark_log.console.decoding import Form, Shown, show
-from spark_log.console.settings import Decode
+from spark_log.console.decoding import DecodedBytes, Form, show
+from spark_log.console.settings import AvroDecoder
 from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 
 PREVIEW_BYTES: Final = 2_000
@@ -23,11 +23,11 @@ class Header:
     """A header of a record."""
 
     name: str
-    value: Shown
+    value: DecodedBytes
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DecodedRecord:
     """A record in a form that a person can read.
 
     Attributes:
@@ -48,8 +48,8 @@ class Record:
     timestamp_us: int
     timestamp_type: int
     leader_epoch: int
-    key: Shown
-    value: Shown
+    key: DecodedBytes
+    value: DecodedBytes
     headers: tuple[Header, ...]
     header_count: int
 
@@ -57,10 +57,10 @@ class Record:
 def shown_records(
     rows: FetchedRecords,
     form: Form,
-    avro: Decode | None,
+    avro: AvroDecoder | None,
     max_bytes: int,
     max_headers: int = MAX_HEADERS // 10,
-) -> Iterator[Record]:
+) -> Iterator[DecodedRecord]:
     """Yield each row as a record in readable form.
 
     Args:
@@ -76,7 +76,7 @@ def shown_records(
     times_us = rows.timestamps_us
     plain: Form = "hex" if form == "hex" else "auto"
     for row, offset in enumerate(rows.offsets.tolist()):
-        yield Record(
+        yield DecodedRecord(
             rows.partition,
             offset,
             int(times_us[row]),

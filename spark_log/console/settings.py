@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-Decode = Callable[[bytes], object]
+AvroDecoder = Callable[[bytes], object]
 """A function from bytes to a document that JSON can express; it raises ValueError for other
 bytes."""
 
@@ -34,7 +34,7 @@ class ConsoleSettings:
 
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
-    avro: Mapping[str, Decode] = field(default_factory=dict)
+    avro: Mapping[str, AvroDecoder] = field(default_factory=dict)
     request_timeout_ms: float = 15_000
     search_timeout_ms: float = 600_000
     max_requests: int = 16

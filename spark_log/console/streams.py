@@ -14,7 +14,7 @@ from spark_log.console.budget import Budget, RequestCancelledError
 from spark_log.console.console import Console
 from spark_log.console.reading import PREVIEW_BYTES, shown_records
 from spark_log.console.responses import json_text, verdict
-from spark_log.console.search import Progress, Search
+from spark_log.console.search import Search, SearchProgress
 from spark_log.console.views import SearchParameters
 from spark_log.console.work import Emit
 from spark_log.log import FetchedRecords
@@ -42,7 +42,7 @@ def emit_hits(
 ) -> None:
     """Emit server-sent events: ``hit`` for each record, ``progress``, then ``done`` or ``failed``.
 
-    The data of an event is JSON: a record, or `Progress`, or ``{"error": …}``.
+    The data of an event is JSON: a record, or `SearchProgress`, or ``{"error": …}``.
     """
     avro = console.settings.avro.get(parameters.topic)
     shown_ms = float("-inf")
@@ -51,7 +51,7 @@ def emit_hits(
         for record in shown_records(rows, parameters.form, avro, PREVIEW_BYTES):
             emit(_event("hit", asdict(record)))
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: SearchProgress) -> None:
         nonlocal shown_ms
         if progress.elapsed_ms >= shown_ms + _PROGRESS_MS:
             shown_ms = progress.elapsed_ms

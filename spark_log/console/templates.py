@@ -86,7 +86,7 @@ def rate_text(value: float | None) -> str:
     if not _is_known(value):
         return UNKNOWN
     if 0 < value < 0.05:
-        return "< 0.1/s"  # "0.0/s" would look like no activity
+        return "< 0.1/s"  # "0.0/s" would mean no activity
     return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
 
 

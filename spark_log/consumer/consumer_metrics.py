@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_log.cluster import Cluster
-from spark_log.consumer.fetch import FetchedRows, Fetcher
-from spark_log.consumer.group import CoordinatorMetrics, Membership
+from spark_log.consumer.fetch import BatchSlice, Fetcher
+from spark_log.consumer.group import ConsumerMembership, CoordinatorMetrics
+from spark_log.consumer.position import SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
-from spark_log.consumer.subscription_state import SubscriptionState
 from spark_log.metrics import ClientReading, definitions
 
 
@@ -18,9 +18,10 @@ class ConsumerMetrics:
     def __init__(
         self,
         cluster: Cluster,
+        *,
         subscription: SubscriptionState,
         fetcher: Fetcher,
-        membership: Membership,
+        membership: ConsumerMembership,
         coordinator: CoordinatorMetrics,
         listener_invoker: ConsumerRebalanceListenerInvoker,
     ) -> None:
@@ -39,7 +40,7 @@ class ConsumerMetrics:
         """Count one poll."""
         self._polls += 1
 
-    def record_rows(self, returned: Iterable[FetchedRows]) -> None:
+    def record_rows(self, returned: Iterable[BatchSlice]) -> None:
         """Count returned rows and their bytes."""
         for rows in returned:
             self._records += rows.count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from functools import partial
 
@@ -12,16 +13,17 @@ import pyarrow as pa
 
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
-from spark_log.consumer.consumer_records import RecordFactory, TableFactory
 from spark_log.consumer.fetch import Fetch, Fetcher
-from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group import AutoCommit, ConsumerCoordinator
 from spark_log.consumer.interceptors import ConsumerInterceptors, Records
-from spark_log.consumer.storage_executor import StorageExecutor
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.position import FetchPositions, SubscriptionState, shown_positions
+from spark_log.consumer.record_factory import RecordFactory, TableFactory
+from spark_log.consumer.timed_calls import TimedCalls
 from spark_log.errors import IllegalStateError, RecordDeserializationError
 from spark_log.types import ConsumerRecord, TopicPartition
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class RecordPoller:
@@ -35,12 +37,13 @@ class RecordPoller:
         self,
         clock: Clock,
         config: ConsumerConfig,
+        *,
+        calls: TimedCalls,
         subscription: SubscriptionState,
-        fetcher: Fetcher,
-        positions: FetchPositions,
         coordinator: ConsumerCoordinator,
+        positions: FetchPositions,
+        fetcher: Fetcher,
         auto_commit: AutoCommit,
-        executor: StorageExecutor,
         records: RecordFactory,
         interceptors: ConsumerInterceptors,
         metrics: ConsumerMetrics,
@@ -50,12 +53,12 @@ class RecordPoller:
         timeout_ms = config.consumer_timeout_ms
         self._iterator_timeout_ms = math.inf if timeout_ms < 0 else timeout_ms
         self._max_poll_records = config.max_poll_records
+        self._calls = calls
         self._subscription = subscription
-        self._fetcher = fetcher
-        self._positions = positions
         self._coordinator = coordinator
+        self._positions = positions
+        self._fetcher = fetcher
         self._auto_commit = auto_commit
-        self._executor = executor
         self._records = records
         self._tables = TableFactory()
         self._interceptors = interceptors
@@ -76,7 +79,7 @@ class RecordPoller:
         fetch = self._fetch(timeout_ms, max_records)
         table = self._tables.table(fetch.rows, leader_epochs=leader_epochs)
         self._positions.advance(fetch.positions)
-        self._metrics.record_rows(fetch.rows)
+        self._record_returned(fetch, [table])
         return table
 
     def next_record(self) -> ConsumerRecord | None:
@@ -100,10 +103,7 @@ class RecordPoller:
     def discard_iterator(self) -> None:
         """Fetch again the records that `next_record` has not returned yet."""
         if self._iterator is not None:
-            for tp in self._iterator.partitions():
-                state = self._subscription.partitions.get(tp)
-                if state is not None and state.position is not None:
-                    self._positions.seek(tp, state.position)
+            self._positions.rewind(self._iterator.partitions())
             self._iterator = None
 
     def _fetch(
@@ -124,15 +124,15 @@ class RecordPoller:
                 "the consumer reads nothing: call subscribe() or assign() before poll()"
             )
         self._metrics.record_poll()
-        coordinator, executor = self._coordinator, self._executor
+        calls, coordinator = self._calls, self._coordinator
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        if not executor.finish_until(deadline_ms):
+        if not calls.finish_until(deadline_ms):
             return Fetch([], {})
         self.discard_iterator()
         self._auto_commit.commit_if_due()
         while True:
-            executor.check_wakeup()
-            if not executor.run_until(coordinator.update, deadline_ms, coordinator.needs_update):
+            calls.check_wakeup()
+            if not calls.run_until(coordinator.update, deadline_ms, coordinator.needs_update):
                 return Fetch([], {})
             left_ms = deadline_ms - self._clock.monotonic_ms()
             wait_ms = min(max(0.0, left_ms), coordinator.next_update_ms())
@@ -141,13 +141,11 @@ class RecordPoller:
                 return fetch
             self._positions.advance(fetch.positions)  # behind batches without visible rows
             if fetch.failure is not None:
-                recover = partial(
-                    self._positions.recover, *fetch.failure, coordinator.request_update
-                )
-                if not executor.run_until(recover, deadline_ms):
+                recover = partial(coordinator.recover, *fetch.failure)
+                if not calls.run_until(recover, deadline_ms):
                     return Fetch([], {})
             if left_ms <= 0:
-                executor.check_wakeup()
+                calls.check_wakeup()
                 return Fetch([], {})
 
     def _make_records(self, fetch: Fetch) -> Records:
@@ -171,8 +169,18 @@ class RecordPoller:
             self._fetcher.seek(tp, error.offset)
         if refused and not records:
             raise next(iter(refused.values()))
-        self._metrics.record_rows(fetch.rows)
+        self._record_returned(fetch, records.values())
         return self._interceptors.on_consume(records) if self._interceptors else records
+
+    def _record_returned(self, fetch: Fetch, returned: Iterable[Sized]) -> None:
+        """Count fetched rows, and log how many records are returned of them."""
+        self._metrics.record_rows(fetch.rows)
+        if fetch.rows and _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "poll returns %d records; the next offsets are %s",
+                sum(map(len, returned)),
+                shown_positions(fetch.positions),
+            )
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.resources import files
 from typing import Final
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from spark_log.config import conf_directory
 from spark_log.datasource.worker_process import REDACTION, REDACTION_SETTING
 from spark_log.errors import InvalidConfigurationError
 
@@ -60,7 +60,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if "SPARK_CONF_DIR" not in os.environ and SparkSession.getActiveSession() is None:
-        os.environ["SPARK_CONF_DIR"] = str(files("spark_log") / "conf")
+        os.environ["SPARK_CONF_DIR"] = str(conf_directory())
         if _starts_java() and not delta:
             builder = builder.config(map=_WITHOUT_DELTA)
     for name, value in settings.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from pyspark import TaskContext
 
 from spark_log.errors import SparkLogError
+from spark_log.util import set_log_level
 
 if TYPE_CHECKING:
     from spark_log.datasource.options import ReadOptions, WriteOptions
@@ -115,6 +116,7 @@ def enter_worker(role: str) -> None:
     Args:
         role: the process's task, such as ``reader`` (`freeze_modules`).
     """
+    set_log_level()
     silence_broken_pipe()
     freeze_modules(role)
 

@@ -4,6 +4,6 @@ from .delta_log import DeltaLog as DeltaLog
 from .delta_log import StagedVersion as StagedVersion
 from .files import DataFile as DataFile
 from .files import DataFiles as DataFiles
+from .state import SetTransaction as SetTransaction
 from .state import TableState as TableState
-from .state import Transaction as Transaction
 from .state import Version as Version

@@ -10,6 +10,7 @@ A crash at any point leaves files that the next run deletes.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 
@@ -30,6 +31,8 @@ _UNITS_US = {
 }
 _INTERVAL = re.compile(rf"(?:interval\s+)?(\d+)\s+({'|'.join(_UNITS_US)})s?", re.IGNORECASE)
 
+_log = logging.getLogger(__name__)
+
 
 def interval_us(text: str) -> int | None:
     """Return a table property such as ``interval 1 days`` in microseconds; None if it is malformed.
@@ -40,7 +43,7 @@ def interval_us(text: str) -> int | None:
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:
         return None
-    return max(int(found[1]) * _UNITS_US[found[2].lower()], _free_delay_us())
+    return max(int(found[1]) * _UNITS_US[found[2].lower()], _deletion_delay_us())
 
 
 class DeltaCleanup:
@@ -63,7 +66,7 @@ class DeltaCleanup:
         self._directory = directory
         self._clock = clock
 
-    def free_versions(self, before_us: int) -> int:
+    def delete_versions(self, before_us: int) -> int:
         """Delete versions and checkpoints that are older than a time and that no state needs.
 
         Files that are needed to read the table's state at any later time stay. The oldest version
@@ -84,7 +87,7 @@ class DeltaCleanup:
         files = self._store.list(log.log_directory)
         return self._delete(log.log_directory, _obsolete_names(files, kept, before_us))
 
-    def free_data_files(self, before_us: int) -> int:
+    def delete_data_files(self, before_us: int) -> int:
         """Delete data files that were in no version of the table since a time.
 
         A file that no version ever added belongs to a writer that lost a race or died. A live
@@ -108,7 +111,7 @@ class DeltaCleanup:
             return 0
         log.refresh()
         needed = then.files.keys() | log.state.files.keys()
-        old_us = min(before_us, max(listed.versions.values())) - _free_delay_us()
+        old_us = min(before_us, max(listed.versions.values())) - _deletion_delay_us()
         unneeded = [
             file.name
             for file in self._store.list(self._directory)
@@ -121,14 +124,16 @@ class DeltaCleanup:
     def _delete(self, directory: str, names: list[str]) -> int:
         for name in names:
             self._store.delete(f"{directory}/{name}")
+        if names:
+            _log.debug("%s: deleted %d files that no state needs", directory, len(names))
         return len(names)
 
     def _log(self) -> DeltaLog:
         return self.log_class(self._store, self._directory, self._clock)
 
 
-def _free_delay_us() -> int:
-    return int(DeltaLog.free_delay_ms * 1000)
+def _deletion_delay_us() -> int:
+    return int(DeltaLog.deletion_delay_ms * 1000)
 
 
 def _newest_version_before(listed: LogListing, before_us: int) -> int:

@@ -25,6 +25,7 @@ A crash during `append` leaves the version complete or absent.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ from spark_log.errors import (
 from spark_log.storage import StagedFile, storage_errors
 
 _MAX_TRIES = 5
+"""Maximum number of puts of one version, if the storage does not tell whether a put took effect."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -151,27 +155,35 @@ class DeltaLog(DeltaLogReader):
         number, began_ms = self.state.version + 1, self._clock.monotonic_ms()
         assert self._observed_ms is not None
         assert not staged.is_put
-        self._put(self._path(number), staged.file, staged.body, number)
+        tries = self._put(self._path(number), staged.file, staged.body, number)
         staged.is_put = True
         if self._was_certainly_unused(number):
-            self._observed_ms = (
-                began_ms  # before this put no process had the state for the next version
-            )
+            # Before this put no process had the state for the next version.
+            self._observed_ms = began_ms
         else:
             self._observed_ms = None  # in any case, earlier listings are not valid
             self._check_not_void(number)
         version = parse_version(self.directory, number, staged.body)
         self.state.apply(version)
+        _log.debug(
+            "%s: committed version %d, %d bytes, %d puts",
+            self.directory,
+            number,
+            len(staged.body),
+            tries,
+        )
         return version
 
-    def _put(self, path: str, staged: StagedFile, body: bytes, number: int) -> None:
+    def _put(self, path: str, staged: StagedFile, body: bytes, number: int) -> int:
+        """Put a version; return the number of puts, more than one if answers were lost."""
         unknown: UnknownOutcomeError | None = None
-        for _ in range(_MAX_TRIES):
+        for tries in range(1, _MAX_TRIES + 1):
             try:
                 self._store.put_if_absent(path, staged)
             except AlreadyExistsError:
                 if unknown is not None and self._has_body(path, body, unknown):
-                    return  # this process's version: the answer to an earlier put was lost
+                    return tries  # this process's version: the answer to an earlier put was lost
+                _log.debug("%s: another process was first with version %d", self.directory, number)
                 raise LogEndOffsetMismatchError(
                     f"{self.directory}: version {number} was made by another process first",
                     expected=number,
@@ -186,7 +198,7 @@ class DeltaLog(DeltaLogReader):
                     raise
                 raise unknown from None
             else:
-                return
+                return tries
         assert unknown is not None
         raise unknown
 
@@ -214,7 +226,7 @@ class DeltaLog(DeltaLogReader):
 
     def _was_certainly_unused(self, number: int) -> bool:
         """Return whether the name of the version just put was certainly never used before."""
-        if not self.is_known():
+        if not self.has_valid_listing():
             return False
         assert self._observed_ms is not None
         if not self._store.is_mapped:

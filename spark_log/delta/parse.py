@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.delta.files import DataFile, damaged_table_error
-from spark_log.delta.state import TableMetadata, TableState, Transaction, Version
+from spark_log.delta.state import SetTransaction, TableMetadata, TableState, Version
 from spark_log.errors import StorageError
 from spark_log.util import parse_json
 
@@ -37,7 +37,7 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
     """
     added: list[DataFile] = []
     removed: list[str] = []
-    transactions: list[Transaction] = []
+    transactions: list[SetTransaction] = []
     metadata: TableMetadata | None = None
     is_rewrite = True
     try:
@@ -50,7 +50,9 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
                     removed.append(action["path"])
                 elif kind == "txn":
                     updated_ms = action.get("lastUpdated") or 0
-                    transactions.append(Transaction(action["appId"], action["version"], updated_ms))
+                    transactions.append(
+                        SetTransaction(action["appId"], action["version"], updated_ms)
+                    )
                 elif kind == "metaData":
                     metadata = _parse_metadata(directory, action)
                 elif kind == "protocol":

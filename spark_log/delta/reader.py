@@ -6,6 +6,7 @@ were deleted: `delta_log` describes how a reader finds that out.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,8 @@ _MAX_CONCURRENT_REQUESTS = 16
 _VERSION_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
+_log = logging.getLogger(__name__)
+
 
 class DeltaLogReader:
     """Reads one table's log. Not thread-safe.
@@ -39,7 +42,7 @@ class DeltaLogReader:
             without one. It is a lower bound of the storage's present time that costs no request.
     """
 
-    free_delay_ms: ClassVar[float] = 3_600_000.0
+    deletion_delay_ms: ClassVar[float] = 3_600_000.0
     """Minimum age at which an obsolete version, or a data file without a version, is deleted."""
 
     def __init__(self, store: Store, directory: str, clock: Clock) -> None:
@@ -75,9 +78,9 @@ class DeltaLogReader:
             StorageError: the log cannot be read, or is damaged.
         """
         observed_ms = self._clock.monotonic_ms()
-        if self.state.version >= 0 and self.is_known():
+        if self.state.version >= 0 and self.has_valid_listing():
             self._observed_ms = None  # after a failure below, the whole state is read again
-            versions = self._read_on()
+            versions = self._read_new_versions()
             if versions is not None:
                 self._observed_ms = observed_ms
                 return versions
@@ -92,6 +95,7 @@ class DeltaLogReader:
             )
         self.state = found
         self._observed_ms = observed_ms
+        _log.debug("%s: read the whole state of version %d", self.directory, found.version)
         return None if before >= 0 or self.state.version >= 0 else []
 
     def list_log(self, first: int = 0) -> LogListing:
@@ -146,13 +150,16 @@ class DeltaLogReader:
 
     # --- new versions ----------------------------------------------------------------------------
 
-    def is_known(self) -> bool:
-        """Return whether the last read of the log's names is still valid."""
+    def has_valid_listing(self) -> bool:
+        """Return whether the last listing is still valid.
+
+        No name that it lacked can have been used and deleted since.
+        """
         return self._observed_ms is not None and is_listing_valid(
-            self._clock, self._observed_ms, listing_validity_ms(self.free_delay_ms)
+            self._clock, self._observed_ms, listing_validity_ms(self.deletion_delay_ms)
         )
 
-    def _read_on(self) -> list[Version] | None:
+    def _read_new_versions(self) -> list[Version] | None:
         """Read the versions after `state`; None if names after it were deleted."""
         known = self.state.version
         if self._store.is_mapped:

@@ -12,8 +12,8 @@ from spark_log.record import text_scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """A transaction identifier (``txn``) of an application: here of a group and its generation.
+class SetTransaction:
+    """The ``txn`` action: the transaction identifier of an application, here a group's generation.
 
     Attributes:
         app_id: the id of the application.
@@ -66,7 +66,7 @@ class Version:
     number: int
     added: tuple[DataFile, ...]
     removed: tuple[str, ...]
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[SetTransaction, ...]
     is_rewrite: bool
     metadata: TableMetadata | None = None
 
@@ -88,7 +88,7 @@ class TableState:
     version: int = -1
     metadata: TableMetadata | None = None
     files: dict[str, DataFile] = field(default_factory=dict)
-    recent_transactions: dict[str, Transaction] = field(default_factory=dict)
+    recent_transactions: dict[str, SetTransaction] = field(default_factory=dict)
     checkpoint_transactions: pa.Table | None = None
 
     @property
@@ -105,7 +105,7 @@ class TableState:
         self.metadata = version.metadata or self.metadata
         self.version = version.number
 
-    def transaction(self, app_id: str) -> Transaction | None:
+    def transaction(self, app_id: str) -> SetTransaction | None:
         """Return the transaction identifier of an application; None without one."""
         found = self.recent_transactions.get(app_id)
         table = self.checkpoint_transactions
@@ -113,14 +113,14 @@ class TableState:
             index = pc.index(table.column("appId"), text_scalar(app_id)).as_py()
             if index >= 0:
                 row = table.slice(index, 1).to_pylist()[0]
-                found = Transaction(app_id, row["version"], row["lastUpdated"] or 0)
+                found = SetTransaction(app_id, row["version"], row["lastUpdated"] or 0)
         return found
 
-    def transactions(self) -> dict[str, Transaction]:
+    def transactions(self) -> dict[str, SetTransaction]:
         """Return the transaction identifiers of all applications."""
         table = self.checkpoint_transactions
         found = {
-            row["appId"]: Transaction(row["appId"], row["version"], row["lastUpdated"] or 0)
+            row["appId"]: SetTransaction(row["appId"], row["version"], row["lastUpdated"] or 0)
             for row in ([] if table is None else table.to_pylist())
         }
         return found | self.recent_transactions

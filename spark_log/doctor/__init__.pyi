@@ -1,6 +1,5 @@
 from .checks import CHECKS as CHECKS
 from .doctor import OWN_PROBLEMS as OWN_PROBLEMS
-from .doctor import CheckResult as CheckResult
 from .doctor import CheckStatus as CheckStatus
 from .doctor import Doctor as Doctor
 from .finding import Finding as Finding

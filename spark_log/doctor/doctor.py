@@ -6,6 +6,7 @@ partition or group, and `Limits.findings` findings of each kind.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from spark_log.errors import (
 from spark_log.metadata import TopicImage
 from spark_log.threads import DaemonPool, LimitedCall
 from spark_log.util import SYSTEM_CLOCK
+
+_log = logging.getLogger(__name__)
 
 ROOT_UNREADABLE: Final = Problem(
     "root-unreadable",
@@ -156,7 +159,7 @@ class Doctor:
                 yield problem.finding(
                     ROOT,
                     f"{more:,} more findings of the kind {problem.code!r} are not shown",
-                    remedy="Look at fewer topics, or raise the limit",
+                    remedy="Check fewer topics, or raise the limit",
                     command=shell_command("doctor", "--limit", count),
                     evidence="counted",
                 )
@@ -232,15 +235,19 @@ class Doctor:
         self, check: Check | PartitionCheck, call: Callable[[], Iterable[Finding]]
     ) -> Iterator[Finding]:
         """Yield the findings of a check, or a finding that it failed."""
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
         try:
             found = self._within_patience(lambda: list(call()))
         except NotCheckedError as error:
+            _log.debug("check %s was skipped: %s", check.name, error.reason)
             self.results[check.name] = CheckResult(check.name, CheckStatus.SKIPPED, error.reason)
             return
         except Exception as error:  # any error: the other checks continue
             yield self._failed(check, error)
             return
         self.results.setdefault(check.name, CheckResult(check.name, CheckStatus.DONE))
+        took_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+        _log.debug("check %s: %d findings in %.0f ms", check.name, len(found), took_ms)
         yield from found
 
     def _within_patience(self, call: Callable[[], list[Finding]]) -> list[Finding]:
@@ -262,6 +269,7 @@ class Doctor:
         self, check: Check | PartitionCheck, error: BaseException, subject: Subject = ROOT
     ) -> Finding:
         reason = _reason(error)
+        _log.debug("check %s of %s failed: %s", check.name, subject.text, reason)
         self.results[check.name] = CheckResult(check.name, CheckStatus.FAILED, reason)
         return NOT_CHECKED.finding(
             subject,
@@ -288,6 +296,7 @@ class Doctor:
         def look(place: tuple[TopicImage, int]) -> list[Finding]:
             return list(self._look_at(examination, checks, *place))
 
+        _log.debug("checking %d partitions with %d threads", total, self._limits.threads)
         pool = DaemonPool(self._limits.threads, self._limits.patience_ms)
         on_progress("Partitions", 0, total)
         for place, outcome in pool.run(look, partitions):

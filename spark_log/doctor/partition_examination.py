@@ -3,7 +3,7 @@
 The number of requests for each partition and replica is a constant, whatever the partition holds:
 two listings, the footer of the last segment, the newest snapshot and, if the snapshot does not have
 the oldest segment, the headers of this segment. Only a suspicion costs more:
-`PartitionLog.transactions` reads further files for a transaction that seems to be open for long.
+`LocalLog.transactions` reads further files for a transaction that seems to be open for long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
 from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
-from spark_log.log import LogView, PartitionDirectory, PartitionLog, SegmentReader, Snapshot
+from spark_log.log import LocalLog, LogView, PartitionDirectory, SegmentReader, Snapshot
 from spark_log.metadata import TopicImage
 from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
@@ -68,10 +68,10 @@ class PartitionExamination:
         return self.topic.config()
 
     @lazy
-    def log(self) -> PartitionLog:
+    def log(self) -> LocalLog:
         """The log of the last in-sync replica that can be used: all in-sync ones have its records.
 
-        It is not the `ReplicatedLog` of the partition: that log would remove a replica that does
+        It is not the `PartitionLog` of the partition: that log would remove a replica that does
         not answer from the in-sync replicas, which changes the metadata.
 
         Raises:
@@ -100,7 +100,7 @@ class PartitionExamination:
     @lazy
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot that can be read; None without one."""
-        return self.log.replica.snapshots.newest(self.view)
+        return self.log.snapshots.newest(self.view)
 
     @lazy
     def oldest_segment(self) -> SegmentReader | None:

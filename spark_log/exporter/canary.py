@@ -7,6 +7,7 @@ run at the same time; each waits for its own records.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ from spark_log.metrics import Family, Histogram, MetricDefinition, definitions
 from spark_log.producer import Producer
 from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition, random_id
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
+
+_log = logging.getLogger(__name__)
 
 CANARY_TOPIC: Final = "spark-log-canary"
 GROUP: Final = "spark-log-canary"
@@ -131,6 +134,7 @@ class Canary:
                 consumer.commit({self._partition: OffsetAndMetadata(next_offset)})
         except _StepError as failed:
             self._failures[failed.step] += 1
+            _log.debug("canary: step %s failed: %s", failed.step, _text(failed.error))
             self.close()
             return CanaryRecord(offset, durations_ms, failed.step, _text(failed.error))
         self._clean()

@@ -26,7 +26,7 @@ from spark_log.util import SYSTEM_CLOCK, SuppressedErrors
 
 _CLIENT_ID: Final = "exporter"
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class RootExporter:
             lines = self._read_root()
         except SparkLogError as raised:
             error = raised
-        self._durations.record(SYSTEM_CLOCK.monotonic_ms() - began_ms)
+        took_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+        self._durations.record(took_ms)
+        _log.debug("scrape: %d lines about the root in %.0f ms", len(lines), took_ms)
         self._report(error)
         text = scrape_text(self._registry) + "".join(lines).encode("utf-8", "replace")
         return Scrape(text, error, self.requests())
@@ -126,9 +128,9 @@ class RootExporter:
     def _report(self, error: SparkLogError | None) -> None:
         was_up, self._is_up = self._is_up, error is None
         if error is not None and was_up:
-            _logger.warning("the root cannot be read, until further notice: %s", error)
+            _log.warning("the root cannot be read, until further notice: %s", error)
         elif error is None and not was_up:
-            _logger.warning("the root can be read again")
+            _log.warning("the root can be read again")
 
     def _families(self) -> list[Family]:
         counts = sorted(self._failures.counts().items())

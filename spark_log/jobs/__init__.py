@@ -1,5 +1,11 @@
-"""The code of the scripts in ``jobs/``: group jobs, transforms, reprocessing, cleaning, mirrors."""
+"""The Spark jobs: one file for each, with its arguments and its `main`.
 
-from spark_log.util.exports import attach_stub
+`jobs/` of the repository has a script of the same name for ``spark-submit``. `spark-log
+produce`, `consume`, `transform`, `replay` and `reprocess` submit the files of this folder.
 
-__getattr__, __dir__, __all__ = attach_stub(__name__)
+- `group/`: a job as the member of a consumer group; what it does with a batch of records.
+- `sink/`: destinations of records, and the Delta table that has each record once.
+- `task/`: what one Spark task does to one partition: clean, replicate, mirror.
+- `program/`: options, session, progress bar and report, which all programs share.
+- `reprocessing`: the steps of `reprocess`, and the progress that survives a killed job.
+"""

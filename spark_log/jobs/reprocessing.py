@@ -8,6 +8,7 @@ continues after the last step that is stored.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -27,11 +28,13 @@ from spark_log.datasource import (
     parse_offsets,
 )
 from spark_log.errors import InvalidOptionError
-from spark_log.jobs.delta_rows import open_table
+from spark_log.jobs.sink import open_table
 from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import StorageOptions, open_store, storage_time_us
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import parse_json
+
+_log = logging.getLogger(__name__)
 
 _KEY: Final = "spark_log.reprocess"
 _RECENT_COMMITS: Final = 20
@@ -150,8 +153,10 @@ class Reprocessing:
             ends = {tp: max(start, ends[tp]) for tp, start in starts.items()}
             found = Progress(name, settings, starts, starts, ends)
             target.begin(found)
+            _log.info("run %s begins: %d offsets", name, count_offsets(starts, ends))
         else:
             _check_settings(found, settings)
+            _log.info("run %s continues after step %d", name, found.step + 1)
         self.progress = found
 
     def run_step(
@@ -176,6 +181,7 @@ class Reprocessing:
         after = replace(before, reached=reached, step=before.step + 1, token=uuid.uuid4().hex)
         written = self._target.write(results_of(before.reached, reached), after)
         self.progress = after
+        _log.debug("run %s: step %d is stored, %d rows", after.name, after.step + 1, written)
         return written
 
 

@@ -1,93 +1,125 @@
-"""A user's function from records to records, named by the option ``--transform``."""
+"""Pass new records of topics through a function into another topic, exactly once.
+
+The job is a member of the group, as ``consume.py``: several jobs of one group share the partitions.
+The function takes a DataFrame of committed records with the columns key, value, topic, partition,
+offset, timestamp, timestampType, and returns a DataFrame with the column value and any of key,
+partition, headers and timestamp. The results of a batch and its offsets are committed in one
+transaction: if jobs are killed at any point, each record is in the output exactly once, as readers
+with ``isolation.level=read_committed`` see it.
+"""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import uuid
 from typing import Annotated
 
 import typer
-from pyspark.sql import DataFrame, SparkSession
 
+from spark_log.cli import JobMemberOptions, Output, Root, run, with_option_groups
+from spark_log.datasource import parse_read_options
 from spark_log.errors import InvalidOptionError
+from spark_log.jobs.group import (
+    JobTransactions,
+    TransactionalMember,
+    TransformProcessor,
+    run_group_job,
+)
+from spark_log.jobs.program import (
+    JobReport,
+    Transform,
+    TransformOption,
+    connection_options,
+    job_session,
+    spark_progress,
+)
+from spark_log.transaction import batch_timeout_ms
 
-TransformOption = Annotated[
-    str,
-    typer.Option(
-        metavar="MODULE:FUNCTION",
-        help="Function that takes a DataFrame of records and returns a DataFrame. The module "
-        "may be in the current directory.",
-    ),
-]
-"""The name of a `Transform` on the command line."""
 
+@with_option_groups
+def main(
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.")],
+    root: Root,
+    output: Output,
+    membership: JobMemberOptions,
+    transform: TransformOption,
+    to: Annotated[str, typer.Option(metavar="TOPIC", help="Topic to append to.")],
+    headers: Annotated[bool, typer.Option(help="Add the column headers.")] = False,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            help="The job's own transactional id. A job that starts with the id of another one "
+            "takes over from it. [default: GROUP-NAME if --consumer-props group.instance.id=NAME "
+            "is given, else a new one]"
+        ),
+    ] = None,
+    transaction_timeout: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=2**31 - 1,
+            metavar="MILLISECONDS",
+            help="Time in which a batch has to end (transaction.timeout.ms). [default: 900000, or "
+            "the cluster's transaction.max.timeout.ms if that is less]",
+        ),
+    ] = None,
+) -> None:
+    """Pass new records of topics through a function into another topic, exactly once.
 
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """A function that takes a DataFrame of records and returns a DataFrame.
-
-    Attributes:
-        name: ``module:function``.
-        function: the function.
+    The results and the group's offsets are committed in transactions. Several jobs of one group
+    share the partitions.
     """
+    report = JobReport("transformed")
+    function = Transform.load(transform)
+    if to in topics:
+        raise InvalidOptionError(
+            f"--to {to} is also read, so the job would read what it writes; write to another topic",
+            key="to",
+        )
+    group, config = membership.group, membership.config
+    cluster = root.cluster()
+    cluster.topic(to)
+    connection = connection_options(root)
+    read = {
+        "subscribe": ",".join(topics),
+        "group.id": group,
+        "isolation.level": "read_committed",
+    }
+    options = parse_read_options({**connection, **read})
+    for name in topics:
+        cluster.topic(name)
+    own_id = transactional_id or f"{group}-{config.group_instance_id or uuid.uuid4()}"
+    timeout_ms = batch_timeout_ms(cluster.image().cluster_config(), transaction_timeout)
+    transactions = JobTransactions(cluster, own_id, timeout_ms)
+    member = TransactionalMember(
+        transactions,
+        cluster,
+        options,
+        config,
+        follow=membership.follow,
+        max_records=membership.batch_records,
+    )
+    processor = TransformProcessor(
+        function,
+        to,
+        transactions,
+        lambda: job_session("transform"),
+        connection,
+        group,
+        membership.members,
+        spark_progress,
+        headers=headers,
+    )
+    report.add(group=group, topics=", ".join(topics), to=to, transactional_id=own_id)
+    run_group_job(
+        member,
+        processor,
+        cluster.clock,
+        report,
+        as_json=output.is_json,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        interval_s=membership.interval_s,
+    )
 
-    name: str
-    function: Callable[[DataFrame], object]
 
-    @classmethod
-    def load(cls, name: str) -> Transform:
-        """Import a function; the current directory is searched too.
-
-        Raises:
-            InvalidOptionError: the module or the function does not exist.
-        """
-        module_name, _, function_name = name.partition(":")
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        try:
-            function = getattr(importlib.import_module(module_name), function_name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InvalidOptionError(
-                f"--transform is {name!r}, expected MODULE:FUNCTION, with a module in the current "
-                f"directory or among --py-files, and a function in it: {error}",
-                key="transform",
-            ) from None
-        if not callable(function):
-            raise InvalidOptionError(f"--transform {name} is not a function", key="transform")
-        return cls(name, function)
-
-    def results(self, records: DataFrame) -> DataFrame:
-        """Return the result of the function.
-
-        Raises:
-            InvalidOptionError: the result is no DataFrame.
-        """
-        results = self.function(records)
-        if not isinstance(results, DataFrame):
-            raise InvalidOptionError(
-                f"--transform {self.name} returned {type(results).__name__}, expected a DataFrame",
-                key="transform",
-            )
-        return results
-
-
-def count_records(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    condition: Callable[[DataFrame], DataFrame] = lambda records: records,
-) -> int:
-    """Return the number of records of a read, by a separate query that reads one column.
-
-    An observation within a function's query would count only the records that this query reads, or
-    count those of another query.
-
-    Args:
-        spark: the session.
-        options: options of the read.
-        condition: the function that selects records by their column ``timestamp``.
-    """
-    reader = spark.read.format("spark_log").options(**options)
-    return condition(reader.schema("timestamp timestamp").load()).count()
+if __name__ == "__main__":
+    run(main)

@@ -10,17 +10,19 @@ is unchanged. A cleaner deletes the files before the start later.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from spark_log.errors import AlreadyExistsError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import StartMarker, encode_leader_epoch
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 from spark_log.log.snapshot import Snapshot
 
+_log = logging.getLogger(__name__)
 
-def move_log_start(log: PartitionLog, offset: int) -> int:
+
+def move_log_start(log: LocalLog, offset: int, view: LogView | None = None) -> int:
     """Move the log start offset to ``offset``, unless it is this offset or a higher one already.
 
     The call may be repeated, also after an error. Any number of processes may call it at once,
@@ -28,8 +30,9 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
     the deleted records for half of ``file.delete.delay.ms``.
 
     Args:
-        log: the partition's log.
+        log: the log whose start is moved.
         offset: offset of the first record to keep. The log end offset deletes all records.
+        view: a view of all of the log, made a moment ago; None lists the log.
 
     Returns:
         The log start offset after the call.
@@ -40,41 +43,31 @@ def move_log_start(log: PartitionLog, offset: int) -> int:
         UnknownOutcomeError: it could not be determined whether the start was moved.
         StorageError: the start was not moved.
     """
-    return move_replica_start(log.replica, offset, log.observe())
-
-
-def move_replica_start(replica: Replica, offset: int, view: LogView | None = None) -> int:
-    """Move the log start offset of one replica, as `move_log_start` does.
-
-    Args:
-        replica: the partition's replica whose log start is moved.
-        offset: offset of the first record to keep.
-        view: a view of all of the replica's log, made a moment ago; None lists the log.
-    """
-    files = replica.files
+    files = log.files
     if view is None or files.is_outdated(view.observed_ms):
         view = files.observe()
     if offset <= view.log_start_offset:
         return view.log_start_offset
     view.check_offset(offset, files.path)
-    snapshot = replica.snapshots.write(view)
+    snapshot = log.snapshots.write(view)
     marker = StartMarker(offset, _segment_base(files, view, offset, snapshot))
     path = files.file_path(marker.name)
-    epoch = _epoch_before(replica, view, offset)
+    epoch = _epoch_before(log, view, offset)
     content = b"" if epoch is None else encode_leader_epoch(epoch)
     try:
         files.store.put_if_absent(path, content)
     except AlreadyExistsError:  # another process has moved the start to the same offset
         with suppress(NotFoundError):  # and then another one has moved it further
             files.store.sync(path)
+    _log.debug("%s: moved the log start from %d to %d", files.path, view.log_start_offset, offset)
     return max(offset, files.observe().log_start_offset)
 
 
-def follow_log_start(replica: Replica, offset: int) -> int:
+def follow_log_start(log: LocalLog, offset: int) -> int:
     """Move the log start offset of one replica to the partition's log start offset.
 
     Args:
-        replica: the replica, which had the records up to the offset when it was listed.
+        log: the replica, which had the records up to the offset when it was listed.
         offset: offset of the first record to keep.
 
     Returns:
@@ -87,11 +80,11 @@ def follow_log_start(replica: Replica, offset: int) -> int:
         StorageError: the start was not moved.
     """
     try:
-        return move_replica_start(replica, offset)
+        return move_log_start(log, offset)
     except OffsetOutOfRangeError as error:
         if error.log_start_offset >= offset:  # another process has moved it further
             return error.log_start_offset
-        raise replica.files.truncated(error.log_end_offset, offset) from error
+        raise log.files.truncated(error.log_end_offset, offset) from error
 
 
 def _segment_base(files: PartitionDirectory, view: LogView, offset: int, snapshot: Snapshot) -> int:
@@ -106,12 +99,12 @@ def _segment_base(files: PartitionDirectory, view: LogView, offset: int, snapsho
     return offset
 
 
-def _epoch_before(replica: Replica, view: LogView, offset: int) -> int | None:
+def _epoch_before(log: LocalLog, view: LogView, offset: int) -> int | None:
     """Return the leader epoch of the last batch before an offset; None if it is not known."""
     try:
-        last = replica.leader_epoch(view)
+        last = log.leader_epoch(view)
         if not last or offset == view.log_end_offset:
             return last  # epochs never go back: if the last one is 0, all are
-        return replica.leader_epoch_at(offset - 1, view)
+        return log.leader_epoch_at(offset - 1, view)
     except (NotFoundError, OffsetOutOfRangeError):  # rewritten or deleted since
         return None

@@ -1,123 +1,154 @@
-"""The log of one partition: appends by put-if-absent, reads by offset and by time."""
+"""The log of one partition: all replicas of its chain get the appends, one of them is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.log.append import Beside, LogAppendInfo
-from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory
-from spark_log.log.files import LiveSegment, Witness
-from spark_log.log.producers import (
-    EndTransactionMarker,
-    OpenTransaction,
-    ProducerAppend,
-    ProducerState,
-    TransactionIndex,
+from spark_log.errors import NotFoundError
+from spark_log.log.append import LogAppendInfo
+from spark_log.log.chain import (
+    ALL,
+    MAX_CHANGES,
+    MAX_REWRITES,
+    ChainAppender,
+    PartitionState,
+    PartitionStates,
+    ReplicaChain,
+    ReplicaFailedError,
+    ReplicaSelection,
+    StagingFailedError,
+    blaming,
 )
-from spark_log.log.read import IsolationLevel
-from spark_log.log.replica import Replica
+from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
+from spark_log.log.local_log import LocalLog
+from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
+from spark_log.log.read import (
+    MAX_READ_BYTES,
+    IsolationLevel,
+    NewerLeaderEpochError,
+    Selection,
+    read_batches,
+)
 from spark_log.log.segment import (
     LogBatch,
-    LogValidator,
     SegmentReader,
+    SegmentSummary,
     SegmentWriter,
     StagedSegment,
 )
-from spark_log.log.snapshot import SegmentSummary, Snapshot
-from spark_log.storage import Store, listing_validity_ms
-from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
+from spark_log.record import EndTransactionMarker, ProducerAppend
+from spark_log.storage import Store
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
-ALL: Final = -1
-"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
+_Answer = TypeVar("_Answer")
 
 
 class PartitionLog:
-    """The log of one partition, in one directory.
+    """The log of one partition, with a replica on one broker or on several.
 
     Appends are atomic: one append writes one segment file, which is visible whole or not at all.
     Any number of processes append and read at once without knowing each other. No cached state can
     change an answer. One `PartitionLog` is for one thread at a time.
 
+    Reads use the last replica of the chain, which may be joining: all in-sync replicas, and those
+    that will be in sync next, have the records that this one has. The high watermark is its log end
+    offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
+    fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
+    elected, the high watermark is the offset of the first barrier of this time (KIP-966).
+
     Attributes:
-        directory: the partition's directory, relative to the store's root.
+        directory: the partition's directory, relative to a root, for messages.
         config: the topic's settings.
         clock: the clock whose monotonic time decides how long a listing is valid.
-        suppressed: counter of errors of indexes, snapshots and tail merges, which fail no append
-            and no read.
+        suppressed: counter of errors that fail no append and no read.
+        states: source of the partition's state.
     """
 
     def __init__(
         self,
-        store: Store,
-        directory: str,
+        states: PartitionStates,
+        open_replica: Callable[[int, int], LocalLog],
+        store_of: Callable[[int], Store],
         *,
-        topic_id: str,
-        partition: int,
-        config: TopicConfig | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        name: str,
+        config: TopicConfig,
+        clock: Clock,
         suppressed: SuppressedErrors = IN_PROCESS,
-        has_witness: bool = False,
-        beside: Beside | None = None,
+        is_near: Callable[[int], bool] | None = None,
+        check_root: Callable[[int], None] = lambda broker_id: None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
         Args:
-            store: the store that holds the log.
-            directory: the partition's directory, relative to the store's root.
-            topic_id: the topic's id; checked against every segment.
-            partition: number of the partition; checked against every segment.
-            config: the topic's settings; None for the defaults.
+            states: source of the partition's state.
+            open_replica: returns the replica of a broker id and a number of its directory.
+            store_of: returns the store of a broker id.
+            name: the partition's directory, relative to a root, for messages.
+            config: the topic's settings.
             clock: the clock whose monotonic time decides how long a listing is valid.
-            suppressed: parent of this log's counter; it counts the log's errors, too.
-            has_witness: whether a file outside of the log's directory shows that the log has had
-                records, so that the removal of all of its files is noticed (`log.witness`).
-            beside: runner of tail merges on another thread. If it is None, the append that makes a
-                merge due waits for the merge.
+            suppressed: counter of the errors of this log.
+            is_near: tells whether a broker is in the reader's rack. `stream` then reads an in-sync
+                replica in this rack, up to the high watermark that the last replica shows
+                (KIP-392). None reads the last replica.
+            check_root: raises a `StorageError` if the root of a broker id does not exist any more:
+                a mount point whose file system is not mounted looks like a log without records.
         """
-        self.suppressed = SuppressedErrors(suppressed)
-        self.directory = directory
-        self.config = config or TopicConfig()
+        self.suppressed = suppressed
+        self.directory = name
+        self.config = config
         self.clock = clock
-        self._replica = Replica(
-            PartitionDirectory(
-                store,
-                directory,
-                topic_id=topic_id,
-                partition=partition,
-                clock=clock,
-                valid_ms=listing_validity_ms(self.config.file_delete_delay_ms),
-                suppressed=self.suppressed,
-                witness=Witness(directory) if has_witness else None,
-            ),
-            self.config,
-            beside=beside,
+        self.states = states
+        self._chain = ReplicaChain(
+            states,
+            open_replica,
+            store_of,
+            name=name,
+            suppressed=suppressed,
+            check_root=check_root,
         )
+        self._check_root = check_root
+        self._selection = ReplicaSelection(
+            self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
+        )
+        self._appender = ChainAppender(self._chain, name=name, config=config)
 
     def __repr__(self) -> str:
-        return f"<PartitionLog root={self._replica.files.store.url!r} directory={self.directory!r}>"
+        replicas = list(self.states.current().replicas)
+        return f"<PartitionLog directory={self.directory!r} replicas={replicas}>"
+
+    @property
+    def replica(self) -> LocalLog:
+        """The replica that is read."""
+        return self._selection.replica
 
     @property
     def files(self) -> PartitionDirectory:
-        """The partition's directory, for tools that access its files."""
-        return self._replica.files
+        """The directory of the replica that is read."""
+        return self.replica.files
 
     @property
-    def reached_offset(self) -> int:
-        """The highest offset up to which this object knows that the log can be read."""
-        return self.files.reached_offset
+    def read_state(self) -> PartitionState:
+        """The state that the log was read under last; the high watermark is of this state."""
+        return self._selection.known_state
 
-    @property
-    def replica(self) -> Replica:
-        """The replica that is read."""
-        return self._replica
+    def replica_of(self, broker_id: int, number: int) -> LocalLog:
+        """Return a replica of the partition, or a directory that may become one.
 
-    def on_log_end(self, end_offset: int) -> None:
-        """Record an offset that the log has reached. A log that ends before it has lost files."""
-        self._replica.files.on_log_end(end_offset)
+        Args:
+            broker_id: the id of the replica's broker.
+            number: the number of the replica's directory.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is not registered.
+            StorageError: its root cannot be opened.
+        """
+        return self._chain.open_replica(broker_id, number)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -133,7 +164,9 @@ class PartitionLog:
 
         Args:
             records: one record batch with the columns of `RECORD_SCHEMA`, or several. Several are
-                streamed in constant memory and become visible together.
+                streamed in constant memory and become visible together. If the leader's root fails
+                while a single batch is staged on it, the batch is staged again. The batches of an
+                iterable cannot be read a second time: then the error is raised.
             compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
                 ``producer``.
             expected_leo: append only if this is the log end offset.
@@ -144,25 +177,57 @@ class PartitionLog:
                 succeeded.
 
         Raises:
-            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
-                appended.
-            UnknownOutcomeError: it could not be determined whether the records are in the log.
-            OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
-                appended.
-            InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
-                appended.
-            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
-                to it; nothing was appended.
-            StorageFullError: nothing was appended.
             InvalidRecordError: the topic does not accept the records; nothing was appended.
+            SparkLogError: See `append_segment`.
         """
-        writer = self.segment_writer(compression, producer)
-        try:
-            for batch in [records] if isinstance(records, pa.RecordBatch) else records:
-                writer.write(batch)
-            return self.append_segment(writer.finish(), expected_leo=expected_leo)
-        finally:
-            writer.discard()
+        is_repeatable = isinstance(records, pa.RecordBatch)
+        batches = [records] if isinstance(records, pa.RecordBatch) else records
+        changes = 0
+        while True:
+            writer = self.segment_writer(compression, producer)
+            try:
+                for batch in batches:
+                    writer.write(batch)
+                return self.append_segment(writer.finish(), expected_leo=expected_leo)
+            except StagingFailedError:
+                changes += 1
+                if not is_repeatable or changes > MAX_CHANGES:
+                    raise
+            finally:
+                writer.discard()
+
+    def segment_writer(
+        self, compression: str = "none", producer: ProducerAppend | None = None
+    ) -> SegmentWriter:
+        """Return a writer for a segment to be passed to `append_segment`.
+
+        Args:
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            producer: the identity that makes the append idempotent; None for an append that is not.
+        """
+        return self._appender.segment_writer(compression, producer)
+
+    def append_segment(
+        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+    ) -> LogAppendInfo:
+        """Append a staged segment at the log's end, on all in-sync replicas.
+
+        Args:
+            segment: the segment to append, from `segment_writer`.
+            expected_leo: required log end offset of the leader; None appends at any offset.
+            acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
+                leader has it, after which `catch_up` has to be called.
+
+        Raises:
+            NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
+                was appended.
+            NotEnoughReplicasAfterAppendError: the segment was appended, but afterwards fewer
+                replicas are in sync.
+            LeaderNotAvailableError: the partition has no leader; nothing was appended.
+            UnknownOutcomeError: it could not be determined whether the segment is in the log.
+            SparkLogError: See `Appender.append_segment`.
+        """
+        return self._appender.append_segment(segment, expected_leo=expected_leo, acks=acks)
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the end markers of transactions that the log does not have yet, as one segment.
@@ -179,82 +244,122 @@ class PartitionLog:
             The offsets of the appended markers; None if nothing was left to append.
 
         Raises:
-            UnknownOutcomeError: it could not be determined whether the markers are in the log.
-            CorruptRecordError: the end of the log is damaged; nothing was appended.
-            StorageError: nothing was appended.
+            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
+                `append_segment`.
+            SparkLogError: See `Appender.append_markers`.
         """
-        return self._replica.appender.append_markers(
-            markers, lambda missing: self._replica.stage_markers(missing, 0)
-        )
-
-    def segment_writer(
-        self, compression: str = "none", producer: ProducerAppend | None = None
-    ) -> SegmentWriter:
-        """Return a writer for a segment to be passed to `append_segment`.
-
-        Args:
-            compression: used if the topic's ``compression.type`` is ``producer``.
-            producer: makes the append idempotent.
-        """
-        topics = self.config.compression_type
-        return self._replica.segment_writer(
-            compression if topics == "producer" else topics,
-            producer,
-            validator=LogValidator(self.config, self.clock),
-        )
-
-    def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
-    ) -> LogAppendInfo:
-        """Append a staged segment at the log's end.
-
-        Args:
-            segment: the staged segment, finished by a writer of `segment_writer`.
-            expected_leo: append only if this is the log end offset.
-            acks: ignored in a log of one replica.
-
-        Raises:
-            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
-                appended.
-            UnknownOutcomeError: it could not be determined whether the segment is in the log.
-            OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
-                appended.
-            InvalidProducerEpochError: a newer epoch of the producer has written; nothing was
-                appended.
-            InvalidTxnStateError: the producer's transaction is open, and the append does not belong
-                to it; nothing was appended.
-            StorageError: nothing was appended.
-        """
-        info = self._replica.appender.append_segment(segment, expected_leo)
-        self._replica.reader.on_appended(info.base_offset, info.last_offset + 1)
-        return info
+        return self._appender.append_markers(markers)
 
     def catch_up(self) -> None:
-        """Copy appends with ``acks=1`` to other replicas; a log of one replica has none."""
+        """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 
-    # --- state of the log ------------------------------------------------------------------------
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        self._appender.catch_up()
+
+    def replicate(self) -> PartitionState:
+        """Bring all replicas of the chain up to the leader, and put a missing barrier first.
+
+        Returns:
+            The state whose barrier is on all replicas of its chain now.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        return self._chain.replicate()
+
+    def move_start(self, offset: int, view: LogView | None = None) -> int:
+        """Delete the records before an offset: move the log start of all in-sync replicas.
+
+        The call may be repeated, also after an error.
+
+        Args:
+            offset: the offset of the first record that is kept, at most the high watermark.
+            view: a view that `observe` returned a moment ago, so that a partition of one replica on
+                an object store need not be listed again; None without one.
+
+        Returns:
+            The lowest log start offset of the in-sync replicas.
+
+        Raises:
+            LeaderNotAvailableError: the partition has no leader.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: the replicas, or the metadata, cannot be reached.
+        """
+        state = self.states.current()
+        # A root that was emptied since must not get a start marker: its log would look whole.
+        # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
+        if state.is_replicated or self.replica.files.store.is_mapped:
+            view = None
+        return self._chain.move_start(offset, view)
+
+    def on_log_end(self, end_offset: int) -> None:
+        """Record an offset that the log has reached, if the partition has only one replica.
+
+        A log that ends before it has lost files.
+        """
+        if not self.states.current().is_replicated:
+            self.files.on_log_end(end_offset)
+
+    # --- which replica is read -------------------------------------------------------------------
+
+    def observe_replicas(self) -> tuple[LogView, PartitionState, DirectoryListing]:
+        """Return the log up to the high watermark, and the replicas as they were then or later.
+
+        The metadata are read after the log, also for a partition that had one replica so far.
+        Therefore all in-sync replicas of the state have the records that the view shows.
+
+        Returns:
+            The view, the partition state, and the listing of the replica that was read, from which
+            the view was made.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic was deleted.
+            SparkLogError: See `observe`.
+        """
+        while True:
+            listing = self._list(lambda log: log.files.observe_files())
+            read, state = self._selection.state, self.states.refresh()
+            if read is not None and read.leader_epoch == state.leader_epoch:
+                return self._up_to_high_watermark(listing.view), state, listing
+
+    def committed_end(self, state: PartitionState, broker_id: int) -> int:
+        """Return an offset up to which a replica has only records that all in-sync replicas have.
+
+        Args:
+            state: the partition state, from `observe_replicas`.
+            broker_id: the broker id of a replica that is not in sync. The replica may have records
+                that were never acknowledged.
+
+        Returns:
+            The offset; 0 if it is not known.
+
+        Raises:
+            StorageError, CorruptRecordError: the replica cannot be read.
+        """
+        return self._selection.committed_end(state, broker_id)
+
+    # --- reading ---------------------------------------------------------------------------------
 
     def observe(self, *, reads_on: bool = False) -> LogView:
-        """Return the log as it is now: one listing, and the last header of the last segment.
+        """Return the log as it is now, up to the high watermark.
 
         Args:
             reads_on: whether the next read begins with this listing. The listing, and what was read
                 of the last segment, are kept until then.
 
         Raises:
+            LeaderNotAvailableError: no replica can be read.
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        return self._replica.reader.observe() if reads_on else self._replica.files.observe()
-
-    def log_start_offset(self) -> int:
-        """Return the first offset that can be read."""
-        return self.observe().log_start_offset
-
-    def log_end_offset(self) -> int:
-        """Return the next offset to be written."""
-        return self.observe().log_end_offset
+        listing = self._list(lambda log: DirectoryListing(log.observe(reads_on=reads_on)))
+        return self._up_to_high_watermark(listing.view)
 
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -274,6 +379,75 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
+    def _list(self, list_replica: Callable[[LocalLog], DirectoryListing]) -> DirectoryListing:
+        """List the replica to be read, at a leader epoch that the metadata have."""
+        self._selection.refresh(max_age_ms=0)
+        attempt, rewrites = self._selection.attempt(), 0
+        while True:
+            state = self._selection.known_state
+            try:
+                with blaming(state.chain[-1]):
+                    listing = list_replica(self.replica)
+                    if not listing.view.log_end_offset:
+                        self._check_root_exists()
+                    if not self._selection.is_newer(listing.view):
+                        return listing
+            except ReplicaFailedError as failed:
+                rewrites += 1
+                if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
+                    continue  # rewritten since it was listed
+                attempt.shrink_isr(state, failed)
+                self._selection.refresh(max_age_ms=0)
+            else:
+                self._selection.refresh_epoch()
+
+    def _read_with_failover(
+        self, view: LogView | None, read: Callable[[LocalLog, LogView], _Answer]
+    ) -> _Answer:
+        """Call a function that reads the chosen replica; if it fails, continue with the next one.
+
+        Args:
+            view: a view of the log. The log is listed if this is None, or a view of another
+                replica.
+            read: reads from the replica, given the replica and a view of it.
+        """
+        attempt = self._selection.attempt()
+        while True:
+            here = self.observe() if view is None else self._view_of_replica(view)
+            state = self._selection.known_state
+            try:
+                with blaming(state.chain[-1]):
+                    return read(self.replica, here)
+            except NewerLeaderEpochError:
+                self._selection.refresh_epoch()
+            except ReplicaFailedError as failed:
+                attempt.shrink_isr(state, failed)
+                self._selection.refresh()
+
+    def _check_root_exists(self) -> None:
+        """Check that the root of the replica that is read, which has no records, exists."""
+        state = self._selection.state
+        if state is not None and state.is_replicated:
+            self._check_root(state.chain[-1])
+
+    def _up_to_high_watermark(self, view: LogView) -> LogView:
+        """Return the part of a view that readers see."""
+        end_offset = self._selection.high_watermark_cap
+        if view.log_end_offset <= end_offset:
+            return view
+        segments = (each for each in view.live.segments if each.start_offset < end_offset)
+        return replace(
+            view,
+            live=replace(view.live, segments=tuple(segments)),
+            log_end_offset=max(int(end_offset), view.log_start_offset),
+            leader_epoch=None,
+        )
+
+    @property
+    def reached_offset(self) -> int:
+        """The highest offset up to which this object knows that the log can be read."""
+        return int(min(self.files.reached_offset, self._selection.high_watermark_cap))
+
     def segments(
         self,
         view: LogView,
@@ -292,7 +466,10 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.snapshots.segments(view, last, opened)
+        return self._read_with_failover(
+            view,
+            lambda log, here: log.segments(here, last if here is view else None, opened),
+        )
 
     def producers(
         self, view: LogView | None = None, opened: OpenedSegments | None = None
@@ -303,7 +480,7 @@ class PartitionLog:
             view: the log's view from `observe`; None lists the log.
             opened: the open segments, which are not opened again.
         """
-        return self._replica.snapshots.producers(view or self.observe(), opened=opened)[0]
+        return self._read_with_failover(view, lambda log, here: log.producers(here, opened))
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -319,56 +496,68 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.reader.transactions(view or self.observe())[0]
+        return self._read_with_failover(view, LocalLog.transactions)
 
-    def load_segment_ids(self, view: LogView) -> None:
-        """Load the segments' append ids from the newest snapshot if this costs no request.
+    def offset_for_time(
+        self,
+        timestamp_us: int,
+        view: LogView | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time; None without one.
 
-        With these ids, a segment that was copied to the name of another one is detected.
-        """
-        self._replica.snapshots.load_segment_ids(view)
-
-    def observe_segments(self) -> tuple[list[SegmentSummary], LogView]:
-        """Return the summaries of the live segments as they are now, and the view of the log.
-
-        Raises:
-            SparkLogError: `observe` failed.
-        """
-        return self._replica.snapshots.segments(*self._replica.files.observe_and_open())
-
-    def read_delete_horizon(self, segment: LiveSegment, view: LogView) -> int:
-        """Return a segment's delete horizon from its headers, for a snapshot without it.
+        The first such record in offset order is returned, also if timestamps are not in order
+        (``KafkaConsumer.offsetsForTimes``).
 
         Args:
-            segment: a segment of the view; its summary is known.
-            view: the log's view from `observe`.
-
-        Returns:
-            Microseconds since the epoch; -1 if the segment has no tombstones or markers.
-
-        Raises:
-            NotFoundError: the segment was freed.
-            CorruptRecordError: the segment is damaged.
-        """
-        return self._replica.snapshots.summaries.read_delete_horizon(segment, view.observed_ms)
-
-    def on_rewritten(self, summary: SegmentSummary) -> None:
-        """Record the summary of a merged segment, so that the segment need not be opened."""
-        self._replica.snapshots.summaries.on_rewritten(summary)
-
-    def write_snapshot(self, view: LogView | None = None) -> Snapshot:
-        """Write a snapshot of the log as it is now, and delete older ones.
-
-        Args:
-            view: the view that `observe` returned just now; None lists the log.
+            timestamp_us: microseconds since the epoch.
+            view: the log's view from `observe`, so that several lookups cost one listing; None
+                lists the log.
+            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
+                record of an aborted transaction counts, as in Kafka.
 
         Raises:
-            StorageError: the snapshot was not written.
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._replica.snapshots.write(view)
+        found = self._read_with_failover(
+            self.observe(reads_on=True) if view is None else view,
+            lambda log, here: log.offset_for_time(
+                timestamp_us, here, isolation_level=isolation_level
+            ),
+        )
+        return None if found is None or found[0] >= self._selection.high_watermark_cap else found
 
-    # --- reading ---------------------------------------------------------------------------------
+    def _view_of_replica(self, view: LogView) -> LogView:
+        """Return the view if it is of the replica that is read now; else list this replica."""
+        return view if view.origin in ("", self.replica.files.url) else self.observe()
+
+    def tail_ends_at(self, offset: int) -> bool:
+        """Return whether the log still ends at the offset that a ``read_uncommitted`` read reached.
+
+        This costs one request, for the next segment. Any thread may call it, also while another one
+        reads.
+
+        Args:
+            offset: the offset at which a read ended.
+
+        Returns:
+            False also if only a new listing, or a read of the metadata, could tell. The next read
+            makes it.
+
+        Raises:
+            CorruptRecordError: the next segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        if self._selection.is_refresh_due():
+            return False
+        if offset >= self._selection.high_watermark_cap:
+            return True
+        try:
+            with blaming(self._selection.known_state.chain[-1]):
+                return self.replica.tail_ends_at(offset)
+        except ReplicaFailedError:
+            return False  # the next read leaves the replica out
 
     @property
     def blocking_transaction(self) -> OpenTransaction | None:
@@ -376,20 +565,22 @@ class PartitionLog:
 
         None if this read reached the requested end, or the log's end.
         """
-        return self._replica.reader.blocking_transaction
+        return self.replica.blocking_transaction
 
-    def fetch(
+    def read(
         self,
         offset: int,
-        max_bytes: int = 52_428_800,
+        max_bytes: int = MAX_READ_BYTES,
         *,
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> list[LogBatch]:
-        """Return batches from ``offset`` on; none at the log's end. Control batches are left out.
+    ) -> tuple[list[LogBatch], int]:
+        """Return batches from ``offset`` on, and the offset to read from next.
 
-        At the log's end this costs one request, for the next segment.
+        The list is empty at the log's end, which costs one request, for the next segment. Control
+        batches are left out. The next offset is the one after the last record, or after the control
+        batches, aborted batches and gaps that follow it.
 
         Args:
             offset: the first record's offset.
@@ -401,139 +592,14 @@ class PartitionLog:
                 at the last stable offset.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
-            CorruptRecordError: a segment is damaged; has file and position.
+            SparkLogError: See `stream`.
         """
-        return self.fetch_from(
-            offset,
-            max_bytes,
-            columns=columns,
-            check_crcs=check_crcs,
-            isolation_level=isolation_level,
-        )[0]
-
-    def fetch_from(
-        self,
-        offset: int,
-        max_bytes: int = 52_428_800,
-        *,
-        columns: Sequence[str] | None = None,
-        check_crcs: bool = True,
-        isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> tuple[list[LogBatch], int]:
-        """Return the batches of `fetch`, and the offset to fetch from next.
-
-        The offset is the one after the last record, or after the control batches, aborted batches
-        and gaps that follow it.
-
-        Args:
-            offset: the first record's offset.
-            max_bytes: approximate size of the answer; the first batch may be larger.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches (``check.crcs``).
-            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
-                at the last stable offset.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
-            CorruptRecordError: a segment is damaged; has file and position.
-        """
-        batches: list[LogBatch] = []
-        total_bytes = 0
-        for batch, next_offset in self.read_on(
+        batches = self.stream(
             offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
-        ):
-            if batch is not None and not batch.is_control:
-                if batches and total_bytes + batch.stored_bytes > max_bytes:
-                    break
-                batches.append(batch)
-                total_bytes += batch.stored_bytes
-            offset = next_offset
-            if batches and total_bytes >= max_bytes:
-                break  # nothing more fits: the next segment is not opened
-        return batches, offset
+        )
+        return read_batches(batches, offset, max_bytes)
 
-    def fetch_last(self) -> tuple[list[LogBatch], int]:
-        """Return the batches of the log's last segment, and the offset to fetch from next.
-
-        This costs one listing, and one request for the segment if it is small.
-
-        Raises:
-            CorruptRecordError: the segment is damaged, or one before it is missing.
-            LogTruncatedError: the log ends before an offset that it had reached.
-        """
-        batches, view = self.read_last()
-        self._replica.appender.on_listed(view)
-        return batches, view.log_end_offset
-
-    def read_last(self) -> tuple[list[LogBatch], LogView]:
-        """Return the batches of the log's last segment, and the listing that showed it.
-
-        This costs one listing, and one request for the segment if it is small.
-
-        Raises:
-            CorruptRecordError: the segment is damaged, or one before it is missing.
-            LogTruncatedError: the log ends before an offset that it had reached.
-        """
-        return self._replica.reader.read_last()
-
-    def fetch_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
-        """Return all batches from ``offset`` on, and the log end offset, in a log without merges.
-
-        At the log's end this costs one request, for the next segment. The next append does not list
-        the log.
-
-        Args:
-            offset: the first record's offset.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
-            CorruptRecordError: a segment is damaged; has file and position.
-            LogTruncatedError: the log ends before an offset that it had reached.
-        """
-        batches: list[LogBatch] = []
-        for batch, next_offset in self.read_on(offset):
-            if batch is not None and not batch.is_control:
-                batches.append(batch)
-            offset = next_offset
-        appender = self._replica.appender
-        if batches and (found := self._replica.reader.end_behind(appender.log_end_offset)):
-            appender.on_read(*found)
-        return batches, offset
-
-    def ends_at(self, offset: int) -> bool:
-        """Whether the log still ends at ``offset``, the end of a read with ``read_uncommitted``.
-
-        This costs one request, for the next segment. Any thread may call it, also while another one
-        reads.
-
-        Returns:
-            False also if the answer needs a new listing, which the next read makes.
-
-        Raises:
-            CorruptRecordError: the next segment is damaged.
-            StorageError: the storage does not answer.
-        """
-        return self._replica.reader.ends_at(offset)
-
-    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
-        """Begin to read behind a known segment, in a log that is never merged or compacted.
-
-        Args:
-            base_offset: the segment's base offset.
-            end_offset: the segment's end offset, at which the next read begins.
-
-        Returns:
-            Whether one listing of the names from this segment on shows that the log ends there.
-            False without a listing if the next read needs none. None if the listing does not
-            decide it: the next read then lists the whole log.
-
-        Raises:
-            StorageError: the storage does not answer.
-        """
-        return self._replica.reader.begin_behind(base_offset, end_offset)
-
-    def read_on(
+    def stream(
         self,
         offset: int,
         *,
@@ -541,7 +607,7 @@ class PartitionLog:
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield batches from ``offset`` to the log's end, each with the offset after it.
+        """Yield batches from ``offset`` to the high watermark, each with the offset after it.
 
         The caller may pause between two batches for any time. At the log's end this costs one
         request, for the next segment.
@@ -565,9 +631,54 @@ class PartitionLog:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._replica.reader.read_on(
-            offset, columns, check_crcs=check_crcs, isolation_level=isolation_level
-        )
+        selection = Selection(columns, check_crcs)
+        attempt = self._selection.attempt()
+        while True:
+            self._selection.refresh_if_due()
+            state = self._selection.known_state
+            if offset >= self._selection.high_watermark_cap:
+                return
+            try:
+                with blaming(state.chain[-1]):
+                    for batch, next_offset in self._stream(offset, selection, isolation_level):
+                        yield batch, next_offset
+                        offset = next_offset
+                    return
+            except NewerLeaderEpochError:
+                self._selection.refresh_epoch()
+            except ReplicaFailedError as failed:
+                attempt.shrink_isr(state, failed)
+
+    def _stream(
+        self, offset: int, selection: Selection, isolation_level: IsolationLevel
+    ) -> Iterator[tuple[LogBatch | None, int]]:
+        """Yield batches of the replica in the reader's rack, or else of the last one."""
+        near, begin = self._selection.near, offset
+        if near is not None:
+            if self._is_at_end(offset):
+                return
+            with self._selection.leaving_near():
+                for batch, next_offset in near.reader.stream(offset, selection, isolation_level):
+                    if next_offset > self.reached_offset:
+                        break
+                    yield batch, next_offset
+                    offset = next_offset
+            if offset > begin:
+                return
+        for batch, next_offset in self.replica.reader.stream(offset, selection, isolation_level):
+            if next_offset > self._selection.high_watermark_cap:
+                return
+            yield batch, next_offset
+            offset = next_offset
+
+    def _is_at_end(self, offset: int) -> bool:
+        """Return whether the last replica ends at an offset; if not, list it to learn its end."""
+        if offset < self.replica.files.reached_offset:
+            return False
+        if self.replica.tail_ends_at(offset):
+            return True
+        self.replica.observe()
+        return False
 
     def scan(
         self,
@@ -594,36 +705,25 @@ class PartitionLog:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        return self._replica.reader.scan(
-            start_offset,
-            end_offset,
-            columns,
-            check_crcs=check_crcs,
-            isolation_level=isolation_level,
-        )
-
-    def offset_for_time(
-        self,
-        timestamp_us: int,
-        view: LogView | None = None,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> tuple[int, int] | None:
-        """Return offset and timestamp of the first record at or after a time; None without one.
-
-        The first such record in offset order is returned, also if timestamps are not in order
-        (``KafkaConsumer.offsetsForTimes``).
-
-        Args:
-            timestamp_us: microseconds since the epoch.
-            view: the log's view from `observe`, so that several lookups cost one listing; None
-                lists the log.
-            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
-                record of an aborted transaction counts, as in Kafka.
-
-        Raises:
-            CorruptRecordError: a segment is damaged or missing.
-        """
-        return self._replica.reader.offset_for_time(
-            timestamp_us, view, isolation_level=isolation_level
-        )
+        selection = Selection(columns, check_crcs)
+        attempt = self._selection.attempt()
+        while True:
+            self._selection.refresh_if_due()
+            end, state = self._selection.high_watermark_cap, self._selection.known_state
+            if end_offset is not None:
+                end = min(end_offset, end)
+            try:
+                with blaming(state.chain[-1]):
+                    for batch in self.replica.reader.scan(
+                        start_offset,
+                        None if end == math.inf else int(end),
+                        selection,
+                        isolation_level,
+                    ):
+                        yield batch
+                        start_offset = batch.end_offset
+                    return
+            except NewerLeaderEpochError:
+                self._selection.refresh_epoch()
+            except ReplicaFailedError as failed:
+                attempt.shrink_isr(state, failed)

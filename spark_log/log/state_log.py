@@ -1,27 +1,27 @@
 """A log whose newest record holds a whole state: of a group, or of a transactional id.
 
-On storage: a partition log in a directory of its own (docs/protocol.md). Each record holds the
-whole state after one change, so that only the newest segment is needed. From time to time a writer
-moves the log start to the newest record, and deletes the segments that `spent_segments` returns. A
-crash at any point leaves a log with the same content.
+On storage: a partition log in a directory of its own (docs/protocol.md), whose name is made from
+the state's name: the group id, or the transactional id. Each record holds the whole state after one
+change, so that only the newest segment is needed; its key is the state's name. Writers delete old
+segments from time to time (`StateLogTrimmer`). A crash at any point leaves a log with the same
+content.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, INTERNAL_LOG_CONFIG, TopicConfig
+from spark_log.config import INTERNAL_LOG_CONFIG, TopicConfig
 from spark_log.errors import (
-    ClockSkewError,
     LogEndOffsetMismatchError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -29,27 +29,14 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.files import StartMarker, parse_snapshot_name, spent_segments
-from spark_log.log.log_start import move_log_start
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.versioned_records import VersionedRecord
+from spark_log.log.local_log import LocalLog
+from spark_log.log.state_log_trimmer import StateLogTrimmer
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
-from spark_log.storage import (
-    FileInfo,
-    Store,
-    check_clock_skew,
-    newest_modified_us,
-    storage_time_us,
-)
-from spark_log.util import Clock
+from spark_log.storage import Store, file_name, text_of
+from spark_log.util import Clock, VersionedRecord
 
 _MAX_UNKNOWN = 5
 """Appends with an unknown outcome after which a change fails with `UnknownOutcomeError`."""
-
-_TRIMS_PER_DELAY = 8
-"""Maximum number of times that one process trims a log within ``file.delete.delay.ms``. Files are
-deleted after that time, so a busy log has many; listing them after each 64 records took half of the
-time of a transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,24 +52,70 @@ class StateRecord(VersionedRecord):
 
     change_id: str
 
+    @property
+    def headline(self) -> str:
+        """The change in a few words, for log lines; ``str`` returns the state, too."""
+        raise NotImplementedError
 
-_State = TypeVar("_State")
+
+class State(Protocol):
+    """An immutable state that follows from the records of its log."""
+
+    def replay(self, record: Any, /) -> Self:
+        """Return the state after a later record; records between the two may be missing.
+
+        Raises:
+            CorruptRecordError: the record cannot follow this state.
+        """
+
+
+_State = TypeVar("_State", bound=State)
 _Record = TypeVar("_Record", bound=StateRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class StateView(Generic[_State]):
+    """A state after the newest record of its log.
+
+    Attributes:
+        state: the state; the initial one if the log has no record.
+        changed_us: the time of the newest record by the storage's clock, in microseconds; 0 without
+            a record.
+    """
+
+    state: _State
+    changed_us: int = 0
+
+
+class _Newest(NamedTuple):
+    """The newest record of a log: the state's name, the stored value, the time of the append."""
+
+    name: str
+    value: bytes
+    changed_us: int
 
 
 class StateLog(ABC, Generic[_State, _Record]):
     """Reads and changes one state. Not thread-safe.
 
+    A subclass says what a state is: it sets `parent_directory` and `topic_id`, makes the initial
+    state of a name, and parses a record.
+
     Attributes:
+        directory: the log's directory, relative to the root.
         state: the state after the last replay.
-        max_clock_skew_ms: ``max.clock.skew.ms`` of the cluster.
+        trimmer: deletes old records and files of the log, after some of the changes.
+        on_lost_race: the function that is called after another process has changed the state first,
+            with the number of times that this happened to the change, before the change is decided
+            again. By default it does nothing.
     """
 
-    log_class: ClassVar[type[PartitionLog]] = PartitionLog
+    parent_directory: ClassVar[str]
+    """The directory of all logs of this kind, relative to the root."""
+    topic_id: ClassVar[str]
+    """The topic id in the segments of all logs of this kind; no topic has it."""
     trim_every: ClassVar[int] = 64
-    """Number of records after which the log is trimmed, but at most `_TRIMS_PER_DELAY` times within
-    ``file.delete.delay.ms``: a trim lists the log. The listing returns the files of this many
-    records, and the files of little more than the last ``file.delete.delay.ms``."""
+    """Number of records after which the log is trimmed."""
     replays_first: ClassVar[bool] = True
     """Whether a change first reads new records. If not, the change is first tried on the known
     state: if that is the newest one, the change costs only the append."""
@@ -90,48 +123,54 @@ class StateLog(ABC, Generic[_State, _Record]):
     """Advice for the case that files of the log were removed, appended to the error's text."""
 
     def __init__(
-        self,
-        store: Store,
-        directory: str,
-        state: _State,
-        clock: Clock,
-        *,
-        key: str,
-        topic_id: str,
-        config: TopicConfig | None = None,
+        self, store: Store, name: str, clock: Clock, config: TopicConfig | None = None
     ) -> None:
         """Return the log of a state; nothing is read yet.
 
         Args:
             store: the store of the root.
-            directory: the log's directory, relative to the root.
-            state: the state before the first record.
-            clock: gives records their timestamps.
-            key: the key of every record.
-            topic_id: the topic id in the log's segments; no topic has it.
+            name: the state's name: any string.
+            clock: the clock that gives records their timestamps.
             config: the topic config of the log; None for `INTERNAL_LOG_CONFIG`.
         """
-        self.directory = directory
-        self.state = state
-        self._key = key
+        self.directory = self.directory_of(name)
+        self.state = self._initial(name)
+        self.on_lost_race: Callable[[int], None] = lambda races: None
+        self._name = name
         self._clock = clock
-        self._log = self.log_class(
+        self._log = self._open(store, self.directory, clock, config, has_existence_marker=True)
+        self.trimmer = StateLogTrimmer(self._log, clock, self.trim_every)
+        self._offset: int | None = None
+        self._gaps = 0
+
+    @classmethod
+    def _open(
+        cls,
+        store: Store,
+        directory: str,
+        clock: Clock,
+        config: TopicConfig | None = None,
+        *,
+        has_existence_marker: bool = False,
+    ) -> LocalLog:
+        return LocalLog(
             store,
             directory,
-            topic_id=topic_id,
+            topic_id=cls.topic_id,
             partition=0,
             config=config or INTERNAL_LOG_CONFIG,
             clock=clock,
-            has_witness=True,
+            has_existence_marker=has_existence_marker,
         )
-        self.max_clock_skew_ms = DEFAULT_MAX_CLOCK_SKEW_MS
-        self._offset: int | None = None
-        self._gaps = 0
-        self._skew_was_logged = False
-        self._trimmed_ms = -math.inf
 
+    @staticmethod
     @abstractmethod
-    def _parse(self, value: bytes) -> _Record:
+    def _initial(name: str) -> _State:
+        """Return the state with this name before its first record."""
+
+    @staticmethod
+    @abstractmethod
+    def _parse(value: bytes) -> _Record:
         """Return the record with this stored value.
 
         Raises:
@@ -139,16 +178,90 @@ class StateLog(ABC, Generic[_State, _Record]):
                 it.
         """
 
-    @abstractmethod
-    def _after(self, record: _Record) -> _State:
-        """Return the state after a record that follows `state`.
+    # --- all logs of a kind ----------------------------------------------------------------------
+
+    @classmethod
+    def directory_of(cls, name: str) -> str:
+        """Return the directory of a state's log, relative to the root."""
+        return f"{cls.parent_directory}/{file_name(name)}"
+
+    @classmethod
+    def directories(cls, store: Store) -> list[str]:
+        """Return the directories of all logs of this kind, relative to the root, sorted.
 
         Raises:
-            CorruptRecordError: the record cannot follow the state.
+            StorageError: the storage does not answer.
         """
+        parent = cls.parent_directory
+        return sorted(f"{parent}/{name}" for name in store.list_directories(parent))
 
-    def _give_way(self, races: int) -> None:
-        """Pause after a lost race, before the change is decided again; by default, do not pause."""
+    @classmethod
+    def list_names(cls, store: Store, clock: Clock) -> list[str]:
+        """Return the names of all states that ever had a record, sorted.
+
+        Raises:
+            CorruptRecordError: a log is damaged.
+            StorageError: the storage does not answer.
+        """
+        found: list[str] = []
+        for directory in cls.directories(store):
+            name = _name_of(directory)
+            if name is None:
+                newest = cls._read_newest(store, directory, clock)
+                name = newest.name if newest else None
+            if name is not None:
+                found.append(name)
+        return sorted(found)
+
+    @classmethod
+    def view(cls, store: Store, name: str, clock: Clock) -> StateView[_State]:
+        """Return the present state; changes nothing.
+
+        Costs one listing, and one request for the newest segment if it is small.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            StorageError: the log cannot be read.
+        """
+        return cls.view_directory(store, cls.directory_of(name), clock, name)
+
+    @classmethod
+    def view_directory(
+        cls, store: Store, directory: str, clock: Clock, name: str | None = None
+    ) -> StateView[_State]:
+        """Return the state of the log in a directory; changes nothing.
+
+        Args:
+            store: the store of the root.
+            directory: the log's directory, relative to the root.
+            clock: the clock whose monotonic time decides how long a listing is valid.
+            name: the state's name; None to take it from the directory, or from the newest record.
+
+        Raises:
+            CorruptRecordError: the log is damaged.
+            StorageError: the log cannot be read.
+        """
+        newest = cls._read_newest(store, directory, clock)
+        if name is None:
+            name = _name_of(directory)
+        if newest is None:
+            return StateView(cls._initial(name or ""))
+        initial = cls._initial(newest.name if name is None else name)
+        return StateView(initial.replay(cls._parse(newest.value)), newest.changed_us)
+
+    @classmethod
+    def _read_newest(cls, store: Store, directory: str, clock: Clock) -> _Newest | None:
+        """Return the newest record of the log in a directory; None without a record."""
+        log = cls._open(store, directory, clock)
+        batches, view = log.read_last()
+        if not batches:
+            return None
+        records = batches[-1].records
+        key, value = (records.column(name)[-1].as_py() for name in ("key", "value"))
+        changed_us = view.live.segments[-1].file.modified_us
+        return _Newest(key.decode("utf-8", "surrogatepass"), value, changed_us)
+
+    # --- one log ---------------------------------------------------------------------------------
 
     def replay(self) -> int:
         """Update `state` to the present end of the log.
@@ -174,9 +287,10 @@ class StateLog(ABC, Generic[_State, _Record]):
             offset = self._offset
             try:
                 if offset is None:
-                    batches, self._offset = self._log.fetch_last()
+                    batches, view = self._log.read_last()
+                    self._offset = view.log_end_offset
                 else:
-                    batches, self._offset = self._log.fetch_to_end(offset)
+                    batches, self._offset = self._log.read_to_end(offset)
             except OffsetOutOfRangeError as error:
                 if offset is not None and offset > error.log_end_offset:
                     raise StorageError(
@@ -197,7 +311,10 @@ class StateLog(ABC, Generic[_State, _Record]):
             for batch in batches:
                 found += batch.records.column("value").to_pylist()
             if batches:
-                self.state = self._after(self._parse(found[-1]))
+                record = self._parse(found[-1])
+                self.state = self.state.replay(record)
+                newest = self._offset - 1
+                _log.debug("%s: read offset %d: %s", self.directory, newest, record.headline)
             return found
 
     def commit(
@@ -221,14 +338,14 @@ class StateLog(ABC, Generic[_State, _Record]):
         races = 0
         tried: set[str] = set()
         unknown: UnknownOutcomeError | None = None
-        may_be_old = self._offset is not None and (is_recent or not self.replays_first)
+        tries_known_state = self._offset is not None and (is_recent or not self.replays_first)
         while True:
             change_id = os.urandom(9).hex()
             try:
                 record = None
-                if may_be_old:
+                if tries_known_state:
                     # Only a record that is appended counts: it shows that the state was the newest.
-                    may_be_old = False
+                    tries_known_state = False
                     with suppress(SparkLogError):
                         record = decide(self.state)
                 if record is None:
@@ -242,9 +359,16 @@ class StateLog(ABC, Generic[_State, _Record]):
                 self._append(record.model_copy(update={"change_id": change_id}))
             except LogEndOffsetMismatchError:
                 races += 1
-                self._give_way(races)
+                _log.debug(
+                    "%s: offset %s is taken by another process: deciding again (lost race %d)",
+                    self.directory,
+                    self._offset,
+                    races,
+                )
+                self.on_lost_race(races)
             except UnknownOutcomeError as error:
                 # The record may be in the log, now or later: the next replay looks for it.
+                _log.debug("%s: searching the log for the change: %s", self.directory, error)
                 unknown = error
                 tried.add(change_id)
             except StorageError as error:
@@ -252,7 +376,8 @@ class StateLog(ABC, Generic[_State, _Record]):
                     raise
                 raise unknown from error
             else:
-                self._trim_if_due()
+                assert self._offset is not None
+                self.trimmer.trim_if_due(self._offset)
                 return self.state
         assert unknown is not None
         raise unknown
@@ -275,10 +400,10 @@ class StateLog(ABC, Generic[_State, _Record]):
         return any(self._parse(value).change_id in change_ids for value in found if change_ids)
 
     def _append(self, record: _Record) -> None:
-        after = self._after(record)
+        after = self.state.replay(record)
         batch = pa.RecordBatch.from_arrays(
             [
-                binary_array([self._key.encode("utf-8", "surrogatepass")]),
+                binary_array([self._name.encode("utf-8", "surrogatepass")]),
                 binary_array([record.to_json()]),
                 pa.nulls(1, HEADERS_TYPE),
                 # wall clock: shown to users; no decision depends on it
@@ -288,66 +413,10 @@ class StateLog(ABC, Generic[_State, _Record]):
         )
         self._log.append(batch, compression="zstd", expected_leo=self._offset)
         assert self._offset is not None
+        _log.debug("%s: appended at offset %d: %s", self.directory, self._offset, record)
         self.state, self._offset = after, self._offset + 1
 
-    def _newest_offset(self) -> int:
-        view = self._log.observe()
-        return view.live.segments[-1].start_offset if view.live.segments else view.log_end_offset
 
-    def _trim_if_due(self) -> None:
-        assert self._offset is not None
-        now_ms = self._clock.monotonic_ms()
-        between_ms = self._log.config.file_delete_delay_ms / _TRIMS_PER_DELAY
-        if self._offset % self.trim_every == 0 and now_ms - self._trimmed_ms >= between_ms:
-            self._trimmed_ms = now_ms
-            try:
-                self.trim()
-                self._skew_was_logged = False
-            except ClockSkewError as error:
-                if not self._skew_was_logged:
-                    _log.warning("%s: not trimmed by this process: %s", self.directory, error)
-                self._skew_was_logged = True
-            except SparkLogError as error:
-                _log.warning("%s: not trimmed, trying again later: %s", self.directory, error)
-
-    def trim(self) -> None:
-        """Move the log start to the newest record, and delete files that were obsolete long enough.
-
-        Ages are measured by the storage's time. It is read from the newest file, a change or the
-        start marker, which was created just before.
-
-        Raises:
-            ClockSkewError: this process's clock is too far from the storage's; nothing was deleted.
-            StorageError: the start was not moved, or files were not deleted; both are harmless.
-        """
-        move_log_start(self._log, self._newest_offset())
-        store = self._log.files.store
-        files = list(store.list(self.directory))
-        before_us = self._storage_time_us(files) - self._log.config.file_delete_delay_ms * 1000
-        present = {file.name for file in files}
-        names: list[str] = []
-        for segment in spent_segments(files, before_us):
-            names += [segment.log, segment.index, segment.time_index]
-        markers = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
-        old = [marker for file, marker in markers if file.modified_us <= before_us]
-        highest = max((marker.log_start_offset for marker in old), default=0)
-        names += [marker.name for _, marker in markers if marker.log_start_offset < highest]
-        snapshots = [file.name for file in files if parse_snapshot_name(file.name) is not None]
-        names += snapshots[:-2]
-        for name in names:
-            if name in present:
-                store.delete(f"{self.directory}/{name}")
-
-    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
-        """Return the storage's time, from the newest file in a listing.
-
-        Raises:
-            ClockSkewError: this process's clock is too far from the storage's.
-        """
-        now_us = newest_modified_us(files)
-        try:
-            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        except ClockSkewError:  # possibly this process was paused after its append
-            now_us = storage_time_us(self._log.files.store, self.directory)
-            check_clock_skew(self._clock, now_us, self.max_clock_skew_ms)
-        return now_us
+def _name_of(directory: str) -> str | None:
+    """Return the name whose log a directory holds; None if it is too long for a directory name."""
+    return text_of(directory.rpartition("/")[2])

@@ -1,4 +1,10 @@
-"""Metadata: topics, partitions, brokers and configs, replayed from the metadata log."""
+"""Metadata: topics, partitions, brokers and configs, as a log of records.
+
+`MetadataLog` appends the ``records``, and replays them into a `MetadataImage`; the ``checkpoint``
+has the state at the log's end. What a change appends is decided by pure functions of the present
+image: ``topics/``, ``partitions/``, ``brokers`` and ``configs``. `MetadataPartitionStates` gives a
+partition's log its replicas; `ProducerIds` allocates producer ids; `ClientQuota` limits a client.
+"""
 
 from spark_log.util.exports import attach_stub
 

@@ -3,9 +3,9 @@
 On storage: ``__witnesses/__cluster_metadata-0``. Each process that changes the metadata replaces
 this file after the change. The file is derived data. A missing, damaged or outdated checkpoint
 costs time and changes no answer: the log keeps all of its records, and is replayed from the
-checkpoint's offset, or from its beginning. The file is also the log's witness
-(`spark_log.log.Witness`): if the log ends before the checkpoint's offset, files were removed. A
-crash between a change and its checkpoint leaves the previous checkpoint.
+checkpoint's offset, or from its beginning. The file is also the log's existence
+marker (`log.ExistenceMarker`): if the log ends before the checkpoint's offset, files were removed.
+A crash between a change and its checkpoint leaves the previous checkpoint.
 
 The file begins with a checksum of the rest, eight hexadecimal digits and a colon. A line of JSON
 follows, and then two parts that are compressed with zstd: the records of the state at an earlier

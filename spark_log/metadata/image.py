@@ -80,7 +80,8 @@ class MetadataImage:
         self.client_overrides: dict[str, dict[str, str]] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
-        self._own: set[str] = set()
+        self._unshared: set[str] = set()
+        """Ids of the topics that no other image has, so that `replay` may change them."""
         self._brokers = {ROOT_BROKER_ID: _ROOT_BROKER}
 
     def __repr__(self) -> str:
@@ -232,17 +233,17 @@ class MetadataImage:
             self.is_complete = False
         match record:
             case TopicRecord(name=name, topic_id=topic_id):
-                self._own.add(topic_id)
+                self._unshared.add(topic_id)
                 self._topics[topic_id] = TopicImage(name, topic_id, inherited=self.inherited())
                 self._names[name] = topic_id
             case PartitionRecord():
-                self._existing(record.topic_id).partitions[record.partition_id] = record
+                self._writable_topic(record.topic_id).partitions[record.partition_id] = record
             case PartitionChangeRecord():
                 self._replay_change(record)
             case ConfigRecord():
                 self._replay_config(record)
             case RemoveTopicRecord(topic_id=topic_id):
-                del self._names[self._existing(topic_id).name]
+                del self._names[self._writable_topic(topic_id).name]
                 del self._topics[topic_id]
             case ProducerIdsRecord(next_producer_id=next_producer_id):
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
@@ -257,7 +258,7 @@ class MetadataImage:
     def _replay_config(self, record: ConfigRecord) -> None:
         name = record.resource_name
         if record.resource_type == TOPIC_RESOURCE:
-            _set(self._existing(self._names.get(name, "")).overrides, record)
+            _set(self._writable_topic(self._names.get(name, "")).overrides, record)
         elif record.resource_type == CLUSTER_RESOURCE and not name:
             _set(self.cluster_overrides, record)
             if record.name in _INHERITED:
@@ -290,7 +291,7 @@ class MetadataImage:
         self._brokers[broker.broker_id] = broker.model_copy(update=changes)
 
     def _replay_change(self, record: PartitionChangeRecord) -> None:
-        partitions = self._existing(record.topic_id).partitions
+        partitions = self._writable_topic(record.topic_id).partitions
         try:
             partitions[record.partition_id] = record.applied_to(partitions[record.partition_id])
         except KeyError:
@@ -311,7 +312,7 @@ class MetadataImage:
             )
         return broker
 
-    def _existing(self, topic_id: str) -> TopicImage:
+    def _writable_topic(self, topic_id: str) -> TopicImage:
         """Return a topic that may be changed: a copy if another image shares it."""
         try:
             topic = self._topics[topic_id]
@@ -319,8 +320,8 @@ class MetadataImage:
             raise CorruptRecordError(
                 f"the metadata log has a record for topic id {topic_id!r}, which no record created"
             ) from None
-        if topic_id not in self._own:
-            self._own.add(topic_id)
+        if topic_id not in self._unshared:
+            self._unshared.add(topic_id)
             topic = replace(
                 topic, partitions=dict(topic.partitions), overrides=dict(topic.overrides)
             )

@@ -12,6 +12,7 @@ directories exist, files were removed: then it is not read, and no new log is st
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import LogView, PartitionLog, Witness
+from spark_log.log import ExistenceMarker, LocalLog, LogView
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
@@ -35,8 +36,8 @@ METADATA_DIRECTORY = METADATA_LOG
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 """KRaft's fixed id of the metadata topic (``Uuid.METADATA_TOPIC_ID``)."""
 
-METADATA_WITNESS = Witness(METADATA_DIRECTORY)
-"""The witness of the metadata log. Its file contains the checkpoint."""
+METADATA_MARKER = ExistenceMarker(METADATA_DIRECTORY)
+"""The existence marker of the metadata log. Its file contains the checkpoint."""
 
 METADATA_LEASE_MS: Final = 5_000
 """Time for which a writer that has read the metadata acknowledges appends without reading them
@@ -44,6 +45,8 @@ again. On object stores the deletion of a topic, and the joining of a replica, t
 long."""
 
 Decide = Callable[[MetadataImage], Sequence[MetadataRecord]]
+
+_log = logging.getLogger(__name__)
 
 
 class _Replayed(NamedTuple):
@@ -84,7 +87,7 @@ class MetadataLog:
             checkpoint: the checkpoint, if it was read already; None reads it when it is needed.
         """
         self._clock = clock
-        self._log = PartitionLog(
+        self._log = LocalLog(
             store,
             METADATA_DIRECTORY,
             topic_id=METADATA_TOPIC_ID,
@@ -92,7 +95,7 @@ class MetadataLog:
             config=INTERNAL_LOG_CONFIG,
             clock=clock,
             suppressed=suppressed,
-            has_witness=True,
+            has_existence_marker=True,
         )
         self._store = store
         self._cluster_id = cluster_id
@@ -100,7 +103,7 @@ class MetadataLog:
         self._is_checked = False
         self._known = _Replayed(MetadataImage())
         # The state of the latest read or change, and the monotonic time before its request.
-        self._looked = self._known.image, -math.inf
+        self._latest = self._known.image, -math.inf
         self._lock = threading.Lock()
 
     def image(self) -> MetadataImage:
@@ -114,9 +117,9 @@ class MetadataLog:
             LogTruncatedError: files of the log were removed.
             StorageError: the log cannot be read.
         """
-        known, looked_ms = self._known, self._clock.monotonic_ms()
-        if self._is_checked and self._log.ends_at(known.offset):
-            self._looked = known.image, looked_ms
+        known, began_ms = self._known, self._clock.monotonic_ms()
+        if self._is_checked and self._log.tail_ends_at(known.offset):
+            self._latest = known.image, began_ms
             return known.image
         with self._lock:
             self._replay_to_end()
@@ -129,8 +132,8 @@ class MetadataLog:
             None if this process has neither read nor changed the metadata since then. Sends no
             request.
         """
-        image, looked_ms = self._looked
-        return image if self._clock.monotonic_ms() - looked_ms < max_age_ms else None
+        image, began_ms = self._latest
+        return image if self._clock.monotonic_ms() - began_ms < max_age_ms else None
 
     def observe(self) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.
@@ -148,7 +151,7 @@ class MetadataLog:
         Raises:
             StorageError: the storage does not answer.
         """
-        found = read_checkpoint(self._store, METADATA_WITNESS.path)
+        found = read_checkpoint(self._store, METADATA_MARKER.path)
         return 0 if isinstance(found, int) else found.offset
 
     def known_image(self) -> MetadataImage:
@@ -158,17 +161,20 @@ class MetadataLog:
         """
         return self._known.image
 
-    def commit(self, decide: Decide) -> None:
+    def commit(self, decide: Decide) -> Sequence[MetadataRecord]:
         """Append the records that ``decide`` returns, at the log end offset of its state.
 
         If no other process has changed the metadata since this one read or changed them, this costs
-        the append and the put of the witness.
+        the append and the put of the checkpoint.
 
         Args:
             decide: called with the known state. It is called again with the present state if that
                 is newer, or if the first call returned no records or raised: only an append shows
                 that a state was the newest. It must have no effects; it raises to refuse the
                 change. If it returns no records for the present state, nothing is appended.
+
+        Returns:
+            The appended records; empty if nothing was to be changed.
 
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
@@ -182,10 +188,21 @@ class MetadataLog:
                 self._replay_to_end()
                 records = decide(self._known.image)
                 if not records:
-                    return
+                    return records
             # The change is made. After a crash or an error here the checkpoint is an older one.
             with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
-                self._store.put(METADATA_WITNESS.path, self._checkpoint_bytes())
+                self._write_checkpoint()
+            return records
+
+    def _write_checkpoint(self) -> None:
+        content = self._checkpoint_bytes()
+        self._store.put(METADATA_MARKER.path, content)
+        _log.debug(
+            "%s: wrote the checkpoint of offset %d, %d bytes",
+            self._store.url,
+            self._known.offset,
+            len(content),
+        )
 
     def _checkpoint_bytes(self) -> bytes:
         """Return the checkpoint of the known state; its offset if no checkpoint is possible."""
@@ -197,7 +214,7 @@ class MetadataLog:
 
     def _append(self, records: Sequence[MetadataRecord]) -> bool:
         """Append records that were decided on the known state; return whether it was the newest."""
-        known, looked_ms = self._known, self._clock.monotonic_ms()
+        known, began_ms = self._known, self._clock.monotonic_ms()
         image = known.image.copy()
         values = [record.to_json() for record in records]
         for value in values:
@@ -206,22 +223,32 @@ class MetadataLog:
         try:
             self._log.append(batch, expected_leo=known.offset)
         except LogEndOffsetMismatchError:
+            _log.debug("%s: another change was first at offset %d", self._store.url, known.offset)
             return False
         offset, checkpoint = known.offset + len(values), known.checkpoint
         if checkpoint is not None:
             checkpoint = checkpoint.after(values, known.offset, offset)
         self._known = _Replayed(image, offset, known.offset, checkpoint)
-        self._looked = image, looked_ms
+        self._latest = image, began_ms
         self._is_checked = True
+        if _log.isEnabledFor(logging.DEBUG):
+            kinds = ", ".join(dict.fromkeys(type(record).__name__ for record in records))
+            _log.debug(
+                "%s: appended offsets %d to %d: %s",
+                self._store.url,
+                known.offset,
+                offset - 1,
+                kinds,
+            )
         return True
 
     def _replay_to_end(self) -> None:
-        looked_ms = self._clock.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         reached = 0 if self._is_checked else self._load_checkpoint()
         known = self._known
         is_end = None
         if known.last_segment >= 0:
-            is_end = self._log.begin_behind(known.last_segment, known.offset)
+            is_end = self._log.seek_past_segment(known.last_segment, known.offset)
             if is_end is None and not self._is_checked:
                 self._known = _Replayed(MetadataImage())  # the log does not confirm the checkpoint
         if not is_end:
@@ -229,18 +256,19 @@ class MetadataLog:
         if not self._is_checked:
             self._check_is_whole(reached)
             self._is_checked = self._known.offset > 0
-        self._looked = self._known.image, looked_ms
+        self._latest = self._known.image, began_ms
 
     def _load_checkpoint(self) -> int:
         """Begin with the state of the checkpoint, if one exists; return its offset."""
         found: MetadataCheckpoint | int | None = self._checkpoint
         self._checkpoint = None
         if found is None:
-            found = read_checkpoint(self._store, METADATA_WITNESS.path)
+            found = read_checkpoint(self._store, METADATA_MARKER.path)
         if isinstance(found, int):
             return found
         with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, CorruptRecordError):
             self._known = _Replayed(found.image(), found.offset, found.last_segment, found)
+            _log.debug("%s: began with the checkpoint of offset %d", self._store.url, found.offset)
         return found.offset
 
     def _check_is_whole(self, reached: int) -> None:
@@ -260,7 +288,7 @@ class MetadataLog:
     def _read_on(self) -> None:
         """Replay the records after the known state; at the log's end this looks up one name."""
         image, offset, last_segment, checkpoint = self._known
-        for batch, next_offset in self._log.read_on(offset):
+        for batch, next_offset in self._log.stream(offset):
             if batch is not None:
                 image = image.copy() if image is self._known.image else image
                 values = batch.records.column("value").to_pylist()
@@ -270,6 +298,10 @@ class MetadataLog:
                 if checkpoint is not None:
                     checkpoint = checkpoint.after(values, last_segment, next_offset)
             offset = next_offset
+        if offset > self._known.offset:
+            _log.debug(
+                "%s: replayed offsets %d to %d", self._store.url, self._known.offset, offset - 1
+            )
         self._known = _Replayed(image, offset, last_segment, checkpoint)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from spark_log.errors import UnknownTopicOrPartitionError
-from spark_log.log import NO_LEADER, PartitionState
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
-from spark_log.metadata.partitions import leave_isr
+from spark_log.metadata.partitions import shrink_isr
 from spark_log.metadata.records import MetadataRecord, PartitionRecord
 from spark_log.metadata.topic_image import TopicImage
 
@@ -68,7 +68,7 @@ class MetadataPartitionStates:
         is_recent = self._metadata.recent_image(max_age_ms) is not None
         return self.current() if is_recent else self.refresh()
 
-    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+    def shrink_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Remove brokers from the in-sync and joining replicas, if the leader epoch is the newest.
 
         The last replica that may lead stays, even if it failed: a single writer that cannot reach
@@ -88,7 +88,7 @@ class MetadataPartitionStates:
         """
 
         def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
-            records = leave_isr(
+            records = shrink_isr(
                 image,
                 self._topic.topic_id,
                 self._partition,
@@ -116,5 +116,5 @@ def state_of(record: PartitionRecord) -> PartitionState:
         joining=record.joining,
         replicas=record.replicas,
         directories={each: record.directory_of(each) for each in record.replicas},
-        hidden_from_epoch=record.hidden_from_epoch,
+        high_watermark_cap_epoch=record.hidden_from_epoch,
     )

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
-from spark_log.log import VersionedRecord, record_from_json
+from spark_log.util import VersionedRecord, record_from_json
 
 
 class MetadataRecord(VersionedRecord):

@@ -6,9 +6,23 @@ from bisect import bisect_left
 from typing import Final
 
 BOUNDS_MS: Final = (
-    0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0,
-    1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0, 60_000.0,
-)  # fmt: skip
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    25.0,
+    50.0,
+    100.0,
+    250.0,
+    500.0,
+    1_000.0,
+    2_500.0,
+    5_000.0,
+    10_000.0,
+    30_000.0,
+    60_000.0,
+)
 """The upper bounds of the buckets: from an append to a local disk to a storage that is lost."""
 
 

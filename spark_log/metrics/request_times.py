@@ -15,9 +15,17 @@ from spark_log.storage import Store
 from spark_log.util import SYSTEM_CLOCK
 
 OPERATIONS: Final = (
-    "put_if_absent", "put", "read", "read_tail", "read_tail_and_size", "open_buffer", "list",
-    "list_directories", "head", "delete",
-)  # fmt: skip
+    "put_if_absent",
+    "put",
+    "read",
+    "read_tail",
+    "read_tail_and_size",
+    "open_buffer",
+    "list",
+    "list_directories",
+    "head",
+    "delete",
+)
 """The methods of `Store` that are measured. On an object store each call is a request."""
 
 _END: Final = object()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metrics.exposition import CONTENT_TYPE
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS: Final = 16
 """Maximum number of concurrent connections; more are refused, so that memory is bounded."""
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 self._answer(HTTPStatus.OK, self.server.read(), CONTENT_TYPE)
             except Exception as error:  # an error must not end the thread without an answer
-                _logger.warning("a scrape failed: %s: %s", type(error).__name__, error)
+                _log.warning("a scrape failed: %s: %s", type(error).__name__, error)
                 self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"the scrape failed; see the log\n")
         elif path == "/healthz":
             self._answer(HTTPStatus.OK, b"ok\n")

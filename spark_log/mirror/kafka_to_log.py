@@ -11,27 +11,23 @@ import pyarrow as pa
 
 from spark_log.errors import DataLossError
 from spark_log.log import Lag
-from spark_log.mirror import topic_settings
-from spark_log.mirror.confluent import (
+from spark_log.mirror.commit_timer import CommitTimer
+from spark_log.mirror.kafka import (
     OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaPartition,
     Message,
-)
-from spark_log.mirror.kafka_errors import is_end, kafka_errors
-from spark_log.mirror.map_topic import create_in_log
-from spark_log.mirror.message_table import MessageTable, message_tables
-from spark_log.mirror.mirror import Mirror
-from spark_log.mirror.offset_map import (
-    MirroredPartition,
-    Side,
-    find_runs,
-    map_record,
+    MessageTable,
+    is_end,
+    kafka_errors,
+    message_tables,
     parts_by_partition,
+    settings_for_log,
 )
-from spark_log.mirror.task_generation import write_to_log
-from spark_log.mirror.transaction_pace import TransactionPace
+from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
+from spark_log.mirror.offsets import create_in_log, find_runs, sync_record, write_to_log
 from spark_log.producer import Producer, TableFuture
 from spark_log.record import binary_array
 from spark_log.types import ConfigResource, ConfigResourceType, NewTopic
@@ -62,7 +58,7 @@ class KafkaToLog(Mirror):
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
         settings = self._settings
-        create_in_log(self._log, settings.map_topic)
+        create_in_log(self._log, settings.offset_sync_topic)
         self._take_over()
         self._consumer = self._kafka.consumer(
             auto_offset_reset="error" if settings.fail_on_data_loss else "earliest",
@@ -91,19 +87,22 @@ class KafkaToLog(Mirror):
         present = {each.name: each for each in admin.describe_topics(with_offsets=False)}
         for topic, count in counts.items():
             target = self._settings.partition(topic, 0, Side.KAFKA).log_topic
-            wanted = topic_settings.to_log(settings[topic])
+            wanted = settings_for_log(settings[topic])
             found = present.get(target)
             if found is None:
                 admin.create_topics([NewTopic(target, count, topic_configs=wanted)])
+                _log.info("created topic %s in the log with %d partitions", target, count)
                 continue
             if len(found.partitions) < count:
                 admin.create_partitions({target: count})
+                _log.info("topic %s in the log has %d partitions now", target, count)
             changed = {
                 key: value for key, value in wanted.items() if found.configs.get(key) != value
             }
             if changed:
                 kind = ConfigResourceType.TOPIC
                 admin.alter_configs([ConfigResource(kind, target, changed)])
+                _log.info("altered settings of topic %s in the log: %s", target, changed)
         self._check_topics(self._kafka.topic_ids(counts))
         self._assign({(topic, number) for topic in counts for number in range(counts[topic])})
         self._prune()
@@ -115,15 +114,15 @@ class KafkaToLog(Mirror):
         if not first and not self._has_passed(self._ended):
             return 0
         with producer.transaction():
-            sent, pace = self._send(producer, first)
+            sent, timer = self._send(producer, first)
             runs = self._with_passed(self._runs(sent), self._ended)
             if runs:
-                records = [map_record(*each) for each in runs.items()]
+                records = [sync_record(*each) for each in runs.items()]
                 columns = [binary_array(column) for column in zip(*records, strict=True)]
                 table = pa.Table.from_arrays(columns, ["key", "value"])
-                producer.send_table(self._settings.map_topic, table, partition=0)
-        self._on_commit(runs, pace.count, pace.size_bytes)
-        return pace.count
+                producer.send_table(self._settings.offset_sync_topic, table, partition=0)
+        self._on_commit(runs, timer.count, timer.size_bytes)
+        return timer.count
 
     def lag(self) -> dict[MirroredPartition, int]:
         """Return the number of readable offsets in Kafka that are not mirrored yet, by partition.
@@ -137,14 +136,16 @@ class KafkaToLog(Mirror):
             tp = KafkaPartition(topic, number)
             # Both are negative before the first fetch.
             low, high = self._consumer.get_watermark_offsets(tp, cached=True)
-            position = self.maps[partition].end(Side.KAFKA) or 0
+            position = self.offset_syncs[partition].end(Side.KAFKA) or 0
             found[partition] = Lag.of(position, low, high).unread
         return found
 
     @property
     def is_at_end(self) -> bool:
         """Whether all records that Kafka had when it was last read are mirrored."""
-        ends = ((self._ended.get(each), self.maps[each]) for each in self._partitions.values())
+        ends = (
+            (self._ended.get(each), self.offset_syncs[each]) for each in self._partitions.values()
+        )
         return all(end is not None and end >= (runs.end(Side.KAFKA) or 0) for end, runs in ends)
 
     def close(self) -> None:
@@ -188,7 +189,7 @@ class KafkaToLog(Mirror):
             if number not in self._opened_producer().partitions_for(partition.log_topic):
                 continue  # the producer will know the partition at the next refresh
             self._partitions[topic, number] = partition
-            end = self.maps[partition].end(Side.KAFKA)
+            end = self.offset_syncs[partition].end(Side.KAFKA)
             added.append(KafkaPartition(topic, number, OFFSET_BEGINNING if end is None else end))
         with kafka_errors():
             if gone:
@@ -228,21 +229,23 @@ class KafkaToLog(Mirror):
                 topic=message.topic() or "",
             )
 
-    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, TransactionPace]:
+    def _send(self, producer: Producer, messages: list[Message]) -> tuple[_Sent, CommitTimer]:
         """Send messages, and further messages that arrive in the time of the transaction."""
-        pace = TransactionPace(self._settings)
+        timer = CommitTimer(self._settings)
         sent: _Sent = []
         while messages or sent:
             for each in message_tables(messages):
                 topic = self._settings.partition(each.topic, 0, Side.KAFKA).log_topic
                 sent.append((each, producer.send_table(topic, each.table)))
-                pace.add(len(each.offsets), each.table.nbytes, is_behind=len(messages) >= _MESSAGES)
+                timer.add(
+                    len(each.offsets), each.table.nbytes, is_behind=len(messages) >= _MESSAGES
+                )
             if not messages:
-                pace.add(0, 0, is_behind=False)
-            if (left_s := pace.left_s()) <= 0:
+                timer.add(0, 0, is_behind=False)
+            if (left_s := timer.left_s()) <= 0:
                 break
             messages = self._consume(min(_WAIT_S, left_s))
-        return sent, pace
+        return sent, timer
 
     def _runs(self, sent: _Sent) -> Runs:
         """Wait until all tables are in the log, and return the runs of each partition."""

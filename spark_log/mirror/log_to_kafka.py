@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -19,29 +20,30 @@ from spark_log.errors import (
     KafkaTimeoutError,
     OffsetOutOfRangeError,
 )
-from spark_log.mirror import topic_settings
-from spark_log.mirror.confluent import KafkaError, KafkaException, Producer
-from spark_log.mirror.kafka_cluster import BATCH_BYTES, TIMEOUT_S
-from spark_log.mirror.kafka_errors import as_own_error, kafka_errors
-from spark_log.mirror.map_topic import create_in_kafka
-from spark_log.mirror.mirror import Mirror
-from spark_log.mirror.offset_map import (
-    MirroredPartition,
-    Side,
-    find_runs,
-    map_record,
-)
-from spark_log.mirror.row_producer import (
+from spark_log.mirror.commit_timer import CommitTimer
+from spark_log.mirror.kafka import (
+    BATCH_BYTES,
+    TIMEOUT_S,
     InterleavedError,
+    KafkaError,
+    KafkaException,
     PartitionRows,
     ProducedRows,
+    Producer,
+    as_own_error,
+    kafka_errors,
     produce_rows,
     rows_by_partition,
+    settings_for_kafka,
+    settings_for_log,
 )
-from spark_log.mirror.task_generation import write_to_kafka
-from spark_log.mirror.transaction_pace import TransactionPace
+from spark_log.mirror.mirror import Mirror
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
+from spark_log.mirror.offsets import create_in_kafka, find_runs, sync_record, write_to_kafka
 from spark_log.types import TopicPartition
 from spark_log.util import IN_PROCESS
+
+_log = logging.getLogger(__name__)
 
 _ROWS: Final = 50_000
 """Maximum number of rows that are produced before the client's callbacks run."""
@@ -94,7 +96,7 @@ class LogToKafka(Mirror):
 
     def open(self) -> None:
         """Fence earlier mirrors, find out where to continue, and begin to read ahead."""
-        create_in_kafka(self._kafka, self._settings.map_topic)
+        create_in_kafka(self._kafka, self._settings.offset_sync_topic)
         self._take_over()
         self._consumer = self._log.consumer()
         self._partitions: dict[TopicPartition, MirroredPartition] = {}
@@ -122,19 +124,22 @@ class LogToKafka(Mirror):
         present = self._kafka.topic_settings(set(targets.values()) & counts.keys())
         for each in described:
             target, count = targets[each.name], len(each.partitions)
-            wanted = topic_settings.to_kafka(each.configs)
+            wanted = settings_for_kafka(each.configs)
             if target not in counts:
                 self._kafka.create_topic(target, count, wanted)
+                _log.info("created topic %s in Kafka with %d partitions", target, count)
                 continue
             if counts[target] < count:
                 self._kafka.create_partitions(target, count)
+                _log.info("topic %s in Kafka has %d partitions now", target, count)
             # Kafka's gzip is zstd in the log, and stays gzip.
-            there = topic_settings.to_log(present[target])
+            there = settings_for_log(present[target])
             changed = {key: wanted[key] for key in wanted if there.get(key) != each.configs[key]}
             if changed:
                 self._kafka.alter_topic(target, changed)
+                _log.info("altered settings of topic %s in Kafka: %s", target, changed)
         self._check_topics({each.name: str(each.topic_id) for each in described})
-        made = (topic_settings.to_kafka(each.configs) for each in described)
+        made = (settings_for_kafka(each.configs) for each in described)
         self._limit_batches([*made, *present.values()])
         self._assign(
             {
@@ -156,6 +161,10 @@ class LogToKafka(Mirror):
         try:
             return self._transfer(first)
         except InterleavedError:
+            _log.info(
+                "a transaction is repeated, because another producer wrote to its partitions, or "
+                "Kafka refused a record: from now on Kafka is asked for the offset of each record"
+            )
             self._asks_for_all = True
             self._open_producer()  # librdkafka may refuse all records after an error of one
             self._forget_fetched()
@@ -174,7 +183,7 @@ class LogToKafka(Mirror):
         ends = consumer.end_offsets(list(self._partitions))
         found = {}
         for tp, partition in self._partitions.items():
-            position = self.maps[partition].end(Side.LOG)
+            position = self.offset_syncs[partition].end(Side.LOG)
             if position is None:
                 position = 0 if self._fetched else consumer.position(tp)
             found[partition] = max(0, ends[tp] - position)
@@ -222,7 +231,7 @@ class LogToKafka(Mirror):
     def _transfer(self, first: _Fetched) -> int:
         producer = self._opened_producer()
         settings = self._settings
-        pace = TransactionPace(settings)
+        timer = CommitTimer(settings)
         produced: dict[TopicPartition, list[ProducedRows]] = {}
         with kafka_errors():
             producer.begin_transaction()
@@ -230,22 +239,22 @@ class LogToKafka(Mirror):
             fetched = first
             while True:
                 self._produce(fetched, produced)
-                pace.add(fetched.count, fetched.size_bytes, is_behind=fetched.count >= _ROWS)
-                if (left_s := pace.left_s()) <= 0:
+                timer.add(fetched.count, fetched.size_bytes, is_behind=fetched.count >= _ROWS)
+                if (left_s := timer.left_s()) <= 0:
                     break
                 fetched = self._fetch(min(_WAIT_MS, left_s * 1000))
             self._read_ahead()
             self._flush()
             runs = self._with_passed(self._runs(produced), fetched.positions)
             with kafka_errors():
-                for key, value in (map_record(*each) for each in runs.items()):
-                    producer.produce(settings.map_topic, value, key, 0)
+                for key, value in (sync_record(*each) for each in runs.items()):
+                    producer.produce(settings.offset_sync_topic, value, key, 0)
             self._kafka.commit(producer)
         except BaseException:
             self._abort()
             raise
-        self._on_commit(runs, pace.count, pace.size_bytes)
-        return pace.count
+        self._on_commit(runs, timer.count, timer.size_bytes)
+        return timer.count
 
     def _abort(self) -> None:
         producer = self._opened_producer()
@@ -253,7 +262,9 @@ class LogToKafka(Mirror):
             producer.purge()
             producer.abort_transaction(TIMEOUT_S)
         except KafkaException as error:  # fenced, or no broker answers: the next mirror aborts it
-            IN_PROCESS.add("abort of a transaction in Kafka", self._settings.map_topic, error)
+            IN_PROCESS.add(
+                "abort of a transaction in Kafka", self._settings.offset_sync_topic, error
+            )
 
     def _assign(self, wanted: set[TopicPartition]) -> None:
         """Read these partitions. New ones are read from their mirrored end, or from their start."""
@@ -270,7 +281,7 @@ class LogToKafka(Mirror):
     def _seek(self, partitions: dict[TopicPartition, MirroredPartition]) -> None:
         consumer = self._opened_consumer()
         for tp, partition in partitions.items():
-            end = self.maps[partition].end(Side.LOG)
+            end = self.offset_syncs[partition].end(Side.LOG)
             if end is None:
                 consumer.seek_to_beginning(tp)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -10,40 +11,42 @@ from typing import Final, Self
 import numpy as np
 
 from spark_log.errors import DataLossError, InvalidConfigurationError, ProducerFencedError
-from spark_log.mirror.kafka_cluster import KafkaCluster
-from spark_log.mirror.map_topic import (
-    has_map_topic,
-    read_map_topic,
-    sources_of_others,
-    topic_id_record,
-)
+from spark_log.mirror.kafka import KafkaCluster
 from spark_log.mirror.mirror_settings import LogAddress, MirrorSettings
-from spark_log.mirror.offset_map import MirroredPartition, OffsetMaps, Side, map_record
-from spark_log.mirror.task_generation import (
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
+from spark_log.mirror.offsets import (
     MirrorTask,
+    OffsetSyncStore,
     TaskGeneration,
     fence_mirror,
     fence_tasks,
+    has_offset_sync_topic,
+    read_offset_sync_topic,
+    sources_of_others,
+    sync_record,
+    topic_id_record,
 )
 from spark_log.types import TopicPartition
 
+_log = logging.getLogger(__name__)
+
 _PRUNED_RUNS: Final = 10_000
-"""Minimum number of runs of a map that is pruned."""
+"""Minimum number of runs of a partition before its offset syncs are pruned."""
 
 
 class Mirror(ABC):
     """Copies topics of a source to a target, each record exactly once.
 
-    A transaction of the target contains the records and their runs of the offset map. If the
-    process is killed at any point, the next mirror aborts or completes that transaction, reads the
-    map, and continues after its end. A mirror with the same aliases fences earlier ones.
+    A transaction of the target contains the records and their offset syncs. If the process is
+    killed at any point, the next mirror aborts or completes that transaction, reads the offset
+    syncs, and continues after their end. A mirror with the same aliases fences earlier ones.
 
     A mirror of a single partition is a task of a job (`begin_tasks`).
 
     Not thread-safe.
 
     Attributes:
-        maps: the committed offset maps of all mirrored partitions.
+        offset_syncs: the committed offset syncs of all mirrored partitions.
     """
 
     source: Side
@@ -67,7 +70,7 @@ class Mirror(ABC):
         self._kafka = kafka
         self._log = log
         self._settings = settings
-        self.maps = OffsetMaps()
+        self.offset_syncs = OffsetSyncStore()
         self._records = self._bytes = self._transactions = 0
 
     @property
@@ -96,6 +99,12 @@ class Mirror(ABC):
         generation = TaskGeneration.of(self.mirrored_partitions())
         self._stop_reading()
         self._write([generation.record()])
+        _log.info(
+            "began generation %s of %d tasks, which write to %s",
+            generation.generation_id,
+            len(generation.partitions),
+            self.target.name,
+        )
         return [MirrorTask(generation.generation_id, each) for each in generation.partitions]
 
     def end_tasks(self) -> None:
@@ -112,7 +121,7 @@ class Mirror(ABC):
 
     @abstractmethod
     def _write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Commit records of the map topic: pairs of key and value; a None value removes the key."""
+        """Commit keys and values to the offset-sync topic; the value None removes its key."""
 
     def _check_topics(self, topic_ids: Mapping[str, str]) -> None:
         """Refuse topics of the source that were re-created; store the ids of new ones.
@@ -121,7 +130,7 @@ class Mirror(ABC):
             topic_ids: the ids of the mirrored topics, by name.
 
         Raises:
-            DataLossError: the offset map belongs to a topic that was deleted.
+            DataLossError: the offset syncs belong to a topic that was deleted.
         """
         for topic, topic_id in topic_ids.items():
             if self._topic_ids.get(topic, topic_id) != topic_id:
@@ -137,12 +146,13 @@ class Mirror(ABC):
         if new:
             self._write(topic_id_record(*each) for each in new.items())
             self._topic_ids |= new
+            _log.info("now mirrored to %s: %s", self.target.name, ", ".join(sorted(new)))
 
     def _check_not_back(self, topics: Iterable[str]) -> None:
         """Refuse topics of the source that were mirrored from their own topic of the target.
 
         Their records would return to the topic that they came from. A mirror with the same aliases
-        knows such records by the offset map; a mirror with other aliases does not.
+        knows such records by the offset syncs; a mirror with other aliases does not.
 
         Raises:
             InvalidConfigurationError: a mirror with other aliases has written one of the topics.
@@ -166,7 +176,7 @@ class Mirror(ABC):
                 )
 
     def _prune(self) -> None:
-        """Prune the offset maps that have become twice as long since the last time."""
+        """Prune the offset syncs that have become twice as long since the last time."""
         due = [each for each in self.mirrored_partitions() if self._is_due(each)]
         if not due:
             return
@@ -184,15 +194,16 @@ class Mirror(ABC):
                 side: earliest[side][TopicPartition(each.topic(side), each.partition)]
                 for side in Side
             }
-            runs = self.maps[each].prune((first[Side.KAFKA], first[Side.LOG]), self.target)
-            pruned += [(map_record(each, runs[at : at + 1])[0], None) for at in range(len(runs))]
-            self._pruned_sizes[each] = len(self.maps[each])
+            runs = self.offset_syncs[each].prune((first[Side.KAFKA], first[Side.LOG]), self.target)
+            pruned += [(sync_record(each, runs[at : at + 1])[0], None) for at in range(len(runs))]
+            self._pruned_sizes[each] = len(self.offset_syncs[each])
         if pruned:
             self._write(pruned)
+            _log.debug("pruned %d offset syncs of %d partitions", len(pruned), len(due))
 
     def _is_due(self, partition: MirroredPartition) -> bool:
         pruned_size = self._pruned_sizes.get(partition, 0)
-        return len(self.maps[partition]) >= max(_PRUNED_RUNS, 2 * pruned_size)
+        return len(self.offset_syncs[partition]) >= max(_PRUNED_RUNS, 2 * pruned_size)
 
     @abstractmethod
     def mirrored_partitions(self) -> list[MirroredPartition]:
@@ -287,7 +298,7 @@ class Mirror(ABC):
         """Create the producer, which fences earlier mirrors with the same transactional id."""
 
     def _take_over(self) -> None:
-        """Fence the mirrors and tasks that this mirror replaces, and read the map topic.
+        """Fence the mirrors and tasks that this mirror replaces, and read the offset-sync topic.
 
         The target side is fenced first. If two mirrors of opposite directions begin at the same
         time, one of them fences the other in any case.
@@ -300,7 +311,9 @@ class Mirror(ABC):
             self._open_producer()
             if task is not None:
                 complete = self.target  # other tasks have open transactions
-                found = read_map_topic(kafka, log, settings.map_topic, complete=complete)
+                found = read_offset_sync_topic(
+                    kafka, log, settings.offset_sync_topic, complete=complete
+                )
                 generation = found.generations.get(self.target)
                 if generation is None or generation.generation_id != task.generation_id:
                     raise ProducerFencedError(
@@ -309,33 +322,45 @@ class Mirror(ABC):
                     )
                 break
             sides = [self.target]
-            if settings.is_exclusive and has_map_topic(kafka, log, settings.map_topic, self.source):
+            if settings.is_exclusive and has_offset_sync_topic(
+                kafka, log, settings.offset_sync_topic, self.source
+            ):
                 fence_mirror(kafka, log, settings, self.source)
                 sides.append(self.source)
-            found = read_map_topic(kafka, log, settings.map_topic)
+            found = read_offset_sync_topic(kafka, log, settings.offset_sync_topic)
             tasks = {side: found.generations.get(side) for side in sides}
             for side, generation in tasks.items():
                 if generation is not None and generation.partitions:
                     fence_tasks(kafka, log, settings, side, generation)
             if not any(each is not None and each.partitions for each in tasks.values()):
                 break
-        self.maps = found.maps
+        name = settings.transactional_id(self.target, None if task is None else task.partition)
+        _log.info("mirroring to %s as transactional id %s", self.target.name, name)
+        self.offset_syncs = found.offset_syncs
         self._topic_ids = found.topic_ids[self.target]
         self._sources_of_others: Mapping[str, Mapping[str, str]] = {}
         if settings.is_exclusive and task is None:
-            own, side = settings.map_topic, self.source
+            own, side = settings.offset_sync_topic, self.source
             self._sources_of_others = sources_of_others(kafka, log, own, side)
         self._pruned_sizes: dict[MirroredPartition, int] = {}
 
     def _on_commit(
         self, runs: Mapping[MirroredPartition, np.ndarray], count: int, size_bytes: int
     ) -> None:
-        """Add a committed transaction to the maps and the metrics."""
+        """Add a committed transaction to the offset syncs and the metrics."""
         for partition, added in runs.items():
-            self.maps[partition].add(added, self.target)
+            self.offset_syncs[partition].add(added, self.target)
         self._records += count
         self._bytes += size_bytes
         self._transactions += 1
+        _log.debug(
+            "committed transaction %d to %s: %d records, %d bytes, %d partitions",
+            self._transactions,
+            self.target.name,
+            count,
+            size_bytes,
+            len(runs),
+        )
 
     def _with_passed(
         self, runs: dict[MirroredPartition, np.ndarray], positions: Mapping[MirroredPartition, int]
@@ -354,7 +379,7 @@ class Mirror(ABC):
         passed = [
             each for each in positions if each not in runs and self._is_passed(each, positions)
         ]
-        known = {each: self.maps[each].end(self.target) for each in passed}
+        known = {each: self.offset_syncs[each].end(self.target) for each in passed}
         ends = {each: end for each, end in known.items() if end is not None}
         if len(ends) < len(passed):
             ends |= self._target_ends(known.keys() - ends.keys())
@@ -368,14 +393,14 @@ class Mirror(ABC):
         return found
 
     def _has_passed(self, positions: Mapping[MirroredPartition, int]) -> bool:
-        """Return whether the source was read beyond the end of any map."""
+        """Return whether the source was read beyond any partition's offset syncs."""
         return any(self._is_passed(each, positions) for each in positions)
 
     def _is_passed(
         self, partition: MirroredPartition, positions: Mapping[MirroredPartition, int]
     ) -> bool:
-        """Return whether the source was read beyond the end of a partition's map."""
-        end = self.maps[partition].end(self.source)
+        """Return whether the source was read beyond the end of a partition's offset syncs."""
+        end = self.offset_syncs[partition].end(self.source)
         return end is None or positions[partition] > end
 
     def _target_ends(self, partitions: Iterable[MirroredPartition]) -> dict[MirroredPartition, int]:

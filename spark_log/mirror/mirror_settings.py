@@ -10,7 +10,7 @@ from typing import Any
 from spark_log.admin import Admin
 from spark_log.consumer import Consumer
 from spark_log.errors import InvalidConfigurationError
-from spark_log.mirror.offset_map import MirroredPartition, Side
+from spark_log.mirror.mirrored_partition import MirroredPartition, Side
 from spark_log.mirror.replication_policy import ReplicationPolicy, TopicFilter, check_alias
 from spark_log.producer import Producer
 from spark_log.types import OffsetSpec, TopicPartition
@@ -79,7 +79,7 @@ class MirrorSettings:
     """The settings of a mirror.
 
     Attributes:
-        kafka_alias: the name of the Kafka cluster, in the names of topics and of offset maps.
+        kafka_alias: the name of the Kafka cluster, in the names of topics and of offset syncs.
         log_alias: the name of the log, in the same names.
         policy: the rule for the names of mirrored topics.
         topics: the filter of the source's topics that are mirrored.
@@ -113,8 +113,8 @@ class MirrorSettings:
             )
 
     @property
-    def map_topic(self) -> str:
-        """Name of the topic with the offset map, the same in Kafka and in the log."""
+    def offset_sync_topic(self) -> str:
+        """Name of the topic with the offset syncs, the same in Kafka and in the log."""
         return f"mirror-offset-syncs.{self.kafka_alias}.{self.log_alias}.internal"
 
     def transactional_id(self, target: Side, partition: MirroredPartition | None = None) -> str:

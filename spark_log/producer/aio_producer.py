@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from spark_log.errors import SparkLogError
 from spark_log.producer.producer import Producer
-from spark_log.producer.transactions import TransactionCall, Transactions
+from spark_log.producer.transaction import TransactionCall, Transactions
 from spark_log.threads import ClientThread, with_arguments_of
 from spark_log.types import (
     ConsumerGroupMetadata,
@@ -20,7 +20,7 @@ from spark_log.types import (
     TopicPartition,
 )
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class AIOProducer:
@@ -286,4 +286,4 @@ def _log_if_it_fails(producer: Producer, sent: Any) -> None:
 
 def _log_error(error: Exception | None) -> None:
     if error is not None:
-        _logger.warning("a record whose send was cancelled has failed: %s", error)
+        _log.warning("a record whose send was cancelled has failed: %s", error)

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from spark_log.producer.producer_batch import ProducerBatch
+from spark_log.producer.batch import ProducerBatch
 from spark_log.types import RecordMetadata
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class ProducerRecord(NamedTuple):
@@ -64,7 +64,7 @@ class Interceptors:
             try:
                 record = method(record)
             except Exception:
-                _logger.exception("an interceptor's on_send failed")
+                _log.exception("an interceptor's on_send failed")
         return record
 
     def on_acknowledgement(
@@ -75,7 +75,7 @@ class Interceptors:
             try:
                 method(metadata, exception)
             except Exception:
-                _logger.exception("an interceptor's on_acknowledgement failed")
+                _log.exception("an interceptor's on_acknowledgement failed")
 
     def on_batches_done(self, batches: Sequence[ProducerBatch]) -> None:
         """Call ``on_acknowledgement`` for each record of batches that are done."""
@@ -93,7 +93,7 @@ class Interceptors:
             try:
                 method()
             except Exception:
-                _logger.exception("an interceptor's close failed")
+                _log.exception("an interceptor's close failed")
 
 
 def _methods(interceptors: Sequence[object], name: str) -> list:  # type: ignore[type-arg]

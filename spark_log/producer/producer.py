@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from spark_log.cluster import Cluster, open_cluster
 from spark_log.errors import SerializationError, SparkLogError
 from spark_log.metrics import ClientMetrics, MetricsReporters, ReporterOrFactory, definitions
-from spark_log.producer.accumulator import RECORD_OVERHEAD_BYTES
-from spark_log.producer.interceptors import Interceptors, ProducerRecord
-from spark_log.producer.partitioner import (
+from spark_log.producer._runtime import ProducerRuntime
+from spark_log.producer.batch import (
+    RECORD_OVERHEAD_BYTES,
     Partitioner,
     PartitionerName,
+    RecordFuture,
     TopicPartitioner,
     partitioner_factory,
+    refused_future,
 )
-from spark_log.producer.producer_runtime import ProducerRuntime
-from spark_log.producer.record_batcher import RecordBatcher
-from spark_log.producer.record_future import RecordFuture, failed_future
+from spark_log.producer.interceptors import Interceptors, ProducerRecord
 from spark_log.producer.validation import (
     Headers,
     as_bytes,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from spark_log.config import BrokerOptions, ProducerSettings
-    from spark_log.producer.table_sender import TableFuture
+    from spark_log.producer.batch import TableFuture
 
 Serializer = Callable[[Any], bytes | None]
 
@@ -153,13 +153,7 @@ class Producer(ForeignMethods):
         self._routes = self._accumulator.routes
         self._router = self._runtime.router
         self._check_can_send = self._runtime.send_check()
-        self._batcher = RecordBatcher(
-            self._accumulator,
-            self._router,
-            self.config,
-            self._check_can_send,
-            self._runtime.sender.fail_transaction,
-        )
+        self._batcher = self._runtime.batcher
         self._client_metrics.open(
             self.client_id,
             self._cluster.store,
@@ -235,8 +229,9 @@ class Producer(ForeignMethods):
             size_bytes += headers_bytes
         time_ns = self._time_ns() if timestamp_ms is None else checked_timestamp_ns(timestamp_ms)
         if key is None or partition is not None:
-            # The fast path of most records: the open batch of their partition has room. All other
-            # checks are made when a batch begins.
+            # The fast path of most records, whose partition has an open batch with room. It repeats
+            # the end of `RecordBatcher.add`, without its calls and the checks that are made when a
+            # batch begins: 0.9 µs of processor time per record, not 2.2. Change both together.
             with self._lock:
                 route = self._routes.get(topic)
                 if route is not None:
@@ -278,8 +273,7 @@ class Producer(ForeignMethods):
             RecordTooLargeError: a row is larger than a record may be; nothing was sent.
             SparkLogError: the same errors as `send` raises; nothing was sent.
         """
-        from spark_log.producer.record_arrays import check_is_table
-        from spark_log.producer.table_sender import send_table
+        from spark_log.producer.batch import check_is_table, send_table
 
         check_is_table(table)
         self._check_can_send()
@@ -507,9 +501,9 @@ class Producer(ForeignMethods):
             value = serialized(topic, "value", record.value, self._serialize_value)
         except SerializationError as error:
             self._check_can_send()
-            self._runtime.sender.fail_transaction(error)
+            self._runtime.completer.fail_transaction(error)
             self._interceptors.on_acknowledgement(None, error)
-            return failed_future(topic, -1, error)
+            return refused_future(topic, -1, error)
         key = key if key is None or type(key) is bytes else as_bytes(topic, "key", key)
         value = value if value is None or type(value) is bytes else as_bytes(topic, "value", value)
         headers, size_bytes = (
@@ -523,7 +517,7 @@ class Producer(ForeignMethods):
         )
         made = (key, value, headers, time_ns)
         future = self._batcher.add(topic, made, size_bytes, record.partition)
-        if future.failed() and future[0].created_ms == 0:  # too large: it is in no batch
+        if future.was_refused:
             self._interceptors.on_acknowledgement(None, future.exception())
         else:
             self._runtime.start()

@@ -1,4 +1,4 @@
-"""Records in a segment file: schema, batch header and checksums; and Kafka's hash of keys."""
+"""Records and their batches: schema, header, checksums; control records; Kafka's hash of keys."""
 
 from spark_log.util.exports import attach_stub
 

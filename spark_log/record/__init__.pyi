@@ -30,9 +30,19 @@ from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
 from .control_record import MARKER_VALUE as MARKER_VALUE
 from .control_record import ControlRecordType as ControlRecordType
+from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
+from .end_transaction_marker import marker_records as marker_records
+from .leader_change import LeaderChange as LeaderChange
+from .leader_change import leader_change_records as leader_change_records
+from .leader_change import parse_leader_change as parse_leader_change
 from .murmur2 import murmur2_of_key as murmur2_of_key
 from .murmur2 import murmur2_of_keys as murmur2_of_keys
 from .murmur2 import partition_for_keys as partition_for_keys
+from .producer_append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
+from .producer_append import SEQUENCES as SEQUENCES
+from .producer_append import ProducerAppend as ProducerAppend
+from .producer_append import ProducerIdAndEpoch as ProducerIdAndEpoch
+from .producer_append import sequence_after as sequence_after
 from .rebase import rebase_batches as rebase_batches
 from .schema import FORMAT_VERSION as FORMAT_VERSION
 from .schema import HEADERS_TYPE as HEADERS_TYPE
@@ -40,3 +50,5 @@ from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD
 from .schema import RECORD_SCHEMA as RECORD_SCHEMA
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import segment_schema as segment_schema
+from .sizes import largest_above as largest_above
+from .sizes import record_sizes as record_sizes

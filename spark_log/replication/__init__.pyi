@@ -1,9 +1,9 @@
-from .catching_up import CatchUp as CatchUp
-from .catching_up import Replicator as Replicator
-from .cluster_replicator import ClusterReplicator as ClusterReplicator
-from .cluster_replicator import ReplicatedPartition as ReplicatedPartition
-from .cluster_replicator import TopicPartitionReplica as TopicPartitionReplica
-from .cluster_replicator import out_of_sync_replicas as out_of_sync_replicas
-from .cluster_replicator import replication_throttle as replication_throttle
+from .cluster_recovery import ClusterRecovery as ClusterRecovery
+from .cluster_recovery import RecoveredReplica as RecoveredReplica
+from .cluster_recovery import TopicPartitionReplica as TopicPartitionReplica
+from .cluster_recovery import out_of_sync_replicas as out_of_sync_replicas
+from .cluster_recovery import replication_throttle as replication_throttle
 from .controller import Controller as Controller
-from .decision import Decision as Decision
+from .controller_decision import ControllerDecision as ControllerDecision
+from .replica_recovery import RecoveryReport as RecoveryReport
+from .replica_recovery import ReplicaRecovery as ReplicaRecovery

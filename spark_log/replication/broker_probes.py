@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,8 @@ from functools import partial
 from spark_log.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, SparkLogError
 from spark_log.threads import LimitedCall
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,7 @@ class BrokerProbes:
         self._failing_since_ms: dict[int, float] = {}
 
     def probe(self, brokers: Collection[int]) -> dict[int, BrokerFailure]:
-        """Probe brokers, and return those that fail.
-
-        Args:
-            brokers: the ids of the brokers.
-        """
+        """Probe brokers by id, and return those that fail."""
         clock = self._cluster.clock
         began_ms = clock.monotonic_ms()
         for broker_id in brokers:
@@ -59,8 +58,11 @@ class BrokerProbes:
             left_ms = self._timeout_ms - (clock.monotonic_ms() - began_ms)
             reason = self._result(broker_id, left_ms)
             if reason is None:
-                self._failing_since_ms.pop(broker_id, None)
+                if self._failing_since_ms.pop(broker_id, None) is not None:
+                    _log.info("broker %d: its root answers again", broker_id)
                 continue
+            if broker_id not in self._failing_since_ms:
+                _log.info("broker %d: its root fails: %s", broker_id, reason)
             since_ms = self._failing_since_ms.setdefault(broker_id, began_ms)
             failures[broker_id] = BrokerFailure(clock.monotonic_ms() - since_ms, reason)
         for broker_id in self._failing_since_ms.keys() - set(brokers):

@@ -20,9 +20,14 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import NO_LEADER, REPLICA_ERRORS, LogView, PartitionState, ReplicatedLog
+from spark_log.log import (
+    REPLICA_ERRORS,
+    LogView,
+    PartitionLog,
+)
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import MetadataImage
-from spark_log.replication.decision import Decision
+from spark_log.replication.controller_decision import ControllerDecision
 from spark_log.threads import LimitedCall
 from spark_log.types import TopicPartition
 
@@ -50,7 +55,7 @@ class ChainChecks:
             cluster: the opened root.
         """
         self._cluster = cluster
-        self._call: LimitedCall[list[Decision]] | None = None
+        self._call: LimitedCall[list[ControllerDecision]] | None = None
         self._began_ms: float | None = None
 
     @property
@@ -58,19 +63,17 @@ class ChainChecks:
         """Whether no check is running or due."""
         return self._call is None and not self._is_due()
 
-    def continue_(self, image: MetadataImage, tell: Callable[[Decision], None]) -> None:
+    def poll(self, image: MetadataImage, report: Callable[[ControllerDecision], None]) -> None:
         """Begin to check if a check is due; report the decisions since the last call.
 
         Args:
             image: the present metadata.
-            tell: called with each decision.
+            report: called with each decision.
         """
         if self._call is not None and self._call.wait(0):
             call, self._call = self._call, None  # also after a failure: the next check begins
-            decisions = call.result()
-            assert isinstance(decisions, list)
-            for each in decisions:
-                tell(each)
+            for decision in call.result():
+                report(decision)
         if self._call is None and self._is_due():
             self._began_ms = self._cluster.clock.monotonic_ms()
             partitions = list(_replicated_partitions(image))
@@ -81,7 +84,7 @@ class ChainChecks:
             return True
         return self._cluster.clock.monotonic_ms() - self._began_ms >= _INTERVAL_MS
 
-    def _check_all(self, partitions: Sequence[TopicPartition]) -> list[Decision]:
+    def _check_all(self, partitions: Sequence[TopicPartition]) -> list[ControllerDecision]:
         decisions = []
         for tp in partitions:
             try:
@@ -93,17 +96,17 @@ class ChainChecks:
                 decisions.append(decision)
         return decisions
 
-    def _check(self, tp: TopicPartition) -> Decision | None:
+    def _check(self, tp: TopicPartition) -> ControllerDecision | None:
         topic = self._cluster.topic(tp.topic)
         log = self._cluster.partition_log(topic, tp.partition)
         reason = _why_behind(log)
         if reason is None:
             return None
         log.replicate()
-        return Decision("bring up the replicas", reason, tp.topic, tp.partition)
+        return ControllerDecision("bring up the replicas", reason, tp.topic, tp.partition)
 
 
-def _why_behind(log: ReplicatedLog) -> str | None:
+def _why_behind(log: PartitionLog) -> str | None:
     """Return the reason why replicas need records of the leader; None if they have all."""
     state = log.states.refresh()
     if state.leader == NO_LEADER:
@@ -122,7 +125,7 @@ def _why_behind(log: ReplicatedLog) -> str | None:
 
 
 def _why_followers_are_behind(
-    log: ReplicatedLog, state: PartitionState, leading: LogView
+    log: PartitionLog, state: PartitionState, leading: LogView
 ) -> str | None:
     for broker_id in state.chain[1:]:
         follower = log.replica_of(broker_id, state.directory_number(broker_id))

@@ -2,7 +2,7 @@
 
 No client waits for it. A writer that meets a failed root removes it from the ISR by itself, and a
 reader appends a missing barrier. The controller does the remaining work: it fences brokers whose
-roots do not answer, elects leaders, lets replicas catch up, balances leaders, and advances
+roots do not answer, elects leaders, returns replicas to the ISR, balances leaders, and advances
 reassignments.
 
 Each of its changes is decided on the newest metadata and appended to them conditionally. For
@@ -24,7 +24,7 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import NO_LEADER, Throttle
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata import (
     ROOT_BROKER_ID,
     Decide,
@@ -36,29 +36,35 @@ from spark_log.metadata import (
     elect_online_leader,
     fence_broker_records,
     imbalanced_partitions,
-    leave_isr,
     list_reassignments,
     rebalance_leader,
+    shrink_isr,
 )
-from spark_log.replication.background_copies import BackgroundCopies, CopyPartition
+from spark_log.replication.background_recovery import BackgroundRecovery, RecoverPartition
 from spark_log.replication.broker_probes import BrokerFailure, BrokerProbes
 from spark_log.replication.chain_checks import ChainChecks
-from spark_log.replication.cluster_replicator import (
-    ClusterReplicator,
-    ReplicatedPartition,
+from spark_log.replication.cluster_recovery import (
+    ClusterRecovery,
+    RecoveredReplica,
     TopicPartitionReplica,
     out_of_sync_replicas,
 )
-from spark_log.replication.decision import Decision
+from spark_log.replication.controller_decision import ControllerDecision
 from spark_log.types import TopicPartition, random_id
+from spark_log.util import Throttle
 
 _PROBE_TIMEOUT_MS: Final = 5_000
 """Time limit of a probe. A root that does not answer within it counts as failing."""
 
+_FENCE: Final = "fence broker"
+_REPLICATE_FAILED: Final = "replicate failed"
 _COMPLETE: Final = "complete the reassignment"
 _ALL_ARE_IN_SYNC: Final = "all replicas of the target are in sync"
 
-_Change = tuple[Decide, Decision]
+_FAILURES: Final = frozenset((_FENCE, _REPLICATE_FAILED))
+"""Actions that follow from a failure, which a person must repair."""
+
+_Change = tuple[Decide, ControllerDecision]
 """A change of the metadata, and the decision that is reported if the change is made."""
 
 _log = logging.getLogger(__name__)
@@ -75,17 +81,17 @@ class Controller:
         self,
         cluster: Cluster,
         *,
-        copy: CopyPartition | None = None,
+        copy: RecoverPartition | None = None,
         threads: int = 1,
-        on_decision: Callable[[Decision], None] = lambda decision: None,
+        on_decision: Callable[[ControllerDecision], None] = lambda decision: None,
         random: Random | None = None,
     ) -> None:
         """Return a controller; no storage is accessed yet.
 
         Args:
             cluster: the opened root.
-            copy: lets replicas of one partition catch up; None to copy in this process, throttled
-                by ``replication.throttled.rate``.
+            copy: returns replicas of one partition to the in-sync replicas; None to copy in this
+                process, throttled by ``replication.throttled.rate``.
             threads: the number of partitions that are copied at the same time.
             on_decision: called with each decision after it was made.
             random: varies the pauses between tries.
@@ -97,8 +103,8 @@ class Controller:
         self._probes = BrokerProbes(cluster, _PROBE_TIMEOUT_MS)
         self._reached: set[int] = set()
         self._checks = ChainChecks(cluster)
-        self._replicator = ClusterReplicator(cluster, self._throttle_copy)
-        self._copies = BackgroundCopies(
+        self._recovery = ClusterRecovery(cluster, self._throttle_copy)
+        self._background = BackgroundRecovery(
             copy or self._copy_here,
             threads=threads,
             clock=self._clock,
@@ -128,10 +134,10 @@ class Controller:
             try:
                 self.do_round()
             except NewerControllerError as newer:
-                self._tell(Decision("stop", str(newer)))
+                self._report(ControllerDecision("stop", str(newer)))
                 return
             except (StorageError, CorruptRecordError) as error:
-                _log.warning("a round was not finished: %s", error)
+                _log.warning("a round was not finished: %s; the next round repeats it", error)
             if wait():
                 return
 
@@ -150,7 +156,7 @@ class Controller:
         while self.do_round() and not wait():
             pass
         replicas = out_of_sync_replicas(self._cluster.image())
-        return [replica for replica in replicas if self._copies.has_failed(replica)]
+        return [replica for replica in replicas if self._background.has_failed(replica)]
 
     def register(self) -> int:
         """Register as the newest controller, and return the epoch.
@@ -173,7 +179,7 @@ class Controller:
             self._epoch = controller.controller_epoch
         else:
             self._epoch = 1  # a newer controller has registered already: the first round finds it
-        self._tell(Decision("register", f"controller epoch {self._epoch}"))
+        self._report(ControllerDecision("register", f"controller epoch {self._epoch}"))
         return self._epoch
 
     def do_round(self) -> bool:
@@ -187,8 +193,8 @@ class Controller:
             StorageError: the metadata cannot be read or changed.
         """
         decided = self._decided
-        for done in self._copies.finished():
-            self._tell_result(done)
+        for done in self._background.finished():
+            self._report_recovery(done)
         image = self._cluster.image()
         self._check_epoch(image)
         rate = image.cluster_config().replication_throttled_rate
@@ -204,14 +210,14 @@ class Controller:
         self._advance_reassignments(self._known_image())
         self._balance(self._known_image())
         image = self._known_image()
-        self._checks.continue_(image, self._tell)
+        self._checks.poll(image, self._report)
         replicas = self._replicas_to_copy(image, failures)
-        self._copies.begin(replicas)
+        self._background.begin(replicas)
         is_waiting = any(
             self._may_fence(each, failures) for each in self._unfenced(image, failures)
         )
-        untried = [each for each in replicas if not self._copies.has_failed(each)]
-        is_busy = not self._copies.is_idle or not self._checks.is_idle or bool(untried)
+        untried = [each for each in replicas if not self._background.has_failed(each)]
+        is_busy = not self._background.is_idle or not self._checks.is_idle or bool(untried)
         return self._decided > decided or is_waiting or is_busy
 
     # --- brokers ---------------------------------------------------------------------------------
@@ -246,7 +252,7 @@ class Controller:
                 decide = partial(
                     fence_broker_records, broker_id=broker_id, fenced=True, failed=True
                 )
-                decision = Decision("fence broker", _since(failure), broker=broker_id)
+                decision = ControllerDecision(_FENCE, _since(failure), broker=broker_id)
                 self._commit([(decide, decision)])
 
     def _unfence(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
@@ -254,7 +260,9 @@ class Controller:
             broker_id = broker.broker_id
             if broker.failed and broker_id not in failures:
                 decide = partial(fence_broker_records, broker_id=broker_id, fenced=False)
-                decision = Decision("unfence broker", "its root answers again", broker=broker_id)
+                decision = ControllerDecision(
+                    "unfence broker", "its root answers again", broker=broker_id
+                )
                 self._commit([(decide, decision)])
 
     # --- partitions ------------------------------------------------------------------------------
@@ -273,7 +281,7 @@ class Controller:
                 leaving = sorted(lagging.intersection((*state.isr, *state.joining)))
                 if leaving:
                     decide = partial(
-                        leave_isr,
+                        shrink_isr,
                         topic_id=topic.topic_id,
                         partition=number,
                         brokers=leaving,
@@ -282,7 +290,9 @@ class Controller:
                     reason = "; ".join(
                         f"broker {each}: {_since(failures[each])}" for each in leaving
                     )
-                    changes.append((decide, Decision("shrink the isr", reason, topic.name, number)))
+                    changes.append(
+                        (decide, ControllerDecision("shrink the isr", reason, topic.name, number))
+                    )
         self._commit(changes)
 
     def _elect(self, image: MetadataImage, failures: Mapping[int, BrokerFailure]) -> None:
@@ -298,7 +308,9 @@ class Controller:
                         brokers=working,
                         leader_epoch=state.leader_epoch,
                     )
-                    decision = Decision("elect a leader", "it has none", topic.name, number)
+                    decision = ControllerDecision(
+                        "elect a leader", "it has none", topic.name, number
+                    )
                     changes.append((decide, decision))
         self._commit(changes)
 
@@ -311,7 +323,7 @@ class Controller:
                         topic_id=image.topic(tp.topic).topic_id,
                         partition=tp.partition,
                     ),
-                    Decision(_COMPLETE, _ALL_ARE_IN_SYNC, tp.topic, tp.partition),
+                    ControllerDecision(_COMPLETE, _ALL_ARE_IN_SYNC, tp.topic, tp.partition),
                 )
                 for tp in list_reassignments(image)
             ]
@@ -338,7 +350,7 @@ class Controller:
             changes.append(
                 (
                     partial(rebalance_leader, topic_id=topic_id, partition=number),
-                    Decision("move the leadership", reason, topic.name, number),
+                    ControllerDecision("move the leadership", reason, topic.name, number),
                 )
             )
         self._moving = moving
@@ -360,25 +372,27 @@ class Controller:
 
     def _copy_here(
         self, partition: TopicPartition, replicas: Collection[TopicPartitionReplica]
-    ) -> Iterator[ReplicatedPartition]:
-        return self._replicator.advance(replicas)
+    ) -> Iterator[RecoveredReplica]:
+        return self._recovery.advance(replicas)
 
     def _throttle_copy(self, done_bytes: int) -> None:
         self._throttle(done_bytes)
 
-    def _tell_result(self, done: ReplicatedPartition) -> None:
+    def _report_recovery(self, done: RecoveredReplica) -> None:
         topic, number, broker_id = done.replica
         if done.error is not None:
-            self._tell(Decision("replicate failed", done.error, topic, number, broker_id))
+            self._report(
+                ControllerDecision(_REPLICATE_FAILED, done.error, topic, number, broker_id)
+            )
         elif done.report is not None and done.report.is_in_sync:
             report = done.report
             reason = (
                 f"{report.copied_bytes} bytes in {report.copied_segments} segments were copied to "
                 f"directory {report.directory}"
             )
-            self._tell(Decision("expand the isr", reason, topic, number, broker_id))
+            self._report(ControllerDecision("expand the isr", reason, topic, number, broker_id))
         if done.completes_reassignment:
-            self._tell(Decision(_COMPLETE, _ALL_ARE_IN_SYNC, topic, number))
+            self._report(ControllerDecision(_COMPLETE, _ALL_ARE_IN_SYNC, topic, number))
 
     # --- changes of the metadata -----------------------------------------------------------------
 
@@ -400,7 +414,7 @@ class Controller:
         Args:
             changes: the changes, each of another partition or broker.
         """
-        made: list[tuple[Decision, Sequence[MetadataRecord]]] = []
+        made: list[tuple[ControllerDecision, Sequence[MetadataRecord]]] = []
 
         def decide_all(image: MetadataImage) -> list[MetadataRecord]:
             self._check_epoch(image)
@@ -411,15 +425,18 @@ class Controller:
             self._cluster.metadata.commit(decide_all)
         for decision, records in made:
             if records:
-                self._tell(replace(decision, reason=decision.reason + _outcome(decision, records)))
+                self._report(
+                    replace(decision, reason=decision.reason + _outcome(decision, records))
+                )
 
-    def _tell(self, decision: Decision) -> None:
+    def _report(self, decision: ControllerDecision) -> None:
         self._decided += 1
-        _log.info("%s", decision)
+        level = logging.WARNING if decision.action in _FAILURES else logging.INFO
+        _log.log(level, "%s", decision)
         self._on_decision(decision)
 
 
-def _outcome(decision: Decision, records: Sequence[MetadataRecord]) -> str:
+def _outcome(decision: ControllerDecision, records: Sequence[MetadataRecord]) -> str:
     """Return a description of the changes in records, to be appended to a reason."""
     changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
     if decision.topic is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.log import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.table.topic_table import PartitionTable, end_offset
 
 

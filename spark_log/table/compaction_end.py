@@ -18,7 +18,7 @@ import struct
 
 from google_crc32c import extend
 
-from spark_log.log import GENERATION_BYTES
+from spark_log.log.files import GENERATION_BYTES
 
 _HEAD = struct.Struct(">q4s")
 _GENERATION = struct.Struct(">q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from spark_log.log import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.table.next_version import could_add
 from spark_log.table.topic_table import CleanupPolicy, PartitionTable
 

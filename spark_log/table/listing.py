@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from spark_log.log import LiveLog, SegmentName, live_log, spent_segments
+from spark_log.log.files import LiveLog, SegmentName, live_log, spent_segments
 from spark_log.storage import FileInfo
 from spark_log.table.topic_table import end_offset
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_log.log import SegmentName
+from spark_log.log.files import SegmentName
 from spark_log.table.listing import LogFiles
 from spark_log.table.topic_table import (
     CleanupPolicy,

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from spark_log.delta import DataFile, TableState, Transaction
-from spark_log.log import SegmentName
+from spark_log.log.files import SegmentName
 
 PARQUET_SUFFIX: Final = ".parquet"
 

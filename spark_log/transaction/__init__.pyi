@@ -7,15 +7,12 @@ from .markers import transaction_markers as transaction_markers
 from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id
 from .producers import record_producer as record_producer
-from .state import Decision as Decision
-from .state import GroupOffset as GroupOffset
 from .state import Participant as Participant
 from .state import TopicIdPartition as TopicIdPartition
+from .state import TransactionDecision as TransactionDecision
 from .state import TransactionMetadata as TransactionMetadata
+from .state import TransactionOffset as TransactionOffset
 from .state import TransactionState as TransactionState
 from .state_log import TransactionStateLog as TransactionStateLog
 from .timeout import batch_timeout_ms as batch_timeout_ms
 from .verifier import TransactionVerifier as TransactionVerifier
-from .view import TransactionView as TransactionView
-from .view import list_transactional_ids as list_transactional_ids
-from .view import view_transaction as view_transaction

@@ -20,15 +20,15 @@ from spark_log.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,
-    Decision,
-    GroupOffset,
     Participant,
     TopicIdPartition,
+    TransactionDecision,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 
@@ -145,7 +145,7 @@ def commit(
     state: TransactionMetadata,
     owner: ProducerIdAndEpoch,
     counting: Collection[ProducerIdAndEpoch],
-    offsets: Collection[GroupOffset] = (),
+    offsets: Collection[TransactionOffset] = (),
     batch_id: int | None = None,
 ) -> TransactionRecord | None:
     """Decide to commit. The records of participants that do not count are aborted.
@@ -165,7 +165,7 @@ def commit(
             participant or a group is not registered.
     """
     ids = frozenset(each.producer_id for each in counting)
-    decision = Decision(owner, ids, tuple(sorted(offsets)), batch_id)
+    decision = TransactionDecision(owner, ids, tuple(sorted(offsets)), batch_id)
     if _is_own_decision(state, owner) and state.state.is_committed:
         if decision != state.decision:
             raise _invalid(state, "it is committed, and with something else")
@@ -203,7 +203,9 @@ def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionR
         raise _fenced(state, owner)
     if state.state is not TransactionState.ONGOING:
         return None
-    return _record(_decided(state, TransactionState.PREPARE_ABORT, Decision(owner)), "abort")
+    return _record(
+        _decided(state, TransactionState.PREPARE_ABORT, TransactionDecision(owner)), "abort"
+    )
 
 
 def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
@@ -219,7 +221,7 @@ def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | 
     if state.transaction != transaction or state.state is not TransactionState.ONGOING:
         return None
     assert state.owner is not None
-    decision = Decision(state.owner)
+    decision = TransactionDecision(state.owner)
     return _record(_decided(state, TransactionState.PREPARE_ABORT, decision), "expire")
 
 
@@ -323,7 +325,7 @@ def _registered(
 
 
 def _decided(
-    state: TransactionMetadata, decided: TransactionState, decision: Decision
+    state: TransactionMetadata, decided: TransactionState, decision: TransactionDecision
 ) -> TransactionMetadata:
     """Return the state after a decision: the epochs of all participants and the owner are raised.
 

@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple
 
 from spark_log.cluster import Cluster
 from spark_log.errors import ClockSkewError, SparkLogError
+from spark_log.log import StateView
 from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
-from spark_log.transaction.state import TransactionState
-from spark_log.transaction.view import TransactionView, list_transactional_ids, view_transaction
+from spark_log.transaction.state import TransactionMetadata, TransactionState
+from spark_log.transaction.state_log import TransactionStateLog
 
 CleaningAction = Literal["abort", "finish", "expire"]
 
@@ -66,13 +67,13 @@ class TransactionCleaner:
         """
         cluster = self._cluster
         config = cluster.image().cluster_config()
-        ids = list_transactional_ids(cluster.store, cluster.clock)
+        ids = TransactionStateLog.list_names(cluster.store, cluster.clock)
         if not ids:
             return
         now_us = storage_time_us(cluster.store, METADATA_DIRECTORY)
         check_clock_skew(cluster.clock, now_us, config.max_clock_skew_ms)
         for transactional_id in ids:
-            view = view_transaction(cluster.store, transactional_id, cluster.clock)
+            view = TransactionStateLog.view(cluster.store, transactional_id, cluster.clock)
             age_ms = (now_us - view.changed_us) / 1000
             action = _action(view, age_ms, config.transactional_id_expiration_ms)
             if action is None:
@@ -88,7 +89,7 @@ class TransactionCleaner:
                     error = failure
             yield CleanedTransactionalId(transactional_id, action, error)
 
-    def _do(self, action: CleaningAction, view: TransactionView) -> bool:
+    def _do(self, action: CleaningAction, view: StateView[TransactionMetadata]) -> bool:
         """Perform an action unless the state has changed since; return whether it was performed."""
         coordinator = TransactionCoordinator(
             self._cluster, view.state.transactional_id, commit_offsets=self._commit_offsets
@@ -97,12 +98,16 @@ class TransactionCleaner:
             return False
         if action == "expire":
             return coordinator.forget(view.state.revision)
-        coordinator.expire(view.state.transaction)
+        coordinator.expire(
+            view.state.transaction, f"a cleaner saw no change for {view.state.timeout_ms} ms"
+        )
         coordinator.finish()
         return True
 
 
-def _action(view: TransactionView, age_ms: float, expiration_ms: int) -> CleaningAction | None:
+def _action(
+    view: StateView[TransactionMetadata], age_ms: float, expiration_ms: int
+) -> CleaningAction | None:
     state = view.state
     if state.state is TransactionState.ONGOING:
         return "abort" if age_ms > state.timeout_ms else None

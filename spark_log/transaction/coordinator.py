@@ -6,6 +6,7 @@ log (`TransactionStateLog`), and any client that meets a decided transaction fin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -17,20 +18,22 @@ from spark_log.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
     LAST_EPOCH,
-    GroupOffset,
     TopicIdPartition,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
 from spark_log.util import Clock
+
+_log = logging.getLogger(__name__)
 
 _QUICK_MS: Final = 10.0
 """Maximum duration of a decision on a fast storage, where the caller's thread puts the markers:
@@ -161,7 +164,7 @@ class TransactionCoordinator:
             try:
                 self._log.commit(decide)
             except ConcurrentTransactionsError:
-                self.expire(self.state.transaction)
+                self.expire(self.state.transaction, "another producer takes over")
                 self.finish()
             except InvalidTxnStateError:
                 if not self.state.needs_producer_id:
@@ -171,6 +174,13 @@ class TransactionCoordinator:
                 assert appended is not None
                 owner = appended.owner
                 assert owner is not None
+                _log.info(
+                    "transactional id %r: its producer is %d, epoch %d, with a timeout of %d ms",
+                    self.transactional_id,
+                    owner.producer_id,
+                    owner.producer_epoch,
+                    timeout_ms,
+                )
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
     def renewed(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
@@ -270,7 +280,7 @@ class TransactionCoordinator:
         self,
         owner: ProducerIdAndEpoch,
         counting: Collection[ProducerIdAndEpoch] | None = None,
-        offsets: Collection[GroupOffset] = (),
+        offsets: Collection[TransactionOffset] = (),
         batch_id: int | None = None,
     ) -> ProducerIdAndEpoch:
         """Decide to commit, then put the markers and complete the transaction.
@@ -324,18 +334,33 @@ class TransactionCoordinator:
             return owner
         return self._after_decision(owner, began_ms)
 
-    def expire(self, transaction: int) -> None:
-        """Decide to abort an ongoing transaction that has passed its timeout.
+    def expire(self, transaction: int, why: str = "it has passed its timeout") -> None:
+        """Decide to abort an ongoing transaction that its producer does not end.
 
         Args:
             transaction: the transaction's number; any other transaction, and one that is decided,
                 is left alone.
+            why: the reason, for the log.
 
         Raises:
             UnknownOutcomeError: it may be aborted; call again.
             StorageError: it is not aborted.
         """
-        self._log.commit(lambda state: changes.expire(state, transaction))
+        record: TransactionRecord | None = None
+
+        def decide(state: TransactionMetadata) -> TransactionRecord | None:
+            nonlocal record
+            record = changes.expire(state, transaction)
+            return record
+
+        self._log.commit(decide)
+        if record is not None:
+            _log.info(
+                "transactional id %r: this process has aborted transaction %d: %s",
+                self.transactional_id,
+                transaction,
+                why,
+            )
 
     def finish(self) -> None:
         """Put the missing markers of a decided transaction, and complete it.
@@ -380,6 +405,13 @@ class TransactionCoordinator:
                 )
             self._commit_offsets(state)
         self._ended = state.transaction
+        _log.debug(
+            "transactional id %r: transaction %d has its markers in %d partitions, and %d offsets",
+            self.transactional_id,
+            state.transaction,
+            sum(len(participant.partitions) for participant in state.participants.values()),
+            len(state.decision.offsets),
+        )
 
     def forget(self, revision: int) -> bool:
         """Forget the producer ids of this transactional id, which has expired.
@@ -400,11 +432,14 @@ class TransactionCoordinator:
         after = self._log.commit(lambda state: changes.forget(state, revision))
         if before.owner is None or after.owner is not None:
             return False
+        _log.info(
+            "transactional id %r: unused, its producer ids are forgotten", self.transactional_id
+        )
         for producer_id in (before.owner.producer_id, *before.producers):
             forget_producer(self._cluster.store, producer_id)
         config = self._cluster.image().cluster_config()
-        self._log.max_clock_skew_ms = config.max_clock_skew_ms
-        self._log.trim()
+        self._log.trimmer.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trimmer.trim()
         return True
 
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
@@ -420,7 +455,8 @@ class TransactionCoordinator:
         while True:
             try:
                 self._log.commit(decide_with_time)
-            except ConcurrentTransactionsError:
+            except ConcurrentTransactionsError as error:
+                _log.debug("finishing the earlier transaction first: %s", error)
                 self.finish()
             else:
                 return
@@ -447,7 +483,7 @@ class TransactionCoordinator:
 
     def _check_timeout(self, timeout_ms: int) -> None:
         config = self._cluster.image().cluster_config()
-        self._log.max_clock_skew_ms = config.max_clock_skew_ms
+        self._log.trimmer.max_clock_skew_ms = config.max_clock_skew_ms
         most_ms = config.transaction_max_timeout_ms
         if timeout_ms > most_ms:
             raise InvalidTxnTimeoutError(

@@ -7,6 +7,7 @@ has reached in this log. Any number of processes may therefore put missing marke
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,8 +15,11 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
+
+_log = logging.getLogger(__name__)
 
 MARKERS_AT_ONCE: Final = 16
 """Maximum number of partitions to which a transaction's records, or markers, are written at once.
@@ -64,10 +68,18 @@ def put_markers(
         log = known[partition]
         topic = image.find_by_id(partition.topic_id) if image is not None else None
         try:
+            if log is None and topic is not None:
+                log = cluster.partition_log(topic, partition.partition)
             if log is not None:
-                log.append_markers(missing[partition])
-            elif topic is not None:
-                cluster.partition_log(topic, partition.partition).append_markers(missing[partition])
+                appended = log.append_markers(missing[partition])
+                _log.debug(
+                    "%s: %s of transaction %d of %r: %s",
+                    log.directory,
+                    _described(missing[partition]),
+                    state.transaction,
+                    state.transactional_id,
+                    f"put at offset {appended.base_offset}" if appended else "in the log already",
+                )
         except SparkLogError as error:
             return None if _is_gone(cluster, partition, error) else error
         return None
@@ -81,7 +93,7 @@ def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
     """Return the markers of a decided transaction: partition → its participants' markers."""
-    from spark_log.log import EndTransactionMarker
+    from spark_log.record import EndTransactionMarker
 
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
     decision = state.decision
@@ -95,6 +107,13 @@ def transaction_markers(
         for partition in participant.partitions:
             markers.setdefault(partition, []).append(marker)
     return markers
+
+
+def _described(markers: Sequence[EndTransactionMarker]) -> str:
+    marker = markers[0]
+    what = "commit" if marker.is_committed else "abort"
+    more = f" and {len(markers) - 1} more" if len(markers) > 1 else ""
+    return f"{what} marker of producer {marker.producer_id}:{marker.producer_epoch}{more}"
 
 
 def _is_gone(cluster: Cluster, partition: TopicIdPartition, error: SparkLogError) -> bool:

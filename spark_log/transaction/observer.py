@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -9,17 +10,20 @@ from typing import Final, Literal
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError
-from spark_log.log import EndTransactionMarker, OpenTransaction, PartitionLog, ProducerIdAndEpoch
+from spark_log.log import OpenTransaction, PartitionLog
+from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
 from spark_log.transaction.state import TopicIdPartition, TransactionState
 from spark_log.util import Clock
 
-LOOK_AFTER_MS: Final = 500
+_log = logging.getLogger(__name__)
+
+_READ_AFTER_MS: Final = 500
 """Time that a transaction blocks a reader before its state log is read: most producers have ended
 their transaction by then, which costs no request."""
 
-LOOK_EVERY_MS: Final = 1000
+_READ_EVERY_MS: Final = 1000
 """Minimum time between two reads of the state log for one partition."""
 
 _MAX_COORDINATORS: Final = 256
@@ -37,12 +41,12 @@ class _Sighting:
 
     Attributes:
         first_ms: (producer id, epoch) → the time at which the transaction was first seen.
-        look_at_ms: the time from which the state log may be read again.
+        read_at_ms: the time from which the state log may be read again.
         is_listed: whether `first_ms` has the partition's other open transactions, too.
     """
 
     first_ms: dict[tuple[int, int], float]
-    look_at_ms: float
+    read_at_ms: float
     is_listed: bool = False
 
 
@@ -96,14 +100,14 @@ class TransactionObserver:
         key = blocking.producer_id, blocking.producer_epoch
         sighting = self._sightings.get(partition)
         if sighting is None:
-            sighting = self._sightings[partition] = _Sighting({}, now_ms + LOOK_AFTER_MS)
+            sighting = self._sightings[partition] = _Sighting({}, now_ms + _READ_AFTER_MS)
         if key not in sighting.first_ms:
             sighting.first_ms = {key: now_ms}
-            sighting.look_at_ms = now_ms + LOOK_AFTER_MS
+            sighting.read_at_ms = now_ms + _READ_AFTER_MS
             sighting.is_listed = False
-        if now_ms < sighting.look_at_ms:
+        if now_ms < sighting.read_at_ms:
             return False
-        sighting.look_at_ms = now_ms + LOOK_EVERY_MS
+        sighting.read_at_ms = now_ms + _READ_EVERY_MS
         with self._cluster.suppressed.suppress("transaction end", log.directory, SparkLogError):
             if not sighting.is_listed:  # the timeouts of the later transactions begin now, too
                 for each in log.transactions().open:
@@ -112,8 +116,14 @@ class TransactionObserver:
                 sighting.is_listed = True
             if self._end(blocking, log, now_ms - sighting.first_ms[key]) is not None:
                 del sighting.first_ms[key]
-                sighting.look_at_ms = now_ms  # the next one may be decided, too
+                sighting.read_at_ms = now_ms  # the next one may be decided, too
                 return True
+            _log.debug(
+                "%s: the transaction of producer %d:%d has blocked a reader for %.0f ms",
+                log.directory,
+                *key,
+                now_ms - sighting.first_ms[key],
+            )
         return False
 
     def end(self, blocking: OpenTransaction, log: PartitionLog) -> TransactionEnd | None:
@@ -171,7 +181,7 @@ class TransactionObserver:
         if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
             if waited_ms < state.timeout_ms:
                 return None
-            coordinator.expire(state.transaction)
+            coordinator.expire(state.transaction, _why(waited_ms, state.timeout_ms))
             state = coordinator.state
         if state.state.is_prepared and waited_ms >= state.timeout_ms:
             with self._cluster.suppressed.suppress(
@@ -201,3 +211,9 @@ class TransactionObserver:
                 self._coordinators.popitem(last=False)
         self._coordinators.move_to_end(producer_id)
         return found
+
+
+def _why(waited_ms: float, timeout_ms: int) -> str:
+    if math.isinf(waited_ms):
+        return "a user ends it"
+    return f"a reader saw it open for {waited_ms:.0f} ms, and its timeout is {timeout_ms} ms"

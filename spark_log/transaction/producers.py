@@ -15,8 +15,8 @@ no file was decided long before.
 from __future__ import annotations
 
 from spark_log.errors import AlreadyExistsError, InvalidTxnStateError, NotFoundError
-from spark_log.log import VersionedRecord, record_from_json
 from spark_log.storage import TRANSACTIONS_DIRECTORY, Store
+from spark_log.util import VersionedRecord, record_from_json
 
 
 class TransactionalProducerRecord(VersionedRecord):

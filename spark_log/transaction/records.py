@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import StateRecord
+from spark_log.util import Partitions, RecordFields, record_from_json
 
 
 class ProducerPart(RecordFields):
@@ -26,7 +27,7 @@ class ParticipantPart(ProducerPart):
 
 
 class GroupOffsetPart(RecordFields):
-    """A group's offset: the fields of `spark_log.transaction.state.GroupOffset`."""
+    """A group's offset: the fields of `spark_log.transaction.state.TransactionOffset`."""
 
     group_id: str
     topic: str
@@ -38,7 +39,7 @@ class GroupOffsetPart(RecordFields):
 
 
 class DecisionPart(RecordFields):
-    """A decision: the fields of `spark_log.transaction.state.Decision`."""
+    """A decision: the fields of `spark_log.transaction.state.TransactionDecision`."""
 
     owner: ProducerPart
     counting: tuple[int, ...] = ()
@@ -80,6 +81,22 @@ class TransactionRecord(StateRecord):
     participants: tuple[ParticipantPart, ...] = ()
     decision: DecisionPart | None = None
     batch_id: int = -1
+
+    @property
+    def headline(self) -> str:
+        """The change in a few words, for log lines: ``transaction 7 is Ongoing by register``."""
+        return f"transaction {self.transaction} is {self.state} by {self.change}"
+
+    def __str__(self) -> str:
+        owner = f"{self.owner.producer_id}:{self.owner.producer_epoch}" if self.owner else "none"
+        partitions = sum(
+            len(numbers) for part in self.participants for numbers in part.partitions.values()
+        )
+        return (
+            f"{self.headline}: producer {owner}, {len(self.participants)} participants, "
+            f"{partitions} partitions"
+            + (f", {len(self.decision.offsets)} offsets" if self.decision else "")
+        )
 
 
 def from_json(value: bytes) -> TransactionRecord:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch, to_partitions
+from spark_log.record import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
 from spark_log.transaction.records import (
     DecisionPart,
     GroupOffsetPart,
@@ -24,6 +24,7 @@ from spark_log.transaction.records import (
     ProducerPart,
     TransactionRecord,
 )
+from spark_log.util import to_partitions
 
 LAST_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
 """The last epoch in which records are written. The one after it is left for their marker."""
@@ -94,7 +95,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class GroupOffset:
+class TransactionOffset:
     """An offset that a transaction commits for a consumer group.
 
     Attributes:
@@ -117,7 +118,7 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TransactionDecision:
     """The decision of a transaction, made by one conditional append.
 
     Attributes:
@@ -130,7 +131,7 @@ class Decision:
 
     owner: ProducerIdAndEpoch
     counting: frozenset[int] = frozenset()
-    offsets: tuple[GroupOffset, ...] = ()
+    offsets: tuple[TransactionOffset, ...] = ()
     batch_id: int | None = None
 
 
@@ -165,7 +166,7 @@ class TransactionMetadata:
     producers: Mapping[int, int] = field(default_factory=dict)
     used_up_through: int = -1
     participants: Mapping[int, Participant] = field(default_factory=dict)
-    decision: Decision | None = None
+    decision: TransactionDecision | None = None
     batch_id: int = -1
     start_time_us: int = -1
 
@@ -267,10 +268,10 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
         },
         None
         if decision is None
-        else Decision(
+        else TransactionDecision(
             _producer(decision.owner),
             frozenset(decision.counting),
-            tuple(GroupOffset(**dict(each)) for each in decision.offsets),
+            tuple(TransactionOffset(**dict(each)) for each in decision.offsets),
             decision.batch_id,
         ),
         record.batch_id,

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
-from spark_log.log import EndTransactionMarker, Finding, FindingKind, PartitionLog, Severity
-from spark_log.storage import text_of
+from spark_log.log import PartitionLog
+from spark_log.log.verify import Finding, FindingKind, Severity
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction.markers import transaction_markers
 from spark_log.transaction.state import TopicIdPartition, TransactionState
-from spark_log.transaction.state_log import IDS_DIRECTORY
-from spark_log.transaction.view import view_directory
+from spark_log.transaction.state_log import TransactionStateLog
 
 _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
@@ -40,12 +40,10 @@ class TransactionVerifier:
             StorageError: the storage does not answer.
         """
         expected: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
-        for name in sorted(self._cluster.store.list_directories(IDS_DIRECTORY)):
-            directory = f"{IDS_DIRECTORY}/{name}"
+        store, clock = self._cluster.store, self._cluster.clock
+        for directory in TransactionStateLog.directories(store):
             try:
-                state = view_directory(
-                    self._cluster.store, directory, text_of(name), self._cluster.clock
-                ).state
+                state = TransactionStateLog.view_directory(store, directory, clock).state
             except CorruptRecordError as error:
                 yield Finding(directory, FindingKind.UNREADABLE, Severity.ERROR, str(error))
                 continue

@@ -4,7 +4,10 @@
 - `suppressed`: counts and logs the errors that the program continues after.
 - `printable`, `untrusted_json`: text for a terminal; JSON that somebody else wrote.
 - `exports`, `lazy_property`, `foreign_methods`: how names of modules and objects are found.
+- `log_level`: log lines that an operator turns on by an environment variable.
 - `stop_signals`: SIGTERM and SIGINT as an event.
+- `throttle`: a limit in bytes per second.
+- `versioned_records`: records as versioned JSON, of the metadata, of groups and of transactions.
 """
 
 from spark_log.util.exports import attach_stub

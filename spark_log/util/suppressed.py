@@ -70,11 +70,8 @@ class SuppressedErrors:
                 each file would be a separate cause.
             error: the error that was raised.
         """
-        counter: SuppressedErrors | None = self
         with _lock:
-            while counter is not None:
-                counter._counts[what] += 1
-                counter = counter._owner
+            self._count(what)
             is_new = _remember((what, type(error).__name__, path))
         if is_new:
             _log.warning(
@@ -85,6 +82,21 @@ class SuppressedErrors:
                 type(error).__name__,
                 error,
             )
+
+    def count(self, what: str) -> None:
+        """Count an error that the caller logs by itself.
+
+        Args:
+            what: the action that failed, in a few words; one of a fixed set.
+        """
+        with _lock:
+            self._count(what)
+
+    def _count(self, what: str) -> None:
+        counter: SuppressedErrors | None = self
+        while counter is not None:
+            counter._counts[what] += 1
+            counter = counter._owner
 
     @contextmanager
     def suppress(self, what: str, path: str, *kinds: type[Exception]) -> Iterator[None]:

@@ -30,7 +30,7 @@ from spark_log.errors import (
     UnknownMemberIdError,
     UnstableOffsetCommitError,
 )
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.util.clock import ManualClock
 from tests.record.samples import START_US, numbered, record_batch, row
 from tests.transactions import TransactionWriter
@@ -125,11 +125,12 @@ def test_the_lags_of_several_groups_are_one_cut(cluster, admin, table, monkeypat
 
     monkeypatch.setattr(OffsetsTable, "positions", reading_on)
     lags = admin.group_lags(["behind", "late"])
-    end = log.log_end_offset()
+    end = log.observe().log_end_offset
     assert end > 3
     assert {group: [each.lag for each in found] for group, found in lags.items()} == {
-        "behind": [end - 1], "late": [end - 2],
-    }  # fmt: skip
+        "behind": [end - 1],
+        "late": [end - 2],
+    }
 
 
 def append_aged(cluster, *ages_s):
@@ -156,7 +157,7 @@ def test_lag_counts_what_can_be_read_and_tells_what_was_deleted_unread(
     (found,) = admin.group_lag("g")
     assert (found.lag, found.deleted, found.lag_ms) == expected
     assert (found.current_offset, found.log_end_offset) == (1, 3)
-    assert admin._groups._cluster.suppressed.counts() == {}  # noqa: SLF001
+    assert admin._runtime.cluster().suppressed.counts() == {}  # noqa: SLF001
 
 
 def test_records_that_are_deleted_while_a_lag_is_read_are_no_error(
@@ -164,7 +165,7 @@ def test_records_that_are_deleted_while_a_lag_is_read_are_no_error(
 ):
     append_aged(cluster, 9, 5, 2)
     table.commit("g", {P0: OffsetAndMetadata(0)})
-    observe = ReplicatedLog.observe
+    observe = PartitionLog.observe
 
     def deleting_then(self, **options):
         view = observe(self, **options)
@@ -172,10 +173,10 @@ def test_records_that_are_deleted_while_a_lag_is_read_are_no_error(
         Admin(cluster.root, clock=cluster.clock).delete_records({P0: 2})
         return view
 
-    monkeypatch.setattr(ReplicatedLog, "observe", deleting_then)
+    monkeypatch.setattr(PartitionLog, "observe", deleting_then)
     (found,) = admin.group_lag("g")
     assert (found.lag, found.deleted, found.lag_ms) == (3, 0, 2000)
-    assert admin._groups._cluster.suppressed.counts() == {}  # noqa: SLF001
+    assert admin._runtime.cluster().suppressed.counts() == {}  # noqa: SLF001
 
 
 def test_a_committed_offset_beyond_the_end_has_no_lag_and_nothing_was_deleted(
@@ -205,7 +206,7 @@ def test_offsets_of_a_topic_that_was_created_again_are_not_compared_with_the_new
 
     described = admin.describe_groups(["g"])
     monkeypatch.setattr(OffsetsTable, "positions", then_replaced)
-    assert admin._groups.lags(described.values()) == {"g": []}  # noqa: SLF001
+    assert admin._runtime.groups().lags(described.values()) == {"g": []}  # noqa: SLF001
 
 
 def test_lag_of_committed_reads_ends_at_the_last_stable_offset(cluster, admin, table):

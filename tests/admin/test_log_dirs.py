@@ -11,7 +11,7 @@ from spark_log.cluster import Cluster
 from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import leave_isr
+from spark_log.metadata import shrink_isr
 from tests.metadata.support import append
 from tests.record.samples import numbered
 
@@ -60,7 +60,7 @@ class TestReplicas:
         topic = NewTopic("a", replica_assignment={0: [1, 0]})
         topic_id = admin.create_topics([topic])["a"]
         cluster = Cluster(root)
-        cluster.metadata.commit(lambda image: leave_isr(image, topic_id, 0, [0], leader_epoch=0))
+        cluster.metadata.commit(lambda image: shrink_isr(image, topic_id, 0, [0], leader_epoch=0))
         for broker_id, count in ((1, 5), (0, 3)):
             cluster.replica_log(cluster.topic("a"), 0, broker_id).append(numbered(0, count))
         return cluster
@@ -68,8 +68,10 @@ class TestReplicas:
     def test_are_described_on_each_broker_with_their_lag(self, admin, cluster, tmp_path):
         zero, one, two = admin.describe_log_dirs()
         assert [(each.broker, each.error) for each in (zero, one, two)] == [
-            (0, None), (1, None), (2, None),
-        ]  # fmt: skip
+            (0, None),
+            (1, None),
+            (2, None),
+        ]
         (lagging,), (leading,) = zero.replicas, one.replicas
         assert (lagging.log_end_offset, lagging.offset_lag) == (3, 2)
         assert (leading.log_end_offset, leading.offset_lag) == (5, 0)

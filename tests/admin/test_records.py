@@ -50,4 +50,4 @@ class TestDeleteRecords:
         assert (caught.value.offset, caught.value.log_end_offset) == (offset, 4)
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.delete_records({TopicPartition("a", 0): 2, TopicPartition("a", 2): 1})
-        assert [log.log_start_offset() for log in logs] == [0, 0]
+        assert [log.observe().log_start_offset for log in logs] == [0, 0]

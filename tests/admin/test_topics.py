@@ -13,7 +13,7 @@ from spark_log import (
     NewPartitions,
     NewTopic,
 )
-from spark_log.admin import cluster_access
+from spark_log.admin import _runtime
 from spark_log.admin import topics as admin_module
 from spark_log.cluster import Cluster
 from spark_log.cluster import cluster as cluster_module
@@ -50,7 +50,7 @@ class TestRounds:
             return stores[-1]
 
         monkeypatch.setattr(cluster_module, "open_store", open_slow_store)
-        monkeypatch.setattr(cluster_access, "open_store", open_slow_store)
+        monkeypatch.setattr(_runtime, "open_store", open_slow_store)
         admin = Admin(root)
         admin.list_topics()
         taken: list[int] = []
@@ -283,7 +283,7 @@ class TestDelete:
         assert new_topic.topic_id == new_id != old_id
         assert new_topic.directory != old_topic.directory
         new_log = cluster.partition_log(new_topic, 0)
-        assert new_log.log_end_offset() == 0
+        assert new_log.observe().log_end_offset == 0
         with pytest.raises(LogTruncatedError):
             old_log.append(numbered(0, 2, mark="late"))
         assert new_log.append(numbered(0, 1)).base_offset == 0

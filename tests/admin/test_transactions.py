@@ -19,7 +19,7 @@ from spark_log.errors import (
     TransactionAbortableError,
     TransactionalIdNotFoundError,
 )
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TransactionStateLog, changes
 from spark_log.transaction.producers import forget_producer
 from tests.cli.support import begin_transaction, partition_log

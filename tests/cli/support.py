@@ -9,10 +9,10 @@ from pathlib import Path
 
 import spark_log
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend
 from spark_log.metadata import METADATA_DIRECTORY
+from spark_log.record import ProducerAppend
 from spark_log.storage import storage_time_us
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator, view_transaction
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionStateLog
 from spark_log.util.clock import ManualClock
 from tests.record.samples import record_batch, row
 from tests.waiting import wait_until
@@ -132,7 +132,7 @@ def begin_dead_transaction(root, transactional_id, *partitions):
     """
     begun = begin_transaction(root, transactional_id, *partitions, timeout_ms=1)
     cluster = Cluster(root)
-    view = view_transaction(cluster.store, transactional_id, cluster.clock)
+    view = TransactionStateLog.view(cluster.store, transactional_id, cluster.clock)
     dead_us = view.changed_us + view.state.timeout_ms * 1000
     wait_until(lambda: storage_time_us(cluster.store, METADATA_DIRECTORY) > dead_us)
     return begun

@@ -76,8 +76,10 @@ class TestForms:
 
     def test_are_plain_single_object_and_confluents(self, document):
         for data in (
-            encoded(self.VALUE), single_object(self.VALUE), self.CONFLUENT + encoded(self.VALUE)
-        ):  # fmt: skip
+            encoded(self.VALUE),
+            single_object(self.VALUE),
+            self.CONFLUENT + encoded(self.VALUE),
+        ):
             assert document(data) == self.VALUE
 
     def test_a_plain_value_may_begin_with_a_zero_byte(self, document):

@@ -6,7 +6,7 @@ import pytest
 
 from spark_log import Admin
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import DELETION_MARKERS
@@ -243,7 +243,7 @@ class TestTransactionalIds:
         def fail(self, markers):
             raise StorageError("not there")
 
-        monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
+        monkeypatch.setattr(PartitionLog, "append_markers", fail)
         outcome = shell("clean", "--all-topics", "--json")
         assert outcome.document["transactional_ids"] == [
             {"transactional_id": "orders", "action": "abort", "error": "not there"}

@@ -31,7 +31,9 @@ MINUTE_US = 60_000_000
 def clock(monkeypatch):
     """The clock of the commands of this test: nobody really sleeps."""
     clock = SteppingClock()
-    monkeypatch.setattr("spark_log.cli.root.open_cluster", partial(open_cluster, clock=clock))
+    monkeypatch.setattr(
+        "spark_log.cli.options.root.open_cluster", partial(open_cluster, clock=clock)
+    )
     return clock
 
 
@@ -240,7 +242,7 @@ class PartitionLogThatGrows:
         self._root = root
 
     def read(self, *args, **options):
-        from spark_log.cli.partition_reader import read_partitions
+        from spark_log.cli.records.partition_reader import read_partitions
 
         append(self._root, "flights", b"too late", timestamp=START_US + 9 * MINUTE_US)
         self.has_grown = True

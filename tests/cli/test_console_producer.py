@@ -199,9 +199,14 @@ class TestTerminal:
     def test_a_line_is_appended_before_the_next_is_asked_for(self, root, folder):
         primary, secondary = pty.openpty()
         process = spark_log_process(
-            "console-producer", "weather", "--root", root, cwd=folder, stdin=secondary,
+            "console-producer",
+            "weather",
+            "--root",
+            root,
+            cwd=folder,
+            stdin=secondary,
             stderr=secondary,
-        )  # fmt: skip
+        )
         os.close(secondary)
         shown = b""
         for number, line in enumerate([b"rain\n", b"sun\n"]):

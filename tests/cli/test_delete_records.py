@@ -16,7 +16,7 @@ def records(root):
 
 
 def starts(root):
-    return [partition_log(root, "flights", number).log_start_offset() for number in (0, 1)]
+    return [partition_log(root, "flights", number).observe().log_start_offset for number in (0, 1)]
 
 
 def write(folder, *partitions, version=1):
@@ -59,7 +59,7 @@ def test_a_file_of_kafkas_form_names_several(shell, root, folder):
         (["flights", "--before-offset", "-2"], "give 0 to 3, or -1 for all records"),
         (["flights", "--partition", "2", "--before-offset", "1"], "has no partition 2"),
         (["--offset-json-file", "no.json"], "'no.json' does not exist"),
-        (["flights", "--offset-json-file", "offsets.json"], "give no others beside"),
+        (["flights", "--offset-json-file", "offsets.json"], "give no others with"),
     ],
 )
 def test_mistakes_delete_nothing(shell, root, folder, argv, message):

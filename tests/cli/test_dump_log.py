@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_log.log import EndTransactionMarker, SegmentWriter, leader_change_records
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log import SegmentWriter
+from spark_log.record import EndTransactionMarker, leader_change_records
 from spark_log.record.batch_header import BatchHeader
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import open_store
 from tests.cli.support import append_batches, flip, segment_files
 from tests.log.support import Part, segment_bytes

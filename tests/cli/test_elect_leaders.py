@@ -83,7 +83,7 @@ def test_an_election_that_fails_is_told_and_is_the_exit_status(shell, disks):
 
 def test_an_unclean_election_tells_where_the_new_log_ends(shell, disks):
     disks.leave(0, 1)
-    end_offset = disks.replica(0).log_end_offset()
+    end_offset = disks.replica(0).observe().log_end_offset
     disks.send(b"three", b"four")
     for broker_id in (0, 1, 2):
         disks.admin.fence_broker(broker_id)

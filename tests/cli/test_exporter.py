@@ -43,8 +43,9 @@ def test_a_package_that_is_missing_is_named(shell, root, monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
     outcome = shell("exporter", "--once")
     assert (outcome.status, outcome.error) == (
-        2, "metrics need prometheus_client: pip install 'spark-log[metrics]'",
-    )  # fmt: skip
+        2,
+        "metrics need prometheus_client: pip install 'spark-log[metrics]'",
+    )
 
 
 @contextmanager

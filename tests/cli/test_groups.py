@@ -73,9 +73,17 @@ def test_describe_shows_lag_in_records_and_seconds(shell, root, group):
     assert age_s - 60 < behind.pop("lag_seconds") < age_s + 60
     assert behind.pop("commit_timestamp_ms") <= time.time() * 1000
     assert behind == {
-        "topic": "flights", "partition": 0, "current_offset": 2, "log_end_offset": 6, "lag": 4,
-        "deleted": 0, "metadata": "note", "member_id": None, "client_id": None, "host": None,
-    }  # fmt: skip
+        "topic": "flights",
+        "partition": 0,
+        "current_offset": 2,
+        "log_end_offset": 6,
+        "lag": 4,
+        "deleted": 0,
+        "metadata": "note",
+        "member_id": None,
+        "client_id": None,
+        "host": None,
+    }
     assert (done["lag"], done["lag_seconds"]) == (0, 0)
 
 
@@ -106,9 +114,19 @@ def test_describe_as_text_names_the_members(shell, root, group):
     member = joined(root, topics=["flights", "weather"], client_id="c")
     lines = [line.split() for line in shell("groups", "describe", "--group", "g").lines]
     assert lines[0] == [
-        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "DELETED",
-        "LAG-SECONDS", "CONSUMER-ID", "HOST", "CLIENT-ID", "GENERATION",
-    ]  # fmt: skip
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "DELETED",
+        "LAG-SECONDS",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+        "GENERATION",
+    ]
     assert [line[:7] for line in lines[1:]] == [
         ["g", "flights", "0", "2", "6", "4", "0"],
         ["g", "flights", "1", "-", "0", "-", "-"],
@@ -131,8 +149,14 @@ def test_members_and_state_are_shown(shell, root, group):
     member = joined(root, client_id="c")
     outcome = shell("groups", "members", "g", "--verbose")
     assert [line.split() for line in outcome.lines][1] == [
-        "g", member.member_id, HOST, "c", "-", "2", "flights(0,1)",
-    ]  # fmt: skip
+        "g",
+        member.member_id,
+        HOST,
+        "c",
+        "-",
+        "2",
+        "flights(0,1)",
+    ]
     (shown,) = shell("groups", "describe", "g", "--members", "--json").document["groups"]
     assert shown["members"][0]["assignment"] == [["flights", 0], ["flights", 1]]
     outcome = shell("groups", "describe", "--all-groups", "--state")
@@ -295,8 +319,9 @@ def test_offsets_to_delete_are_named_in_full(shell, root, argv, message):
 def test_a_reset_that_makes_no_sense_is_refused_in_one_line(shell, root, group, argv, message):
     Path("bad.csv").write_text("flights,zero,1\n")
     Path("twice.csv").write_text("flights,0,1\nflights,0,2\n")
-    outcome = shell("groups", "reset-offsets", "g", *argv, "--execute"
-                    if "--dry-run" not in argv else "--json")  # fmt: skip
+    outcome = shell(
+        "groups", "reset-offsets", "g", *argv, "--execute" if "--dry-run" not in argv else "--json"
+    )
     assert outcome.status == 2
     assert message in outcome.error
     assert positions(root) == {F0: 2, W0: 3}
@@ -315,8 +340,9 @@ def test_groups_and_positions_are_deleted(shell, root, group, table):
     table.commit("h", {W0: OffsetAndMetadata(1)})
     outcome = shell("groups", "delete-offsets", "g", "--topic", "flights", "--json")
     assert [each["status"] for each in outcome.document["partitions"]] == [
-        "deleted", "had no offset",
-    ]  # fmt: skip
+        "deleted",
+        "had no offset",
+    ]
     assert positions(root) == {W0: 3}
     refused = shell("groups", "delete", "g")
     assert (refused.status, "give --yes" in refused.error) == (2, True)

@@ -10,7 +10,7 @@ import termios
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cli.errors import verdict
+from spark_log.cli.terminal.errors import verdict
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
@@ -119,7 +119,7 @@ def test_json_has_the_names_as_they_are(shell, hostile):
 
 
 def test_an_error_and_a_traceback_are_escaped(capsys, monkeypatch):
-    from spark_log.cli.errors import run
+    from spark_log.cli.terminal.errors import run
 
     def command():
         raise SparkLogError(f"group {EVIL} is bad")
@@ -137,13 +137,16 @@ def test_an_error_and_a_traceback_are_escaped(capsys, monkeypatch):
 
 def test_a_warning_of_the_library_is_escaped(folder):
     code = (
-        "import logging; from spark_log.cli.errors import run\n"
+        "import logging; from spark_log.cli.terminal.errors import run\n"
         f"run(lambda: logging.getLogger('spark_log.x').warning({EVIL!r}), argv=[])"
     )
     done = subprocess.run(
-        [COMMAND[0], "-c", code], capture_output=True, text=True,
-        env=environment(), check=False,
-    )  # fmt: skip
+        [COMMAND[0], "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
     assert done.stderr == ESCAPED + "\n"
 
 
@@ -157,9 +160,12 @@ class TestOnATerminal:
             termios.tcsetwinsize(secondary, (24, 1000))
             process = subprocess.Popen(
                 [*COMMAND, *argv, "--root", str(hostile)],
-                stdin=subprocess.DEVNULL, stdout=secondary, stderr=secondary,
-                cwd=folder, env=environment(TERM="xterm"),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=secondary,
+                stderr=secondary,
+                cwd=folder,
+                env=environment(TERM="xterm"),
+            )
             os.close(secondary)
             shown = b""
             while data := _read(primary):
@@ -181,8 +187,15 @@ class TestOnATerminal:
         assert not UNSAFE.search(re.sub(r"\x1b\[[0-9;]*m", "", shown)), "only Rich's own colours"
 
     def test_records_are_escaped_unless_raw(self, screen):
-        read = ("console-consumer", TOPIC, "--from-beginning", "--max-messages", "1",
-                "--print-key", "--print-headers")  # fmt: skip
+        read = (
+            "console-consumer",
+            TOPIC,
+            "--from-beginning",
+            "--max-messages",
+            "1",
+            "--print-key",
+            "--print-headers",
+        )
         shown = screen(*read)
         assert f"{ESCAPED}:{ESCAPED}\t{ESCAPED}\t{ESCAPED}\n" in shown
         assert not UNSAFE.search(shown)
@@ -245,9 +258,12 @@ def test_raw_and_format_strings_replace_no_byte(root, folder):
         (["-f", "%R%s"], b"\0\0\0\2\xff\xfe"),
     ):
         done = subprocess.run(
-            [*COMMAND, *argv, str(root), *raw], capture_output=True, cwd=folder,
-            env=environment(), check=True,
-        )  # fmt: skip
+            [*COMMAND, *argv, str(root), *raw],
+            capture_output=True,
+            cwd=folder,
+            env=environment(),
+            check=True,
+        )
         assert done.stdout == expected
 
 

@@ -112,7 +112,7 @@ def test_a_source_that_does_not_exist_makes_no_target(shell, folder):
 
 
 def test_the_settings_of_kafka_are_not_shown():
-    from spark_log.cli.mirror_options import KafkaOptions
+    from spark_log.cli.options.mirror import KafkaOptions
 
     options = KafkaOptions.from_options(NOWHERE, None, ["sasl.password=secret"])
     assert "secret" not in repr(options)

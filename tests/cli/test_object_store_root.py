@@ -62,8 +62,15 @@ def test_a_group_shares_a_topic_and_is_described_and_reset(spark_log, s3_server,
 
     def consumer(name):
         settings: dict[str, Any] = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200}
-        return Consumer("t", root=root, storage_options=options, group_id="g", client_id=name,
-                        max_poll_records=3, **settings)  # fmt: skip
+        return Consumer(
+            "t",
+            root=root,
+            storage_options=options,
+            group_id="g",
+            client_id=name,
+            max_poll_records=3,
+            **settings,
+        )
 
     a, b = consumer("a"), consumer("b")
     seen: set[object] = set()

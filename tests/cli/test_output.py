@@ -28,10 +28,8 @@ class TestPlainTable:
     def test_aligns_numbers_that_are_not_known_with_the_others(self, capsys):
         print_table(["Topic", "Lag", "Rate"], [["flights", 12345, None], ["weather", None, 2.25]])
         assert capsys.readouterr().out == (
-            "TOPIC      LAG  RATE\n"
-            "flights  12345     -\n"
-            "weather      -   2.2\n"
-        )  # fmt: skip
+            "TOPIC      LAG  RATE\nflights  12345     -\nweather      -   2.2\n"
+        )
 
     def test_without_rows_is_its_headings(self, capsys):
         print_table(["Topic", "Partition"], [])
@@ -76,8 +74,15 @@ class TestTerminal:
         ]
 
     def test_of_80_columns_takes_wide_headings_on_several_lines(self, screen):
-        columns = ["Group", "Partition", "Current-offset", "Log-end-offset", "Lag-seconds",
-                   "Assignment-strategy", "Host"]  # fmt: skip
+        columns = [
+            "Group",
+            "Partition",
+            "Current-offset",
+            "Log-end-offset",
+            "Lag-seconds",
+            "Assignment-strategy",
+            "Host",
+        ]
         rows = [["g", 0, 12, 1_234_567, "0.5", "range", "127.0.0.1"]]
         words = screen(80, columns, rows)
         assert {"Group", "Current-", "Log-end-", "offset", "strategy"} <= set(words)

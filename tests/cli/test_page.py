@@ -10,7 +10,7 @@ from spark_log.cli.commands.submit import JOBS
 from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
 from spark_log.cli.page import cli_page, markdown_text
-from tests.cli.test_examples import EXAMPLES, HELP
+from tests.cli.terminal.test_examples import EXAMPLES, HELP
 from tests.docs.blocks import PROJECT, blocks
 
 

@@ -23,10 +23,13 @@ def screen(root, folder):
         primary, secondary = pty.openpty()
         termios.tcsetwinsize(secondary, (24, 400))
         process = subprocess.Popen(
-            [*COMMAND, *map(str, argv)], stdin=subprocess.DEVNULL, stdout=stdout or secondary,
-            stderr=secondary, cwd=folder,
+            [*COMMAND, *map(str, argv)],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout or secondary,
+            stderr=secondary,
+            cwd=folder,
             env=environment(TERM="xterm", SPARK_LOG_ROOT=str(root)),
-        )  # fmt: skip
+        )
         os.close(secondary)
         shown = b""
         while data := _read(primary):
@@ -68,9 +71,12 @@ def test_verify_shows_how_far_it_is(screen):
 def test_dump_log_shows_how_far_it_is_and_its_lines_stay_whole(screen, root):
     segment = segment_files(root, "weather")[0]
     plain = subprocess.run(
-        [*COMMAND, "dump-log", str(segment), "--print-data-log"], capture_output=True, text=True,
-        env=environment(), check=True,
-    ).stdout.splitlines()  # fmt: skip
+        [*COMMAND, "dump-log", str(segment), "--print-data-log"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+    ).stdout.splitlines()
 
     shown = screen("dump-log", segment, "--print-data-log")
 

@@ -65,7 +65,7 @@ def test_the_exit_status_tells_that_a_replica_did_not_come_back(shell, disks):
 @pytest.mark.parametrize("by", ["option", "config"])
 def test_the_rate_is_given_or_the_clusters(shell, disks, by, monkeypatch):
     rates: list[float] = []
-    monkeypatch.setattr("spark_log.replication.cluster_replicator.Throttle", rates.append)
+    monkeypatch.setattr("spark_log.replication.cluster_recovery.Throttle", rates.append)
     resource = ConfigResource("broker", "", {"replication.throttled.rate": 5000})
     Admin(disks.root).alter_configs([resource])
     shell("replicate", "--dry-run", *(["--throttle", 7000] if by == "option" else []))

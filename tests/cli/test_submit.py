@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spark_log.cli.commands import submit
-from tests.cli.support import spark_log_process
+from tests.cli.support import PROJECT, spark_log_process
 
-SHIPPED = Path(submit.__file__).parents[2]
+JOBS = Path(submit.__file__).parents[2] / "jobs"
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def test_a_job_gets_its_arguments_and_spark_submit_its_own(shell, started, job):
     shell(job, *arguments)
     ((command, environment),) = started
     assert command[0].endswith("/bin/spark-submit")
-    script = command.index(f"{SHIPPED}/scripts/{job}.py")
+    script = command.index(f"{JOBS}/{job}.py")
     assert command[script - 4 : script] == ["--master", "local[3]", "--conf", "a=b"]
     assert command[script + 1 :] == ["flights", "--root", "log", "--to-time=x"]
-    assert environment["SPARK_CONF_DIR"] == str(SHIPPED / "conf")
+    assert environment["SPARK_CONF_DIR"] == str(PROJECT / "conf")
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert Path(command[0]).is_file()
     assert Path(command[script]).is_file()
@@ -76,7 +76,7 @@ def test_settings_of_the_environment_stay(shell, started, monkeypatch):
 def test_help_is_the_jobs_and_starts_no_spark(shell, started):
     shell("consume", "--help")
     assert [arguments for arguments, _ in started] == [
-        [sys.executable, f"{SHIPPED}/scripts/consume.py", "--help"]
+        [sys.executable, f"{JOBS}/consume.py", "--help"]
     ]
 
 

@@ -19,7 +19,9 @@ from tests.cli.support import COMMAND, SteppingClock, append, environment, spark
 def clock(monkeypatch):
     """The clock of the commands of this test: nobody really sleeps."""
     clock = SteppingClock()
-    monkeypatch.setattr("spark_log.cli.root.open_cluster", partial(open_cluster, clock=clock))
+    monkeypatch.setattr(
+        "spark_log.cli.options.root.open_cluster", partial(open_cluster, clock=clock)
+    )
     return clock
 
 
@@ -147,9 +149,13 @@ class TestOnATerminal:
             termios.tcsetwinsize(secondary, (height, width))
             argv = [*COMMAND, "top", "--interval", "600", "--root", str(root)]
             process = subprocess.Popen(
-                argv, stdin=secondary, stdout=secondary, stderr=secondary, cwd=folder,
+                argv,
+                stdin=secondary,
+                stdout=secondary,
+                stderr=secondary,
+                cwd=folder,
                 env=environment(TERM="xterm"),
-            )  # fmt: skip
+            )
             before = termios.tcgetattr(secondary)
             shown = b""
             while until not in shown:

@@ -215,10 +215,10 @@ class TestDescribeReplicas:
             NewTopic("s", replica_assignment={0: [1]}),
         ]
         topic_id = admin.create_topics(topics)["r"]
-        leave_isr(root, topic_id, 1, 2)
-        leave_isr(root, topic_id, 2, 1)
+        shrink_isr(root, topic_id, 1, 2)
+        shrink_isr(root, topic_id, 2, 1)
         admin.fence_broker(1)
-        leave_isr(root, topic_id, 2, 0)
+        shrink_isr(root, topic_id, 2, 0)
 
     def shown(self, shell, *argv):
         lines = shell("topics", "describe", *argv).lines
@@ -267,12 +267,12 @@ class TestDescribeReplicas:
         assert topic["partitions"][0]["log_end_offset"] is None
 
 
-def leave_isr(root, topic_id, partition, broker):
+def shrink_isr(root, topic_id, partition, broker):
     """Take a broker out of the in-sync replicas, as a writer does that cannot reach it."""
 
     def decide(image):
         epoch = image.find_by_id(topic_id).partitions[partition].leader_epoch
-        return metadata.leave_isr(image, topic_id, partition, [broker], leader_epoch=epoch)
+        return metadata.shrink_isr(image, topic_id, partition, [broker], leader_epoch=epoch)
 
     Cluster(root).metadata.commit(decide)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import TopicPartition
-from spark_log.log import ProducerAppend
+from spark_log.record import ProducerAppend
 from tests.cli.support import append, begin_transaction, partition_log
 from tests.record.samples import numbered
 

@@ -10,7 +10,7 @@ from spark_log.cluster import Cluster
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
-from spark_log.metadata import METADATA_WITNESS
+from spark_log.metadata import METADATA_MARKER
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
 from spark_log.transaction import TransactionStateLog, changes
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -40,7 +40,7 @@ def records(root):
     for first in (0, 4, 8):
         batches = [numbered(first, 2), numbered(first + 2, 2)]
         append_batches(root, "weather", *batches)
-    partition_log(root, "weather").write_snapshot()
+    partition_log(root, "weather").replica.snapshots.write()
     append(root, "flights", b"one", b"two", partition=1)
 
 
@@ -337,7 +337,7 @@ class TestMistakes:
     def damage_metadata(self, root):
         path = root / METADATA_DIRECTORY / "00000000000000000000.log"
         flip(path, path.read_bytes().index(b"weather"))
-        (root / METADATA_WITNESS.path).unlink()  # by the checkpoint the topics are still known
+        (root / METADATA_MARKER.path).unlink()  # by the checkpoint the topics are still known
 
 
 def test_markers_are_compared_with_decisions(shell, root):

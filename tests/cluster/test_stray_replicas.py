@@ -11,7 +11,7 @@ from spark_log.cluster import (
     stray_replicas,
 )
 from spark_log.errors import ClockSkewError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.metadata.records import PartitionChangeRecord
 from spark_log.storage import STRAY_REPLICAS, open_store
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -41,7 +41,7 @@ def write(cluster, broker_id, name):
     directory = f"{cluster.topic('a').directory}/{name}"
     store = open_store(cluster.broker_store(broker_id).url)  # as another process has it
     store.put(f"{directory}/x", b"xyz")
-    Witness(directory).create(store)
+    ExistenceMarker(directory).create(store)
     return directory
 
 
@@ -55,15 +55,17 @@ def names_on(cluster, broker_id):
 
 
 class TestRemoved:
-    def test_a_replica_that_was_moved_away(self, cluster, days_later):
+    def test_a_replica_that_was_moved_away(self, cluster, days_later, caplog):
         directory = write(cluster, 1, "a-0")
         write(cluster, 0, "a-0")
         change(cluster, replicas=(0,), isr=(0,))
-        (removed,) = remove_stray_replicas(days_later)
+        with caplog.at_level("INFO", "spark_log.cluster"):
+            (removed,) = remove_stray_replicas(days_later)
+        assert f"broker 1: removed the stray replica {directory}: 1 files, 3 bytes" in caplog.text
         assert (removed.broker_id, removed.directory) == (1, directory)
         assert (removed.files, removed.size_bytes) == (1, 3)
         assert names_on(cluster, 1) == []
-        assert not Witness(directory).exists(cluster.broker_store(1))
+        assert not ExistenceMarker(directory).exists(cluster.broker_store(1))
         assert names_on(cluster, 0) == ["a-0"]
 
     def test_the_old_directory_of_a_replica_that_came_back_in_a_new_one(self, cluster, days_later):

@@ -19,9 +19,15 @@ def process(own_root, tmp_path):
 
     def start(*argv):
         made = spark_log_process(
-            "console", "--root", str(own_root), "--port", "0", *argv, cwd=tmp_path,
+            "console",
+            "--root",
+            str(own_root),
+            "--port",
+            "0",
+            *argv,
+            cwd=tmp_path,
             env=environment(),
-        )  # fmt: skip
+        )
         started.append(made)
         (url,) = re.findall(r"http://\S+", made.stdout.readline())
         return made, url

@@ -6,13 +6,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.admin.cluster_access import ClusterAccess
+from spark_log.admin._runtime import AdminRuntime
 from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.console import create_app
 from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.checkup import Checkup
-from spark_log.console.looks import Looks
-from spark_log.console.views import open_transactions, partition_looks
+from spark_log.console.observations import ObservationCache
+from spark_log.console.views import open_transactions, partition_observations
 from spark_log.coordinator import OffsetsTable
 from spark_log.doctor import Doctor
 from spark_log.metrics import RequestTimes
@@ -45,7 +45,7 @@ def dated_root(dated, tmp_path):
 
 
 def read(root, clock):
-    """Return the overview of a console that looks at a root for the first time."""
+    """Return the overview of a console that reads a root for the first time."""
     app = create_app(Cluster(root, clock=clock), Admin(root, clock=clock))
     with TestClient(app, base_url="http://127.0.0.1:8470") as client:
         return get(client, "")
@@ -209,7 +209,7 @@ class TestCost:
         """Counts the calls to the storage of a view of a root with some topics."""
 
         def count(topics, views=2):
-            monkeypatch.setattr(partition_looks, "MAX_LISTED", 6)
+            monkeypatch.setattr(partition_observations, "MAX_LISTED", 6)
             monkeypatch.setattr(open_transactions, "MAX_TRANSACTIONS", 2)
             root = str(tmp_path / f"root{topics}")
             admin = Admin(root)
@@ -219,7 +219,7 @@ class TestCost:
                 begin_transaction(root, f"id{number}", TopicPartition("t0", 0))
             cluster, times = Cluster(root), RequestTimes()
             times.measure(cluster.store)
-            monkeypatch.setattr(ClusterAccess, "_cluster", lambda _: cluster)
+            monkeypatch.setattr(AdminRuntime, "cluster", lambda _: cluster)
             app = create_app(cluster, Admin(root))
             with TestClient(app, base_url="http://127.0.0.1:8470") as client:
                 for _ in range(views):
@@ -245,7 +245,7 @@ class TestCost:
 
 class TestLooks:
     def test_begin_with_what_was_never_seen_then_with_the_oldest(self, clock):
-        looks: Looks[str, str] = Looks(clock)
+        observations: ObservationCache[str, str] = ObservationCache(clock)
         seen: list[list[str]] = []
 
         def see(keys):
@@ -253,19 +253,19 @@ class TestLooks:
             return [key.upper() for key in keys]
 
         for _ in range(4):
-            found = looks.refresh("abcde", see, 2)
+            found = observations.refresh("abcde", see, 2)
             clock.advance_ms(1)
         assert seen == [["a", "b"], ["c", "d"], ["e", "a"], ["b", "c"]]
         assert {key: each.seen for key, each in found.items()} == dict(
             zip("abcde", "ABCDE", strict=True)
         )
-        assert found["d"].looked_ms == 1
+        assert found["d"].observed_ms == 1
 
     def test_forget_what_does_not_exist_any_more(self, clock):
-        looks: Looks[str, str] = Looks(clock)
-        looks.refresh("ab", list, 2)
-        assert looks.refresh("b", list, 0).keys() == {"b"}
-        assert looks.refresh("", list, 2) == {}
+        observations: ObservationCache[str, str] = ObservationCache(clock)
+        observations.refresh("ab", list, 2)
+        assert observations.refresh("b", list, 0).keys() == {"b"}
+        assert observations.refresh("", list, 2) == {}
 
 
 def test_a_checkup_that_took_long_is_not_repeated_soon(tmp_path, clock, monkeypatch):

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_log.console.budget import Budget, RequestCancelledError
-from spark_log.console.search import Expression, Progress, Search, check_expression
+from spark_log.console.search import Expression, Search, SearchProgress, check_expression
 from spark_log.errors import InvalidConfigurationError
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.cli.support import partition_log
@@ -173,7 +173,7 @@ class TestStream:
         monkeypatch.setattr("spark_log.console.search.search._FIRST_ROWS", 5)
         monkeypatch.setattr("spark_log.console.search.search._MAX_ROWS", 5)
         found: list[tuple[int, int]] = []
-        progress: list[Progress] = []
+        progress: list[SearchProgress] = []
         search = Search({0: partition_log(root, "flights")}, {0: (0, 30)}, limit=None)
         budget = Budget(SYSTEM_CLOCK, 60_000)
 
@@ -200,8 +200,9 @@ class TestExport:
         assert [each["offset"] for each in lines] == list(range(30))
         assert lines[0]["value"].encode() == flight(1)
         assert lines[0]["headers"] == [
-            {"key": "trace", "value": "1"}, {"key": "trace", "value": "again"},
-        ]  # fmt: skip
+            {"key": "trace", "value": "1"},
+            {"key": "trace", "value": "again"},
+        ]
 
     def test_as_parquet(self, client):
         query = {"topic": "flights", "format": "parquet", "where": "partition = 0"}

@@ -66,11 +66,11 @@ def test_no_further_than_the_high_watermark(cluster):
     append(log, numbered(0, 3))
     append(log, numbered(3, 3), acks=1)
     reader = log_of(Cluster(cluster.root, client_rack="a"))
-    batches, next_offset = reader.fetch_from(0)
+    batches, next_offset = reader.read(0)
     assert [batch.end_offset for batch in batches] == [3]
-    assert (next_offset, reader.fetch_from(3)) == (3, ([], 3))
+    assert (next_offset, reader.read(3)) == (3, ([], 3))
     log.catch_up()
-    batches, next_offset = reader.fetch_from(3)
+    batches, next_offset = reader.read(3)
     assert ([batch.end_offset for batch in batches], next_offset) == ([6], 6)
 
 

@@ -10,7 +10,7 @@ from spark_log.cluster import Cluster
 from spark_log.consumer import ConsumerInterceptor
 from spark_log.consumer.fetch import Fetcher
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from spark_log.util.clock import ManualClock
 from tests.consumer.support import PATIENCE_MS, T0, append, damage, log_of, numbered, read_values
@@ -287,7 +287,7 @@ class TestProducersThatAreGone:
             raise StorageError("killed")
 
         with monkeypatch.context() as dying:
-            dying.setattr(ReplicatedLog, "append_markers", dead)
+            dying.setattr(PartitionLog, "append_markers", dead)
             getattr(coordinator, end)(owner)
 
     @pytest.mark.parametrize(("end", "values"), [("commit", [b"a", b"b"]), ("abort", [b"b"])])

@@ -113,8 +113,11 @@ class TestPoll:
         consumer = open_consumer("t")
         found = poll_until(consumer, 4)[T0]
         assert [(each.offset, each.value) for each in found] == [
-            (0, b"0"), (2, b"2"), (4, b"4"), (7, b"7"),
-        ]  # fmt: skip
+            (0, b"0"),
+            (2, b"2"),
+            (4, b"4"),
+            (7, b"7"),
+        ]
         consumer.seek(T0, 0)
         table = consumer.poll_table(PATIENCE_MS, max_records=2)
         assert table.column("offset").to_pylist() == [0, 2]

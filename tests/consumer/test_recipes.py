@@ -18,8 +18,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_log import Admin, AIOConsumer, Consumer, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.consumer.dead_letter import DeadLetter
 from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.dead_letter import DeadLetter
 from tests.consumer.support import append, numbered
 from tests.docs.blocks import blocks
 from tests.producer.support import committed

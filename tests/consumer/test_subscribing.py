@@ -267,8 +267,8 @@ class TestSettingsThatChange:
         while len(found) < 200:
             found += read_values(consumer, 1, max_records=3)
             log = log_of(root)
-            log.read_on = partial(noted, begun, log.read_on)
-            consumer._fetcher.update_log(T0, log)  # noqa: SLF001 - at any moment
+            log.stream = partial(noted, begun, log.stream)
+            consumer._runtime.fetcher.update_log(T0, log)  # noqa: SLF001 - at any moment
         assert found == numbered(0, 200)
         assert begun[0] < 100
 
@@ -290,9 +290,9 @@ def read_as_time_passes(consumer, count, clock):
     return found
 
 
-def noted(begun, read_on, offset, **more):
+def noted(begun, stream, offset, **more):
     begun.append(offset)
-    return read_on(offset, **more)
+    return stream(offset, **more)
 
 
 class TestARootThatGoesAway:

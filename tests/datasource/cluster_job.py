@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from spark_log.datasource import SparkLogDataSource
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.batch_writer import LogBatchWriter
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 
 ROWS = 8_000
 TASKS = 4
@@ -66,7 +66,7 @@ class DyingWriter(LogBatchWriter):
 
     def write(self, iterator):
         number = task().partitionId()
-        append_segment = ReplicatedLog.append_segment
+        append_segment = PartitionLog.append_segment
         appended = 0
 
         def dying(log, segment, **options):
@@ -78,7 +78,7 @@ class DyingWriter(LogBatchWriter):
                 os.kill(os.getpid() if "worker" in self._whom else executor_pid(), signal.SIGKILL)
             return info
 
-        with patch.object(ReplicatedLog, "append_segment", dying):
+        with patch.object(PartitionLog, "append_segment", dying):
             return super().write(iterator)
 
 

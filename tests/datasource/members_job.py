@@ -18,10 +18,10 @@ from pyspark import cloudpickle
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.datasource.options.read_options import parse_read_options
-from spark_log.jobs import delta_sink
-from spark_log.jobs.batch_processors import DeltaProcessor
-from spark_log.jobs.group_job import GroupJob
-from spark_log.jobs.job_member import JobMember
+from spark_log.jobs.group.batch_processors import DeltaProcessor
+from spark_log.jobs.group.group_job import GroupJob
+from spark_log.jobs.group.job_member import JobMember
+from spark_log.jobs.sink import delta_sink
 from spark_log.util.stop_signals import StopSignals
 
 

@@ -53,7 +53,7 @@ def table(tmp_path_factory):
             now_us = log.clock.time_us() + 2 * DAY_US * (
                 round_ + 1
             )  # tombstones are removed in between
-            done = compact(log, now_us=now_us, memory_bytes=2**20 if round_ % 2 else 2**27)
+            done = compact(log.replica, now_us=now_us, memory_bytes=2**20 if round_ % 2 else 2**27)
             compactions += done.segments_written > 0
     assert compactions == ROUNDS * PARTITIONS
     return root, {b"%d" % key: b"%d" % value for key, value in enumerate(model) if value >= 0}

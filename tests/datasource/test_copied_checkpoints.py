@@ -91,8 +91,10 @@ def test_a_checkpoint_goes_on_at_a_copy_of_its_root(
     command = [sys.executable, "-m", "spark_log.cli", "mirror", "from-root", "--source", root]
     done = subprocess.run(
         [*command, "--root", other, "--topics", "t|u", "--until-end"],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
     copy(spark, other, tmp_path / "checkpoint")

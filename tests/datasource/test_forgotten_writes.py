@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.sink_support import numbers
 from tests.log.support import ShiftedClock

@@ -56,18 +56,27 @@ class TestMinPartitions:
 
     def test_a_skewed_range_is_cut_and_a_small_one_is_not(self):
         assert split((A, 1, 5), (B, 1, 21), least=4) == [
-            (A, 1, 5), (B, 1, 7), (B, 7, 14), (B, 14, 21),
-        ]  # fmt: skip
+            (A, 1, 5),
+            (B, 1, 7),
+            (B, 7, 14),
+            (B, 14, 21),
+        ]
 
     def test_a_very_skewed_range_takes_all_cuts(self):
         assert split((A, 1, 2), (B, 1, 1001), least=4) == [
-            (A, 1, 2), (B, 1, 334), (B, 334, 667), (B, 667, 1001),
-        ]  # fmt: skip
+            (A, 1, 2),
+            (B, 1, 334),
+            (B, 334, 667),
+            (B, 667, 1001),
+        ]
 
     def test_empty_ranges_do_not_count(self):
         assert split((A, 1, 1), (B, 1, 21), least=4) == [
-            (B, 1, 6), (B, 6, 11), (B, 11, 16), (B, 16, 21),
-        ]  # fmt: skip
+            (B, 1, 6),
+            (B, 6, 11),
+            (B, 11, 16),
+            (B, 16, 21),
+        ]
         assert len(split((A, 1, 5), (B, 1, 21), (C, 1, 1), least=4)) == 4
 
     def test_no_offset_is_dropped(self):
@@ -81,9 +90,13 @@ class TestMinPartitions:
 
     def test_one_small_and_two_large_ranges(self):
         assert split((A, 0, 500), (B, 0, 12_000), (C, 0, 15_001), least=6) == [
-            (A, 0, 500), (B, 0, 6000), (B, 6000, 12_000),
-            (C, 0, 5000), (C, 5000, 10_000), (C, 10_000, 15_001),
-        ]  # fmt: skip
+            (A, 0, 500),
+            (B, 0, 6000),
+            (B, 6000, 12_000),
+            (C, 0, 5000),
+            (C, 5000, 10_000),
+            (C, 10_000, 15_001),
+        ]
 
     def test_two_small_and_one_large_range(self):
         pieces = split((A, 0, 1), (B, 0, 1), (C, 0, 10_000), least=6)
@@ -101,8 +114,11 @@ class TestMinPartitions:
 class TestMaxRecordsPerPartition:
     def test_no_piece_has_more(self):
         assert split((A, 0, 10), (B, 5, 8), most=4) == [
-            (A, 0, 3), (A, 3, 6), (A, 6, 10), (B, 5, 8),
-        ]  # fmt: skip
+            (A, 0, 3),
+            (A, 3, 6),
+            (A, 6, 10),
+            (B, 5, 8),
+        ]
 
     def test_goes_before_the_minimum(self):
         pieces = split((A, 0, 10), (B, 0, 2), most=5, least=6)

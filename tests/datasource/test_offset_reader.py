@@ -46,8 +46,12 @@ class TestPartitions:
     def test_of_subscribed_topics_in_order(self, root):
         create(root, "a", 2)
         assert [str(tp) for tp in reader(root, subscribe="t,a").partitions()] == [
-            "a-0", "a-1", "t-0", "t-1", "t-2",
-        ]  # fmt: skip
+            "a-0",
+            "a-1",
+            "t-0",
+            "t-1",
+            "t-2",
+        ]
 
     def test_assigned_ones_alone(self, root):
         found = reader(root, assign='{"t":[2,0]}').partitions()

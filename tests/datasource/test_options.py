@@ -86,8 +86,10 @@ def test_assign_names_partitions_and_their_topics():
     options = parse(subscribe=None, assign='{"b":[2],"a":[0,1]}')
     assert options.topics == ("a", "b")
     assert options.assigned == {
-        TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2)
-    }  # fmt: skip
+        TopicPartition("a", 0),
+        TopicPartition("a", 1),
+        TopicPartition("b", 2),
+    }
 
 
 def test_a_pattern_stands_alone():
@@ -225,8 +227,10 @@ class TestBatches:
             maxTriggerDelay="9s",
         )
         assert options.ignored == (
-            "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-        )  # fmt: skip
+            "maxOffsetsPerTrigger",
+            "minOffsetsPerTrigger",
+            "maxTriggerDelay",
+        )
 
 
 class TestStreams:
@@ -262,9 +266,16 @@ class TestStreams:
 
     @pytest.mark.parametrize(
         ("text", "expected_ms"),
-        [("250", 250), ("250ms", 250), ("3s", 3000), ("1min", 60_000), ("2H", 7_200_000),
-         ("1d", 86_400_000), ("5000us", 5)],
-    )  # fmt: skip
+        [
+            ("250", 250),
+            ("250ms", 250),
+            ("3s", 3000),
+            ("1min", 60_000),
+            ("2H", 7_200_000),
+            ("1d", 86_400_000),
+            ("5000us", 5),
+        ],
+    )
     def test_times_are_written_as_everywhere_in_spark(self, text, expected_ms):
         assert parse(maxTriggerDelay=text).max_trigger_delay_ms == expected_ms
 
@@ -326,9 +337,13 @@ class TestOptionsForKafka:
             }
         )
         assert options.ignored == (
-            "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix",
-            "kafka.bootstrap.servers", "kafka.security.protocol", "kafkaConsumer.pollTimeoutMs",
-        )  # fmt: skip
+            "fetchOffset.numRetries",
+            "fetchOffset.retryIntervalMs",
+            "groupIdPrefix",
+            "kafka.bootstrap.servers",
+            "kafka.security.protocol",
+            "kafkaConsumer.pollTimeoutMs",
+        )
 
     def test_one_warning_names_all_that_is_ignored(self):
         with pytest.warns(IgnoredOptionWarning, match="format spark_log ignores a, b") as caught:

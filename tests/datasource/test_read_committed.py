@@ -15,7 +15,7 @@ from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import LogSplit, splits_between
 from spark_log.errors import StorageError
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.log.rewrite.merger import merge
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from spark_log.util.clock import ManualClock
@@ -88,7 +88,7 @@ def rewrite(log, kind):
     if "merged" in kind:
         merge(log.files, view, 0, len(view.live.segments) - 1)
     if "snapshot" in kind:
-        log.write_snapshot()
+        log.replica.snapshots.write()
 
 
 class TestBatch:
@@ -168,7 +168,7 @@ class TestTasks:
         for _ in range(20):
             writer.send(b"1")
             writer.abort()
-        log.write_snapshot()
+        log.replica.snapshots.write()
         committed, uncommitted = options_of(root, **COMMITTED), options_of(root)
         (split,) = plan(root, **COMMITTED)
         (plain,) = plan(root)
@@ -186,7 +186,7 @@ class TestTasks:
     def test_what_a_merge_has_joined_since_the_planning_is_read_all_the_same(
         self, root, log, mixed
     ):
-        log.write_snapshot()
+        log.replica.snapshots.write()
         (split,) = plan(root, **COMMITTED)
         rewrite(log, "merged")
         options = options_of(root, **COMMITTED)
@@ -282,7 +282,7 @@ class TestMicroBatches:
             raise StorageError("killed")
 
         with monkeypatch.context() as dying:
-            dying.setattr(ReplicatedLog, "append_markers", dead)
+            dying.setattr(PartitionLog, "append_markers", dead)
             coordinator.commit(owner)
         reader = OffsetReader(options_of(root, is_stream=True, **COMMITTED))
         assert reader.latest([T0]) == {T0: 0}

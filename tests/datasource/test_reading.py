@@ -53,8 +53,12 @@ def test_every_record_is_read_with_its_place(spark: SparkSession, root: str) -> 
     rows = read(spark, root, includeHeaders="true").orderBy("partition", "offset").collect()
 
     assert [(row.partition, row.offset, bytes(row.value)) for row in rows] == [
-        (1, 0, b"0"), (1, 1, b"1"), (1, 2, b"2"), (3, 0, b"0"), (3, 1, b"1"),
-    ]  # fmt: skip
+        (1, 0, b"0"),
+        (1, 1, b"1"),
+        (1, 2, b"2"),
+        (3, 0, b"0"),
+        (3, 1, b"1"),
+    ]
     first = rows[0]
     assert (first.topic, bytes(first.key), first.timestampType) == ("t", b"k", 0)
     assert first.timestamp.timestamp() * 1e3 == BASE_MS
@@ -179,8 +183,15 @@ def test_every_filter_holds_when_spark_hands_them_down(spark: SparkSession, root
 
     assert numbers(df.where("partition = 2")) == list(range(200, 300))
     assert numbers(df.where("topic like 't%' and offset between 97 and 98")) == [
-        97, 98, 197, 198, 297, 298, 397, 398,
-    ]  # fmt: skip
+        97,
+        98,
+        197,
+        198,
+        297,
+        298,
+        397,
+        398,
+    ]
     assert numbers(df.where(F.col("timestamp") >= middle)) == list(range(150, 400))
     assert numbers(df.where("topic = 'u'")) == []
     left = df.where("offset in (3, 5) and partition in (0, 1) and cast(value as string) > '3'")

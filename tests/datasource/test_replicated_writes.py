@@ -28,7 +28,7 @@ def cluster(tmp_path):
 
 
 def ends(cluster, brokers=(0, 1, 2)):
-    return [replica_of(cluster, each).log_end_offset() for each in brokers]
+    return [replica_of(cluster, each).observe().log_end_offset for each in brokers]
 
 
 @pytest.mark.parametrize("acks", [{}, {"acks": "all"}, {"kafka.acks": "-1"}, {"acks": "1"}])

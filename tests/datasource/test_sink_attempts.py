@@ -7,10 +7,10 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, NotRepeatableError, StorageError
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.errors import ClockSkewError, InvalidProducerEpochError
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.datasource.sink_support import (
     RecordBuffers,
@@ -46,7 +46,7 @@ class KilledError(Exception):
 
 def die_after(monkeypatch, appends):
     """Let a process die after a number of appends."""
-    append_segment = ReplicatedLog.append_segment
+    append_segment = PartitionLog.append_segment
     left = iter(range(appends))
 
     def dying(self, segment, **options):
@@ -54,7 +54,7 @@ def die_after(monkeypatch, appends):
             raise KilledError
         return append_segment(self, segment, **options)
 
-    monkeypatch.setattr(ReplicatedLog, "append_segment", dying)
+    monkeypatch.setattr(PartitionLog, "append_segment", dying)
 
 
 def test_the_result_of_the_first_attempt_is_lost(root):
@@ -299,7 +299,7 @@ def test_what_the_log_has_forgotten_is_appended_again(root):
     Admin(root).create_topics([NewTopic("short", topic_configs={"producer.id.expiration.ms": 1})])
     attempt(root, [rows([1])], topic="short")
     log = partition_logs(root, "short")[0]
-    while list(log.write_snapshot().producers.entries()):
+    while list(log.replica.snapshots.write().producers.entries()):
         pass  # at least a millisecond has to pass
     OpenRoot.acquire(root, {})  # the next attempt reads the log as another process does
 
@@ -342,7 +342,7 @@ def test_without_idempotence_every_attempt_appends(root):
 def test_a_failed_append_keeps_what_came_before_and_removes_what_was_staged(
     small, monkeypatch, tmp_path
 ):
-    append_segment = ReplicatedLog.append_segment
+    append_segment = PartitionLog.append_segment
 
     def failing(self, segment, **options):
         if numbers(small, "small") != [[]]:
@@ -350,7 +350,7 @@ def test_a_failed_append_keeps_what_came_before_and_removes_what_was_staged(
         return append_segment(self, segment, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReplicatedLog, "append_segment", failing)
+        patch.setattr(PartitionLog, "append_segment", failing)
         with pytest.raises(StorageError):
             attempt(small, three_segments(), topic="small")
 

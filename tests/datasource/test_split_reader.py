@@ -75,10 +75,15 @@ class TestColumns:
         fill(root, "t", 0, [7])
         (found,) = read(root, columns=tuple(ARROW_TYPES))
         assert found == {
-            "key": b"k", "value": b"7", "topic": "t", "partition": 0, "offset": 0,
-            "timestamp": START + timedelta(seconds=7), "timestampType": 0,
+            "key": b"k",
+            "value": b"7",
+            "topic": "t",
+            "partition": 0,
+            "offset": 0,
+            "timestamp": START + timedelta(seconds=7),
+            "timestampType": 0,
             "headers": [{"key": "h", "value": b"1"}],
-        }  # fmt: skip
+        }
 
     @pytest.mark.parametrize(
         ("wanted", "stored"),

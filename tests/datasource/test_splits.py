@@ -205,7 +205,7 @@ class TestFilters:
 
     def test_on_times_leave_segments_out_that_have_none(self, root):
         fill(root, "t", 0, range(100), segments=10)
-        log_of(root).write_snapshot()
+        log_of(root).replica.snapshots.write()
         splits = plan_splits(
             options_of(root),
             where(GreaterThanOrEqual(("timestamp",), at(35)), LessThan(("timestamp",), at(52))),

@@ -19,8 +19,10 @@ def progress(end, latest):
 def test_lag_is_read_from_what_the_progress_shows():
     shown = progress(END.to_document(), latest_document(LATEST, {P0: 1500, P12: 20}, {}))
     assert lag_of(shown) == {
-        P0: PartitionLag(20, 1500), P1: PartitionLag(0, 0), P12: PartitionLag(5, 20),
-    }  # fmt: skip
+        P0: PartitionLag(20, 1500),
+        P1: PartitionLag(0, 0),
+        P12: PartitionLag(5, 20),
+    }
 
 
 def test_is_summed_up_under_the_names_of_the_connectors_metrics():
@@ -49,8 +51,10 @@ def test_counts_what_can_be_read_and_tells_what_was_deleted_unread():
     assert StreamOffset.from_document(document) == LATEST
     shown = progress(END.to_document(), document)
     assert lag_of(shown) == {
-        P0: PartitionLag(5, 1500, 15), P1: PartitionLag(0, 0), P12: PartitionLag(0, 0, 5),
-    }  # fmt: skip
+        P0: PartitionLag(5, 1500, 15),
+        P1: PartitionLag(0, 0),
+        P12: PartitionLag(0, 0, 5),
+    }
     assert metrics_of(shown)["maxOffsetsBehindLatest"] == "5"
 
 

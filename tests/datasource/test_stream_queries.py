@@ -92,8 +92,9 @@ def test_available_now_reads_in_batches_reports_lag_and_the_groups_progress(
     assert all(lag.time_ms and lag.time_ms > 0 for lag in lags[0].values())
     assert lags[2] == {p0: PartitionLag(0, 0), p1: PartitionLag(0, 0)}
     assert written(checkpoint, 2) == {
-        "t": {"0": 50, "1": 20}, f"t@{topic_id(root, 't')}": {},
-    }  # fmt: skip
+        "t": {"0": 50, "1": 20},
+        f"t@{topic_id(root, 't')}": {},
+    }
     committed = OffsetsTable(Cluster(root)).fetch("g")
     assert {tp: each.offset for tp, each in committed.items()} == {p0: 50, p1: 20}, (
         "the last batch too"
@@ -225,8 +226,9 @@ def test_a_checkpoint_that_a_query_on_kafka_wrote_is_read_on_from(
     assert found == [*range(4, 10), *range(105, 110)]
     assert str(query.id) == json.loads(identity)["id"]
     assert written(checkpoint, 2) == {
-        "t": {"0": 10, "1": 10}, f"t@{topic_id(root, 't')}": {},
-    }  # fmt: skip
+        "t": {"0": 10, "1": 10},
+        f"t@{topic_id(root, 't')}": {},
+    }
 
 
 def test_a_batch_that_a_query_on_kafka_left_unfinished_is_run_again(

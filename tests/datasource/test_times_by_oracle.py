@@ -26,9 +26,9 @@ def test_all_ways_find_the_first_record_that_is_not_earlier(tmp_path, seed):
         first = len(times_us)
         log.append(records(range(first, first + len(some)), some))
         times_us += some
-    log.write_snapshot()
+    log.replica.snapshots.write()
     start = 7
-    move_log_start(log, start)
+    move_log_start(log.replica, start)
     with Consumer(root=root) as consumer, Admin(root) as admin:
         for asked_ms in [*range(BASE_MS - 11, BASE_MS + 11), BASE_MS + 10**9]:
             hits = [at for at in range(start, len(times_us)) if times_us[at] >= asked_ms * 1000]

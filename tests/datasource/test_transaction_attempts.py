@@ -16,7 +16,7 @@ from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.record_buffers import RecordBuffers
-from spark_log.log import ReplicatedLog
+from spark_log.log import PartitionLog
 from spark_log.storage.local import LocalStore
 from spark_log.transaction import (
     TopicIdPartition,
@@ -229,7 +229,7 @@ def test_all_rows_are_read_although_the_micro_batch_is_committed(root):
 def test_when_it_runs_again_it_puts_the_markers_that_a_dead_driver_has_not_put(root, monkeypatch):
     message = write(root, [rows(range(5))])
     with monkeypatch.context() as patch:
-        patch.setattr(ReplicatedLog, "append_markers", _no_answer)
+        patch.setattr(PartitionLog, "append_markers", _no_answer)
         commit(root, message)
     assert state(root).state is TransactionState.PREPARE_COMMIT
     assert committed(root)[0] == []
@@ -363,7 +363,7 @@ def test_a_failed_attempt_leaves_nothing_staged(root, monkeypatch, tmp_path):
         raise StorageError("no answer", path=self.directory)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ReplicatedLog, "append_segment", failing)
+        patch.setattr(PartitionLog, "append_segment", failing)
         with pytest.raises(StorageError):
             write(root, [rows([1])])
     assert not list(tmp_path.rglob("*.tmp"))

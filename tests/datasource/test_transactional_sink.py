@@ -14,7 +14,7 @@ from spark_log.cluster import Cluster
 from spark_log.datasource import SparkLogDataSource
 from spark_log.datasource.options.write_options import parse_write_options
 from spark_log.datasource.write.stream_writer import LogStreamWriter
-from spark_log.transaction import TransactionMetadata, list_transactional_ids, view_transaction
+from spark_log.transaction import TransactionMetadata, TransactionStateLog
 from tests.datasource.sink_support import committed, numbers
 from tests.datasource.test_sink_streaming import Copy
 from tests.docs.blocks import block
@@ -41,8 +41,8 @@ def found(root: str) -> list[int]:
 def states(root: str) -> list[TransactionMetadata]:
     cluster = Cluster(root)
     return [
-        view_transaction(cluster.store, each, cluster.clock).state
-        for each in list_transactional_ids(cluster.store, cluster.clock)
+        TransactionStateLog.view(cluster.store, each, cluster.clock).state
+        for each in TransactionStateLog.list_names(cluster.store, cluster.clock)
     ]
 
 

@@ -43,8 +43,10 @@ def test_secrets_are_those_that_the_sessions_pattern_leaves_out():
     assert exposed_secrets(NAMES, SPARKS) == shown
     assert exposed_secrets(NAMES, REDACTION) == []
     assert exposed_secrets(NAMES, "key$") == [
-        "storage.connection_string", "storage.sas_token", "storage.secret",
-    ]  # fmt: skip
+        "storage.connection_string",
+        "storage.sas_token",
+        "storage.secret",
+    ]
     assert exposed_secrets(["brokers.1.storage.key", "brokers.2.storage.anon"], SPARKS) == [
         "brokers.1.storage.key"
     ]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from spark_log.datasource.write.identity import WriteIdentity
-from spark_log.log import ProducerAppend
 from spark_log.metadata import FIRST_DERIVED_ID
+from spark_log.record import ProducerAppend
 
 GOLDEN = (6_553_596_233_575_233_637, 6_469_634_093_926_046_750)
 STREAM = WriteIdentity("0f5d2d3e-6f2b-4f0e-9d3c-6b1f2a3c4d5e", 7, 3, is_stream=True)

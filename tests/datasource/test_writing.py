@@ -53,7 +53,7 @@ def test_every_column_is_kept(spark: SparkSession, root: str) -> None:
 
     write(df.withColumn("partition", F.lit(2)), root, topic="t")
 
-    (batch,) = logs(root)[2].fetch(0)
+    (batch,) = logs(root)[2].read(0)[0]
     assert batch.records.to_pylist() == [
         {
             "key": b"k",

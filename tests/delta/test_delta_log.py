@@ -14,7 +14,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
-from spark_log.delta.state import Transaction
+from spark_log.delta.state import SetTransaction
 from spark_log.errors import (
     AlreadyExistsError,
     LogEndOffsetMismatchError,
@@ -35,7 +35,7 @@ def opened(cluster):
 
 
 def moved(name, version):
-    return [Transaction(name, version).to_action()]
+    return [SetTransaction(name, version).to_action()]
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def log(cluster):
     return opened(cluster)
 
 
-def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
+def test_a_version_is_made_on_the_newest_state_alone(cluster, log, caplog):
+    caplog.set_level("DEBUG", "spark_log.delta")
     other = opened(cluster)
     log.append(moved("a", 1), "TEST")
 
@@ -52,9 +53,16 @@ def test_a_version_is_made_on_the_newest_state_alone(cluster, log):
         other.append(moved("b", 1), "TEST")
 
     (version,) = other.refresh()
-    assert (version.number, version.transactions) == (2, (Transaction("a", 1),))
+    assert (version.number, version.transactions) == (2, (SetTransaction("a", 1),))
     assert other.state.transaction("b") is None
     assert other.append(moved("b", 1), "TEST").number == 3
+    told = [each.removeprefix(f"{DIRECTORY}: ").partition(",")[0] for each in caplog.messages]
+    assert told == [
+        "read the whole state of version 1",
+        "committed version 2",
+        "another process was first with version 2",
+        "committed version 3",
+    ]
 
 
 def test_nothing_new_costs_one_look(cluster, log, monkeypatch):
@@ -285,8 +293,8 @@ def test_opening_begins_with_the_checkpoint(cluster, log, monkeypatch):
 
     assert read.call_count == 4  # the pointer, the checkpoint, one version after it, and the end
     assert again.state.version == 32
-    assert again.state.transaction("a") == Transaction("a", 29)
-    assert again.state.transaction("b") == Transaction("b", 7)
+    assert again.state.transaction("a") == SetTransaction("a", 29)
+    assert again.state.transaction("b") == SetTransaction("b", 7)
     assert again.state.transaction("group:g").version == 1
     assert again.state.transactions().keys() == {"a", "b", "group:g"}
     assert again.state.configuration["offsets.retention.minutes"] == "10080"
@@ -305,7 +313,7 @@ def test_a_pointer_that_is_missing_damaged_or_old_harms_nothing(cluster, log, po
     if pointer is not None:
         (folder / "_last_checkpoint").write_bytes(pointer)
 
-    assert opened(cluster).state.transaction("a") == Transaction("a", 4)
+    assert opened(cluster).state.transaction("a") == SetTransaction("a", 4)
 
 
 def test_a_missing_version_is_damage_and_not_the_end(cluster, log):
@@ -357,7 +365,7 @@ def test_a_checkpoint_whose_text_is_damaged_is_left_out(cluster, log):
     )
     pq.write_table(table.slice(0, 1).select(kept).append_column("txn", [damaged]), path)
 
-    assert opened(cluster).state.transaction("a") == Transaction("a", 2)
+    assert opened(cluster).state.transaction("a") == SetTransaction("a", 2)
 
 
 def test_a_writer_that_paused_in_its_put_does_not_call_its_version_void(tmp_path, monkeypatch):

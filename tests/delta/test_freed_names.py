@@ -3,9 +3,9 @@
 import pytest
 
 from spark_log.coordinator.group import changes as group_changes
-from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.log_start import move_log_start
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import TopicRecord
@@ -42,34 +42,34 @@ def make_and_free(store, clock, changes):
     other = GroupLog(store, "g", clock)
     for _ in range(changes):
         other.commit(rise)
-    other.trim()
+    other.trimmer.trim()
     clock.advance_ms(DELAY_MS + 1)
     other.commit(rise)
-    other.trim()
+    other.trimmer.trim()
     return other
 
 
 def test_an_idle_member_takes_freed_names_for_no_end(store, idle, clock):
     other = make_and_free(store, clock, 10)
-    assert f"{2:020}.log" not in plain(store, group_directory("g"))
+    assert f"{2:020}.log" not in plain(store, GroupLog.directory_of("g"))
     store.calls.clear()
     idle.replay()
-    assert idle.group.generation == other.group.generation
+    assert idle.state.generation == other.state.generation
     assert store.called("list")
 
 
 def test_an_idle_member_puts_nothing_into_a_freed_name(store, idle, clock):
     other = make_and_free(store, clock, 10)
-    assert idle.commit(rise).generation == other.group.generation + 1
+    assert idle.commit(rise).generation == other.state.generation + 1
     other.replay()
-    assert other.group == idle.group
-    assert f"{1:020}.log" not in plain(store, group_directory("g"))
+    assert other.state == idle.state
+    assert f"{1:020}.log" not in plain(store, GroupLog.directory_of("g"))
 
 
 def test_an_append_to_where_an_idle_member_was_is_refused(store, idle, clock):
     """The log itself refuses it, without a replay before."""
     make_and_free(store, clock, 10)
-    record = rise(idle.group)
+    record = rise(idle.state)
     with pytest.raises(Exception, match="the log ends at"):
         idle._append(record)  # noqa: SLF001 - `commit` replays first
 
@@ -81,12 +81,12 @@ def test_a_member_with_a_wrong_clock_frees_no_name(store, idle, clock, skew_ms, 
     for _ in range(3 * GroupLog.trim_every):
         wrong.commit(rise)
     with pytest.raises(ClockSkewError, match=r"max\.clock\.skew\.ms"):
-        wrong.trim()
-    assert len(plain(store, group_directory("g"))) == 1 + 3 * GroupLog.trim_every
+        wrong.trimmer.trim()
+    assert len(plain(store, GroupLog.directory_of("g"))) == 1 + 3 * GroupLog.trim_every
     assert caplog.text.count("not trimmed by this process") == 1
     assert idle.commit(rise).generation == 2 + 3 * GroupLog.trim_every
     wrong.replay()
-    assert wrong.group == idle.group
+    assert wrong.state == idle.state
 
 
 def test_a_trim_goes_by_the_storage_and_not_by_a_clock_that_jumped(store, idle, clock):
@@ -94,16 +94,16 @@ def test_a_trim_goes_by_the_storage_and_not_by_a_clock_that_jumped(store, idle, 
     jumped = GroupLog(store, "g", ManualClock(clock.time_us() + 9 * 60_000_000))
     for _ in range(5):
         jumped.commit(rise)
-    jumped.trim()
+    jumped.trimmer.trim()
     jumped.commit(rise)
-    jumped.trim()
-    assert len(plain(store, group_directory("g"))) == 7
+    jumped.trimmer.trim()
+    assert len(plain(store, GroupLog.directory_of("g"))) == 7
 
 
 def test_a_process_that_stood_still_before_a_trim_asks_the_storage(store, idle, clock):
     idle.commit(rise)
     clock.advance_ms(20 * 60_000)
-    idle.trim()
+    idle.trimmer.trim()
     assert idle.commit(rise).generation == 3
 
 
@@ -118,7 +118,7 @@ class TestMetadata:
         for number in range(5):
             self.change(log, f"t{number}")
         move_log_start(
-            PartitionLog(store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0), 5
+            LocalLog(store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0), 5
         )
         for number in range(5):
             store.inner.delete(f"{METADATA_DIRECTORY}/{number:020}.log")

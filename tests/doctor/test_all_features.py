@@ -18,7 +18,7 @@ from spark_log import (
 )
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.doctor import Doctor
-from spark_log.log import Severity
+from spark_log.log.verify import Severity
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import (
     ROOT_DIRECTORIES,

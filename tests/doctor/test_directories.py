@@ -1,9 +1,10 @@
 """Directories that nobody owns."""
 
-from spark_log import Admin, NewTopic, log
+from spark_log import Admin, NewTopic
 from spark_log.cluster import ClusterVerifier
 from spark_log.doctor import CheckStatus, Severity
 from spark_log.errors import AuthorizationError
+from spark_log.log import verify
 from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 
@@ -46,8 +47,8 @@ def test_of_others_and_of_a_doctor_that_was_killed(patient, cluster):
     (found,) = patient.findings("directories")
     assert (found.problem.code, found.severity) == ("foreign-directory", Severity.INFO)
     scratch, foreign = ClusterVerifier(cluster).findings()
-    assert (scratch.path, scratch.severity) == ("__doctor.0123", log.Severity.NOTE)
-    assert (foreign.path, foreign.severity) == ("photos", log.Severity.WARNING)
+    assert (scratch.path, scratch.severity) == ("__doctor.0123", verify.Severity.NOTE)
+    assert (foreign.path, foreign.severity) == ("photos", verify.Severity.WARNING)
     patient.clock.advance_ms(3_600_001)
     found = {each.problem.code: each for each in patient.findings("directories")}
     assert found["scratch-left"].subject.text == "directory __doctor.0123 on broker 0"

@@ -9,7 +9,7 @@ import pytest
 from spark_log import Admin, ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.doctor import Limits, Severity
-from spark_log.log import PartitionCleaner
+from spark_log.log.clean import PartitionCleaner
 from spark_log.log.segment import writer as segment_writer
 from spark_log.log.snapshot import snapshot as snapshot_file
 from spark_log.storage.local import LocalStore
@@ -117,7 +117,7 @@ class TestSnapshots:
 
     def test_that_are_damaged(self, patient, cluster):
         log = append(cluster, b"v")
-        log.write_snapshot()
+        log.replica.snapshots.write()
         assert patient.findings("snapshots") == []
         (path,) = Path(patient.root).glob("t.*/t-0/*.snapshot")
         path.write_bytes(path.read_bytes()[:-20])
@@ -131,7 +131,7 @@ class TestSnapshots:
         with no_check, key:
             log = append(cluster, b"v")
         with mock.patch.object(snapshot_file.Snapshot, "_custom_metadata", return_value={}):
-            log.write_snapshot()
+            log.replica.snapshots.write()
         found = patient.findings("formats")
         assert codes(found) == ["old-snapshot", "old-segment"]
         assert found[0].message.endswith("it has no transactions and no append ids")
@@ -208,7 +208,7 @@ def test_the_requests_for_a_partition_do_not_grow_with_it(patient, cluster, snap
     the oldest one, the newest snapshot."""
     configure(patient, merge_tail_segments=0)
     if snapshot:
-        append(cluster, b"v").write_snapshot()
+        append(cluster, b"v").replica.snapshots.write()
     first = requests_for(patient, cluster, 2)
     assert first <= 6
     assert requests_for(patient, cluster, 60) == first

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spark_log import Admin, NewTopic, TopicPartition
-from spark_log.log import ProducerAppend
+from spark_log.record import ProducerAppend
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.doctor.support import append
 from tests.record.samples import record_batch, row
@@ -67,7 +67,7 @@ def test_one_of_other_topics_is_not_wanted(patient, cluster):
 def test_one_that_no_transactional_id_has(patient, cluster):
     log = append(cluster, b"before")
     TransactionWriter(log, producer_id=4711).send(b"1")
-    log.write_snapshot()
+    log.replica.snapshots.write()
     patient.clock.advance_ms(15 * MINUTE_MS)
     assert patient.findings("transactions") == []
     patient.clock.advance_ms(1000)
@@ -81,7 +81,7 @@ def test_one_that_ended_after_the_snapshot(patient, cluster):
     log = append(cluster, b"before")
     writer = TransactionWriter(log, producer_id=4711)
     writer.send(b"1")
-    log.write_snapshot()
+    log.replica.snapshots.write()
     writer.commit()
     patient.clock.advance_ms(60 * MINUTE_MS)
     assert patient.findings("transactions") == []

@@ -33,11 +33,16 @@ QUERIES = [
 ]
 NAMES = {
     each.name + suffix
-    for table in (definitions.EXPORTER, definitions.STORAGE, definitions.PRODUCER,
-                  definitions.CONSUMER, definitions.CANARY)
+    for table in (
+        definitions.EXPORTER,
+        definitions.STORAGE,
+        definitions.PRODUCER,
+        definitions.CONSUMER,
+        definitions.CANARY,
+    )
     for each in table
     for suffix in (("_bucket", "_sum", "_count") if each.type == "histogram" else ("",))
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES)

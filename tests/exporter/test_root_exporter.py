@@ -87,9 +87,13 @@ def test_groups_have_their_offsets_lag_and_members(cluster, exporter):
     labels = seconds["0"][0]
     assert labels.pop("member_host")
     assert labels == {
-        "cluster_name": cluster.cluster_id, "group": "g", "topic": "t", "partition": "0",
-        "consumer_id": member.member_id, "client_id": "c",
-    }  # fmt: skip
+        "cluster_name": cluster.cluster_id,
+        "group": "g",
+        "topic": "t",
+        "partition": "0",
+        "consumer_id": member.member_id,
+        "client_id": "c",
+    }
 
 
 def test_what_was_deleted_unread_is_no_lag(cluster, exporter):
@@ -129,8 +133,11 @@ def test_a_topic_that_comes_back_smaller_leaves_no_stale_and_no_negative_lag(clu
     append(cluster, 9, partition=1)
     commit(cluster, "g", 1, 0, 1)
     assert groups_told(exporter) == {
-        ("lag", 0): 2, ("lag", 1): 0, ("current_offset", 0): 1, ("current_offset", 1): 1,
-    }  # fmt: skip
+        ("lag", 0): 2,
+        ("lag", 1): 0,
+        ("current_offset", 0): 1,
+        ("current_offset", 1): 1,
+    }
     admin = Admin(cluster.root)
     admin.delete_topics(["t"])
     admin.create_topics([NewTopic("t", 1, topic_configs={"flush.on.append": False})])

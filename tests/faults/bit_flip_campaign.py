@@ -78,12 +78,12 @@ def make(root):
     image = cluster.image()
     for topic in ("plain", "compact"):
         log = cluster.partition_log(image.topic(topic), 0)
-        PartitionCleaner(log).clean()
+        PartitionCleaner(log.replica).clean()
         rows = [row(b"%d" % at * 20, b"%d" % at, None, START_US + at * 1_000) for at in range(100)]
         log.append([record_batch(rows[at : at + 5]) for at in range(0, 100, 5)])  # has indexes
-        log.write_snapshot()
+        log.replica.snapshots.write()
         if topic == "plain":
-            move_log_start(log, 3)
+            move_log_start(log.replica, 3)
     for group in GROUPS:
         with Consumer(
             "plain",
@@ -143,7 +143,7 @@ def _records(topic):
         log = cluster.partition_log(cluster.image().topic(topic), 0)
         return [
             (offset, str(row))
-            for batch in log.scan(log.log_start_offset())
+            for batch in log.scan(log.observe().log_start_offset)
             for offset, row in zip(batch.offsets().tolist(), batch.records.to_pylist(), strict=True)
         ]
 
@@ -157,7 +157,7 @@ def _lookups(topic):
         view = log.observe()
         summaries, _ = log.segments(view)
         ends = [(each.name, each.end_offset, each.record_count) for each in summaries]
-        first = next(iter(log.scan(log.log_start_offset()))).records.column("timestamp")[0]
+        first = next(iter(log.scan(log.observe().log_start_offset))).records.column("timestamp")[0]
         times = [first.value - 1, first.value, *range(START_US - 1, START_US + 90_000, 7_000)]
         found = [log.offset_for_time(each) for each in times]
         return view.log_start_offset, view.log_end_offset, ends, found

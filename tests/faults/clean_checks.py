@@ -63,7 +63,7 @@ def check_results(root, storage_options, notes):
     counts: Counter[str] = Counter()
     for topic in TOPICS:
         log = cluster.partition_log(cluster.topic(topic), 0)
-        start, end = log.log_start_offset(), log.log_end_offset()
+        start, end = log.observe().log_start_offset, log.observe().log_end_offset
         found = _found(log.scan(start))
         writes = read_operations(notes, f"producer-*.{topic}")
         sent = {each.name: each for each in map(Found.of, sends(writes))}

@@ -12,8 +12,8 @@ import signal
 import uuid
 from unittest.mock import patch
 
-from spark_log.jobs import delta_sink
-from spark_log.jobs.job_member import JobMember
+from spark_log.jobs.group.job_member import JobMember
+from spark_log.jobs.sink import delta_sink
 from tests.faults.job_driver import run_job
 
 

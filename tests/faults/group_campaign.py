@@ -309,7 +309,7 @@ class GroupCampaign:
 
     def _is_handled(self):
         """Whether, in addition, the committed offsets are the partitions' end offsets."""
-        ends = {named: log.log_end_offset() for named, log in self._logs().items()}
+        ends = {named: log.observe().log_end_offset for named, log in self._logs().items()}
         committed = self._table.fetch(GROUP)
         stands = {named: committed[named].offset if named in committed else 0 for named in ends}
         return stands == ends and self._is_at_rest()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from spark_log.coordinator.group.group import Group
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import from_json
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.errors import NotFoundError
@@ -27,7 +27,7 @@ class GroupHistory:
     def __init__(self, store, group_id):
         self._store = store
         self._group_id = group_id
-        self._directory = group_directory(group_id)
+        self._directory = GroupLog.directory_of(group_id)
         self._records = {}
 
     def look(self):

@@ -18,7 +18,7 @@ def check_results(store, notes, *, idempotent):
     """
     log = open_log(store)
     found = [(offset, value.decode()) for offset, value in values(log)]
-    assert [offset for offset, _ in found] == list(range(log.log_end_offset())), "not dense"
+    assert [offset for offset, _ in found] == list(range(log.observe().log_end_offset)), "not dense"
     writes, reads = read_operations(notes, "writer-*"), read_operations(notes, "reader")
     check_operations([*writes, *reads, read_of_log(PARTITION, found)])
     if idempotent:

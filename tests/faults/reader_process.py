@@ -57,4 +57,4 @@ def _end_of(log):
         with suppress(
             StorageTimeoutError
         ):  # it was stopped so often that no listing was fast enough
-            return log.log_end_offset()
+            return log.observe().log_end_offset

@@ -11,7 +11,7 @@ from functools import partial
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.errors import DuplicateBrokerRegistrationError, InvalidRootError, SparkLogError
-from spark_log.replication import ClusterReplicator, out_of_sync_replicas
+from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 from tests.faults.broker_roots import BROKERS
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.replica_process import (
@@ -236,7 +236,7 @@ class Campaign:
         def all_are_in_sync():
             cluster = self.cluster()
             missing = out_of_sync_replicas(cluster.image())
-            for each in ClusterReplicator(cluster).catch_up(missing):
+            for each in ClusterRecovery(cluster).run(missing):
                 if each.error is not None:
                     _LOG.info("%s: %s", each.replica, each.error)
             return not out_of_sync_replicas(cluster.image())
@@ -257,7 +257,7 @@ class Campaign:
         topic = cluster.topic(TOPIC)
         try:
             return [
-                cluster.partition_log(topic, number).log_end_offset()
+                cluster.partition_log(topic, number).observe().log_end_offset
                 for number in range(PARTITIONS)
             ]
         except SparkLogError as error:

@@ -15,7 +15,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.verifier import ClusterVerifier
 from spark_log.testing.history import ALLOWED
 from tests.faults.clean_checks import REMOVED
 from tests.faults.operation_notes import OperationNotes, check_operations, read_operations

@@ -124,8 +124,10 @@ def test_every_record_comes_through_although_drivers_are_killed(kind: str, tmp_p
     }
     found = destination.rows()
     times = Counter((row["partition"], row["offset"]) for row in found)
-    print(f"{_KILLS} kills, {at_commit} of them between work and commit: "  # noqa: T201
-          f"{len(expected)} records, {len(found) - len(times)} written again")  # fmt: skip
+    print(  # noqa: T201
+        f"{_KILLS} kills, {at_commit} of them between work and commit: "
+        f"{len(expected)} records, {len(found) - len(times)} written again"
+    )
     reads = [(row["partition"], row["offset"], text_of(row["value"])) for row in found]
     once = sorted(reads if kind == "delta" else set(reads))
     taken = [

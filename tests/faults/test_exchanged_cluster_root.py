@@ -20,7 +20,7 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.verifier import ClusterVerifier
 from spark_log.errors import (
     KafkaTimeoutError,
     ProducerFencedError,

@@ -28,7 +28,7 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.testing.history import Polled
 from spark_log.testing.servers.s3_server import versitygw_binary
 from tests.faults.operation_notes import (

@@ -139,7 +139,7 @@ def check(place, notes):
 
 
 def _values(log, isolation_level):
-    for batch in log.scan(log.log_start_offset(), isolation_level=isolation_level):
+    for batch in log.scan(log.observe().log_start_offset, isolation_level=isolation_level):
         for value in batch.records.column("value").to_pylist():
             yield value.decode()
 

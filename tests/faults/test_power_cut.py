@@ -20,9 +20,9 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
-from spark_log.cluster.cluster_verifier import ClusterVerifier
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.cluster.topic_deletion import finish_deletions
+from spark_log.cluster.verifier import ClusterVerifier
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.testing.history import Operation, Outcome, Send

@@ -19,8 +19,8 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster
-from spark_log.cluster.cluster_verifier import ClusterVerifier
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.cluster.verifier import ClusterVerifier
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets.table import OffsetsTable
 from spark_log.errors import CorruptRecordError, InvalidRootError, SparkLogError, StorageError
 from spark_log.log.files.file_names import SegmentName
@@ -167,7 +167,7 @@ class TestSegments:
         with Producer(root, linger_ms=10_000) as producer:
             for number in range(4):
                 producer.send("t", b"%d" % number)
-        assert log.log_end_offset() == 4
+        assert log.observe().log_end_offset == 4
         Admin(root).delete_records({T0: 2})
         for path in directory(root).glob("*.snapshot"):
             path.unlink()
@@ -261,11 +261,11 @@ class TestMetadata:
         assert not files[-1].exists()
         assert "unreadable" in {finding.kind for finding in errors_of_verify(root)}
 
-    @pytest.mark.parametrize("has_witness", [True, False])
-    def test_the_whole_log(self, root, has_witness):
+    @pytest.mark.parametrize("has_existence_marker", [True, False])
+    def test_the_whole_log(self, root, has_existence_marker):
         produce(root, 0, 1)
         shutil.rmtree(Path(root, "__cluster_metadata-0"))
-        if not has_witness:  # a root of an older version: the topics' directories show it
+        if not has_existence_marker:  # a root of an older version: the topics' directories show it
             shutil.rmtree(Path(root, "__witnesses"))
         for refused in (
             lambda: Admin(root).create_topics([NewTopic("t")]),
@@ -296,7 +296,7 @@ class TestGroupsAndOffsets:
     def test_a_groups_whole_log(self, root):
         with Consumer("t", root=root, group_id="g") as consumer:
             consumer.poll(timeout_ms=100)
-        shutil.rmtree(Path(root, group_directory("g")))
+        shutil.rmtree(Path(root, GroupLog.directory_of("g")))
         with (
             pytest.raises(LogTruncatedError, match="removed"),
             Consumer("t", root=root, group_id="g") as consumer,

@@ -37,7 +37,9 @@ def copied(root):
     """Return the number of copied records."""
     cluster = Cluster(root)
     image = cluster.topic("copy")
-    return sum(cluster.partition_log(image, part).log_end_offset() for part in image.partitions)
+    return sum(
+        cluster.partition_log(image, part).observe().log_end_offset for part in image.partitions
+    )
 
 
 def await_progress(running, root, least):

@@ -74,7 +74,7 @@ class Reader:
 
     def appended(self):
         """The number of records in the log, whether committed or not."""
-        return sum(log.log_end_offset() for log in self._logs.values())
+        return sum(log.observe().log_end_offset for log in self._logs.values())
 
     def committed(self):
         return sum(len(read) for reads in self.seen.values() for read in reads)
@@ -82,7 +82,7 @@ class Reader:
     def read(self):
         """Read on in each partition, to its last stable offset."""
         for tp, log in self._logs.items():
-            batches, self._positions[tp] = log.fetch_from(
+            batches, self._positions[tp] = log.read(
                 self._positions[tp], isolation_level="read_committed"
             )
             found = [Polled(tp, *each) for batch in batches for each in texts(batch)]

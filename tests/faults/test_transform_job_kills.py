@@ -21,10 +21,10 @@ import pytest
 
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.coordinator import GroupOffsets, OffsetsTable
+from spark_log.coordinator import LazyTransactionalOffsets, OffsetsTable
 from spark_log.record import RECORD_SCHEMA
 from spark_log.testing.history import Operation, Outcome, Polled, Send
-from spark_log.transaction import TransactionCoordinator, list_transactional_ids
+from spark_log.transaction import TransactionCoordinator, TransactionStateLog
 from tests.faults import transform_job_driver as driver
 from tests.faults.operation_notes import (
     OperationNotes,
@@ -125,7 +125,9 @@ def appended(root):
     """The number of records and markers in the target, whether committed or not."""
     cluster = Cluster(root)
     image = cluster.topic("target")
-    return sum(cluster.partition_log(image, part).log_end_offset() for part in range(_PARTITIONS))
+    return sum(
+        cluster.partition_log(image, part).observe().log_end_offset for part in range(_PARTITIONS)
+    )
 
 
 def kill_once(root, directory, draw, kind):
@@ -160,9 +162,11 @@ def kill_once(root, directory, draw, kind):
 def end_all_transactions(root):
     """Finish what killed programs have left, which others do after the timeout."""
     cluster = Cluster(root)
-    for transactional_id in list_transactional_ids(cluster.store, cluster.clock):
+    for transactional_id in TransactionStateLog.list_names(cluster.store, cluster.clock):
         TransactionCoordinator(
-            cluster, transactional_id, commit_offsets=GroupOffsets(cluster).commit
+            cluster,
+            transactional_id,
+            commit_offsets=LazyTransactionalOffsets(cluster).commit_offsets,
         ).initialize(60_000)
 
 

@@ -187,6 +187,6 @@ def _read_all(place):
     for partition in range(PARTITIONS):
         log = cluster.partition_log(topic, partition)
         assert log.transactions().open == (), "a transaction hangs"
-        batches = log.scan(log.log_start_offset(), isolation_level="read_committed")
+        batches = log.scan(log.observe().log_start_offset, isolation_level="read_committed")
         found = [(offset, value.decode()) for offset, value in values_of(batches)]
         yield TopicPartition(TARGET, partition), found

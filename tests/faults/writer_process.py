@@ -9,18 +9,15 @@ import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
-from unittest.mock import patch
 
 from spark_log.errors import (
     InvalidProducerEpochError,
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log.append import appender
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.directory.log_tail import is_last_gone
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.log.append.tail_state import TailState
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
 from tests.faults.reader_process import PARTITION
@@ -60,7 +57,7 @@ class Writer:
     def open_log(self):
         log = open_log(self.store, **self.log_config)
         if self.without is not None:
-            log.replica.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
+            log.appender.__class__ = LEAVE_OUT[self.without]  # leaves a rule out
         return log
 
     def values(self, number, count):
@@ -140,25 +137,25 @@ def _append(writer, log, notes, number, count, stop=None):
 # --- rules that a writer may do without, to see that a test notices ------------------------------
 
 
-class AlwaysRecent(AppenderState):
-    def is_recent(self, tail):
+class AlwaysRecent(TailState):
+    @property
+    def is_recent(self):
         return True
+
+    def is_last_gone(self):
+        return False
 
 
 class TrustsLateSuccess(Appender):
     """Takes a successful put for final, however old its view of the log end is."""
 
     def append_segment(self, *args, **kwargs):
-        self._state.__class__ = AppenderState
-        with patch.object(appender, "is_last_gone", self._is_last_gone):
-            return super().append_segment(*args, **kwargs)
+        self._tail.__class__ = TailState
+        return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._state.__class__ = AlwaysRecent
+        self._tail.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
-
-    def _is_last_gone(self, *args, **kwargs):
-        return self._state.__class__ is AppenderState and is_last_gone(*args, **kwargs)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

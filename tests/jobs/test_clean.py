@@ -10,8 +10,8 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.jobs.cluster_cleaning import CleaningTask
-from spark_log.log import ReplicatedLog
+from spark_log.jobs.task.cleaning_task import CleaningTask
+from spark_log.log import PartitionLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.testing.spark import spark
 from tests.cli.support import begin_dead_transaction
@@ -68,7 +68,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
     assert (done["compacted_records"], done["kept_records"]) == (19, 1)
     assert segments(root, "small") < 20
     assert [row["value"] for row in rows(root, "small")] == [b"%d" % each for each in range(20)]
-    assert log_of(root, "old").log_start_offset() == 10
+    assert log_of(root, "old").observe().log_start_offset == 10
     assert [row["value"] for row in rows(root, "table")] == [b"18", b"19"], (
         "the active segment is not compacted"
     )
@@ -87,7 +87,7 @@ def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tm
     done = submit("clean.py", "small", "old", "--root", root, "--json")
     assert done.returncode == 1
     assert '"small-0"' in done.stdout
-    assert log_of(root, "old").log_start_offset() == 10
+    assert log_of(root, "old").observe().log_start_offset == 10
 
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
@@ -148,7 +148,7 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
     def fail(self, markers):
         raise StorageError("not there")
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail)
     status, out, _ = job("clean", "--json")
     assert status == 1
     assert json.loads(out)["failed"] == {"transactional id orders": "not there"}

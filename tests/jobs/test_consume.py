@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cli.errors import run
+from spark_log.cli.terminal.errors import run
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.coordinator import OffsetsTable
@@ -92,8 +92,9 @@ class TestMistakesAreOneLineAndLoseNothing:
     def test_about_topics(self, root, consume):
         before = state(root)
         assert consume(topic="tt") == (
-            2, "consume.py: error: there is no topic 'tt'; did you mean t?\n",
-        )  # fmt: skip
+            2,
+            "consume.py: error: there is no topic 'tt'; did you mean t?\n",
+        )
         assert state(root) == before
 
     def test_about_a_group_whose_members_share_another_way(self, root, consume):

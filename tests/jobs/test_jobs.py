@@ -34,17 +34,38 @@ def test_a_standalone_cluster_runs_them_all(submit: Submit, tmp_path: Path) -> N
     with StandaloneCluster() as cluster:
         produced = report(
             submit(
-                "produce.py", source, "--format", "json", "--topic", "t", "--partitions", 3,
-                "--key", "name", "--timestamp", "at", "--header", "id", *target,
+                "produce.py",
+                source,
+                "--format",
+                "json",
+                "--topic",
+                "t",
+                "--partitions",
+                3,
+                "--key",
+                "name",
+                "--timestamp",
+                "at",
+                "--header",
+                "id",
+                *target,
                 master=cluster.url,
             )
-        )  # fmt: skip
+        )
         consumed = report(
             submit(
-                "consume.py", "t", "--group", "g", "--to", "delta", "--path", out, *target,
+                "consume.py",
+                "t",
+                "--group",
+                "g",
+                "--to",
+                "delta",
+                "--path",
+                out,
+                *target,
                 master=cluster.url,
             )
-        )  # fmt: skip
+        )
 
     assert (produced["records_written"], produced["partitions"]) == (300, 3)
     assert consumed["records_written"] == 300
@@ -53,7 +74,7 @@ def test_a_standalone_cluster_runs_them_all(submit: Submit, tmp_path: Path) -> N
         range(300)
     )
     topic = Cluster(root).topic("t")
-    batch = Cluster(root).partition_log(topic, 0).fetch(0)[0].records.slice(0, 1).to_pylist()[0]
+    batch = Cluster(root).partition_log(topic, 0).read(0)[0][0].records.slice(0, 1).to_pylist()[0]
     assert batch["headers"] == [
         {"key": "id", "value": str(json.loads(batch["value"])["id"]).encode()}
     ]
@@ -79,9 +100,22 @@ def test_delta_tables_and_single_columns_are_produced(submit: Submit, tmp_path: 
     write_deltalake(str(tmp_path / "source"), pa.table({"k": ["a", "b"], "v": ["1", "2"]}))
 
     done = submit(
-        "produce.py", tmp_path / "source", "--format", "delta", "--topic", "t",
-        "--partitions", 1, "--key", "k", "--value", "v", "--no-shuffle", "--root", tmp_path / "log",
-    )  # fmt: skip
+        "produce.py",
+        tmp_path / "source",
+        "--format",
+        "delta",
+        "--topic",
+        "t",
+        "--partitions",
+        1,
+        "--key",
+        "k",
+        "--value",
+        "v",
+        "--no-shuffle",
+        "--root",
+        tmp_path / "log",
+    )
 
     assert done.returncode == 0, done.stderr
     assert "produced" in done.stdout

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.jobs.progress_bar import _open_terminal
+from spark_log.jobs.program.progress_bar import _open_terminal
 from tests.datasource.reading import create, fill
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator
 
-from spark_log.jobs import ReplicationTask
+from spark_log.jobs.task import ReplicationTask
 from spark_log.testing.spark import spark
 from spark_log.types import TopicPartition
 from tests.jobs.conftest import report

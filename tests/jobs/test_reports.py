@@ -49,11 +49,23 @@ def root(tmp_path, monkeypatch):
 def test_reprocess_counts_what_the_function_is_given_and_what_it_gives(job, tmp_path):
     report = reported(
         job(
-            "reprocess", "t", "--name", "r", "--transform", "reported_transforms:some_rows_twice",
-            "--path", tmp_path / "table", "--json", "--step-records", "60",
-            "--from-time", "2013-07-04T00:00:10Z", "--to-time", "2013-07-04T00:01:00Z",
+            "reprocess",
+            "t",
+            "--name",
+            "r",
+            "--transform",
+            "reported_transforms:some_rows_twice",
+            "--path",
+            tmp_path / "table",
+            "--json",
+            "--step-records",
+            "60",
+            "--from-time",
+            "2013-07-04T00:00:10Z",
+            "--to-time",
+            "2013-07-04T00:01:00Z",
         )
-    )  # fmt: skip
+    )
     rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows
     assert (
         (report["records_read"], report["records_written"]) == (50 + 30, 2 * (5 + 3)) == (80, rows)

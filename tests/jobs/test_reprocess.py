@@ -35,10 +35,24 @@ def root(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_a_range_of_time_goes_through_a_function_into_a_table_once(submit, root, tmp_path):
     argv = (
-        "reprocess.py", "t", "--root", root, "--json", "--name", "r", "--transform",
-        "doubling:doubled", "--path", tmp_path / "table", "--step-records", 60,
-        "--from-time", "2013-07-04T00:00:10Z", "--to-time", "2013-07-04T00:02:00Z",
-    )  # fmt: skip
+        "reprocess.py",
+        "t",
+        "--root",
+        root,
+        "--json",
+        "--name",
+        "r",
+        "--transform",
+        "doubling:doubled",
+        "--path",
+        tmp_path / "table",
+        "--step-records",
+        60,
+        "--from-time",
+        "2013-07-04T00:00:10Z",
+        "--to-time",
+        "2013-07-04T00:02:00Z",
+    )
     first = report(submit(*argv))
     assert (first["resumed"], first["steps"]) == (False, 3)
     rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().sort_by("offset").to_pylist()

@@ -11,9 +11,9 @@ from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import ProducerFencedError
-from spark_log.jobs import JobTransactions
+from spark_log.jobs.group import JobTransactions
 from spark_log.testing.spark import spark
-from spark_log.transaction import list_transactional_ids, view_transaction
+from spark_log.transaction import TransactionStateLog
 from tests.datasource.reading import create, fill, log_of
 from tests.jobs.conftest import reported
 from tests.producer.support import committed
@@ -79,7 +79,7 @@ def offsets(root):
 
 def state_of(root, transactional_id):
     cluster = Cluster(root)
-    return view_transaction(cluster.store, transactional_id, cluster.clock).state
+    return TransactionStateLog.view(cluster.store, transactional_id, cluster.clock).state
 
 
 @pytest.mark.spark
@@ -190,15 +190,16 @@ class TestMistakesAreOneLineBeforeAnythingIsWritten:
     def test_about_the_topics_to_read(self, job, root):
         status, _, err = job("transform", "t", "tt", *GROUP, *DOUBLED)
         assert (status, err) == (
-            2, "transform.py: error: there is no topic 'tt'; did you mean t?\n",
-        )  # fmt: skip
+            2,
+            "transform.py: error: there is no topic 'tt'; did you mean t?\n",
+        )
         self.assert_nothing_is_written(root)
 
     @staticmethod
     def assert_nothing_is_written(root):
         cluster = Cluster(root)
         assert offsets(root) == {}
-        assert list_transactional_ids(cluster.store, cluster.clock) == []
+        assert TransactionStateLog.list_names(cluster.store, cluster.clock) == []
 
 
 def test_with_nothing_to_do_no_java_is_started(job, root, monkeypatch, tmp_path):

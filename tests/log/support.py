@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log import LocalLog, MergeExecutor, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
@@ -66,10 +66,10 @@ class RetentionAt(PartitionCleaner):
             self._now_us = now_us
 
 
-def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, beside=None, **config):
+def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, run_merge=None, **config):
     """Open the log of a test's store; appends are not synced unless the config says so."""
     settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
-    return PartitionLog(
+    return LocalLog(
         store,
         DIRECTORY,
         topic_id=TOPIC_ID,
@@ -77,7 +77,7 @@ def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, beside=None, *
         config=settings,
         clock=clock,
         suppressed=suppressed,
-        beside=beside and Beside(beside),
+        merge_executor=run_merge and MergeExecutor(run_merge),
     )
 
 
@@ -125,7 +125,7 @@ def values_of(batches):
 
 def values(log, start=None, end=None):
     """``[(offset, value), …]`` of a log, by default from its start."""
-    return values_of(log.scan(log.log_start_offset() if start is None else start, end))
+    return values_of(log.scan(log.observe().log_start_offset if start is None else start, end))
 
 
 # --- actions of other processes ------------------------------------------------------------------

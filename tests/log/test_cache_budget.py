@@ -7,8 +7,9 @@ import tracemalloc
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, PartitionLog, ProducerAppend
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
+from spark_log.record import ProducerAppend
 from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
 
@@ -73,10 +74,16 @@ class TestCacheBudget:
         assert budget.held_bytes == sum(each.share.size_bytes for each in caches) <= 100
 
 
-def log_in(store, directory, clock, beside=None):
+def log_in(store, directory, clock, merge_executor=None):
     config = TopicConfig.parse({"flush_on_append": False, **ANY_TIME})
-    return PartitionLog(
-        store, directory, topic_id=TOPIC_ID, partition=0, config=config, clock=clock, beside=beside
+    return LocalLog(
+        store,
+        directory,
+        topic_id=TOPIC_ID,
+        partition=0,
+        config=config,
+        clock=clock,
+        merge_executor=merge_executor,
     )
 
 
@@ -114,7 +121,7 @@ class TestAppender:
             waiting.append(merge)
             return True
 
-        logs = [log_in(memory_store, f"d-{at}", clock, Beside(run_later)) for at in range(8)]
+        logs = [log_in(memory_store, f"d-{at}", clock, MergeExecutor(run_later)) for at in range(8)]
         append_to(logs, range(10))
         gc.collect()
         tracemalloc.start()
@@ -140,11 +147,11 @@ class TestAppender:
             memory_store,
             clock=clock,
             merge_tail_segments=4,
-            beside=run_later,
+            run_merge=run_later,
         )
         for number in range(200):
             log.append(numbered(number, 1))
-            assert len(log.replica.appender.derived.merger._tail) <= 16  # noqa: SLF001
+            assert len(log.appender.derived.merger._tail) <= 16  # noqa: SLF001
         for number in range(200, 400):
             log.append(numbered(number, 1))
             while waiting:
@@ -169,7 +176,7 @@ class Follower:
 
     def read(self):
         found = []
-        for batch, offset in self._log.read_on(self._offset, isolation_level=self._level):
+        for batch, offset in self._log.stream(self._offset, isolation_level=self._level):
             self._offset = offset
             if batch is not None:
                 found += batch.offsets().tolist()

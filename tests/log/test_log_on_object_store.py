@@ -64,7 +64,7 @@ class TestFreedWhileItIsRead:
         assert values_of([*begun, *batches]) == expected
 
     def test_a_fetch_continues_in_its_replacement(self, inner, store, log, expected):
-        log.fetch(0, 1)  # keeps a view
+        log.read(0, 1)[0]  # keeps a view
         reads = iter(range(4))
 
         def rewrite_at_the_last(path, call):
@@ -74,11 +74,11 @@ class TestFreedWhileItIsRead:
             return call()
 
         store.on("read", rewrite_at_the_last)
-        assert values_of(log.fetch(0)) == expected
+        assert values_of(log.read(0)[0]) == expected
         assert not store.hooks, "it was rewritten meanwhile"
 
     def test_a_time_is_looked_up_in_its_replacement(self, inner, store, log, expected):
-        asked = open_log(inner).fetch(70, 1)[0].records.column("timestamp")[0].value
+        asked = open_log(inner).read(70, 1)[0][0].records.column("timestamp")[0].value
 
         def rewrite_first(path, call):
             rewrite(inner)
@@ -116,14 +116,14 @@ class TestNameTakenAnew:
         assert values_of([*begun, *batches]) == expected
 
     def test_is_not_read_by_a_fetch_that_was_slow(self, inner, store, clock, log, expected):
-        log.fetch(0, 1)
+        log.read(0, 1)
 
         def take_long(path, call):
             self.take_names(inner, clock, log)
             return call()
 
         store.once("read", take_long)
-        assert values_of(log.fetch(0)) == expected
+        assert values_of(log.read(0)[0]) == expected
         assert "read" not in store.hooks
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from spark_log.errors import OffsetOutOfRangeError, StorageError, UnknownOutcomeError
-from spark_log.log import ProducerAppend
-from spark_log.log.log_start import move_log_start, move_replica_start
+from spark_log.log.log_start import move_log_start
+from spark_log.record import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,
@@ -40,7 +40,7 @@ class TestWhatIsLeft:
         other = open_log(memory_store)
         assert offsets(other) == list(range(start, 10))
         with pytest.raises(OffsetOutOfRangeError):
-            other.fetch(start - 1)
+            other.read(start - 1)
         assert other.append(numbered(10, 2)).base_offset == 10
         assert offsets(other) == list(range(start, 12))
 
@@ -53,7 +53,7 @@ class TestWhatIsLeft:
         log.append(numbered(9, 1))
         view = log.observe()
         store.calls.clear()
-        assert move_replica_start(log.replica, start, view) == start
+        assert move_log_start(log, start, view) == start
         listings = [at for at, (name, _) in enumerate(store.calls) if name == "list"]
         puts = [at for at, (_, path) in enumerate(store.calls) if path.endswith(".start")]
         assert len(listings) == 1
@@ -68,9 +68,9 @@ class TestWhatIsLeft:
         open_log(memory_store, clock=clock).append(numbered(3, 3))
         clock.advance_ms(29_999)
         with pytest.raises(OffsetOutOfRangeError):
-            move_replica_start(log.replica, 5, view)
+            move_log_start(log, 5, view)
         clock.advance_ms(1)
-        assert move_replica_start(log.replica, 5, view) == 5
+        assert move_log_start(log, 5, view) == 5
 
     def test_it_never_goes_back(self, log, memory_store):
         move_log_start(log, 5)
@@ -112,7 +112,7 @@ class TestProducers:
         move_log_start(log, 4)
         again = open_log(memory_store, clock=clock).append(numbered(0, 3), producer=append)
         assert again.base_offset == first.base_offset == 0
-        assert open_log(memory_store).log_end_offset() == 4
+        assert open_log(memory_store).observe().log_end_offset == 4
 
 
 class TestFaults:
@@ -132,7 +132,7 @@ class TestFaults:
         store.once("put", failing(StorageError("disk gone")))
         with pytest.raises(StorageError):
             move_log_start(log, 2)
-        assert open_log(memory_store).log_start_offset() == 0
+        assert open_log(memory_store).observe().log_start_offset == 0
 
     def test_a_second_process_at_the_same_offset_succeeds_too(self, memory_store):
         store = HookedStore(memory_store)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite.merger import merge
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -50,7 +50,7 @@ def do(log, step, data):
     view = log.observe()
     segments = view.live.segments
     if step == "snapshot":
-        log.write_snapshot()
+        log.snapshots.write()
     elif step == "start":
         move_log_start(log, data.draw(st.integers(view.log_start_offset, view.log_end_offset)))
     elif step == "compact":
@@ -90,7 +90,7 @@ def test_a_lookup_finds_the_first_record_that_is_not_earlier(steps, interval, lo
         "new mapped": open_log(store, **config),
         "new ranged": open_log(HookedStore(store, is_mapped=False), **config),
     }
-    start = writer.log_start_offset()
+    start = writer.observe().log_start_offset
     found = [(offset, row["timestamp"]) for offset, row in records_of(writer.scan(start))]
     asked = {at for _, time in found for at in (time - 1, time, time + 1)} | {0, FAR_US + 2}
     for name, log in {**kept, **new}.items():

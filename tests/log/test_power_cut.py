@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import ProducerAppend
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
+from spark_log.record import ProducerAppend
 from spark_log.storage.local import LocalStore
 from spark_log.testing.power_cut import PowerCut
 from tests.log.support import DIRECTORY, open_log
@@ -180,7 +180,7 @@ def check_what_is_left_is_right(told, moment, store, **config):
     rewritten = max((name.last_offset or -1 for name in names if name), default=-1)
     read: dict[int, bytes] = {}
     try:
-        start = log.log_start_offset()
+        start = log.observe().log_start_offset
         for batch in log.scan(start):
             values = batch.records.column("value").to_pylist()
             read.update(zip(batch.offsets().tolist(), values, strict=True))

@@ -49,12 +49,12 @@ def once_each(count):
 
 class TestEachSegmentCostsOneRequest:
     def test_of_one_fetch(self, store, log, others):
-        assert len(values_of(log.fetch(0))) == COUNT
+        assert len(values_of(log.read(0)[0])) == COUNT
         assert requests(store) == (once_each(COUNT), 1)
 
     def test_of_many_small_fetches(self, store, log, others):
         offset = 0
-        while batches := log.fetch(offset, 1):
+        while batches := log.read(offset, 1)[0]:
             offset = batches[-1].end_offset
         assert offset == COUNT
         assert requests(store) == (once_each(COUNT), 1)
@@ -64,7 +64,7 @@ class TestEachSegmentCostsOneRequest:
         assert requests(store) == (Counter(range(COUNT)), 1)
 
     def test_of_a_reader_of_committed_records(self, store, log, others):
-        batches = log.fetch(0, isolation_level="read_committed")
+        batches = log.read(0, isolation_level="read_committed")[0]
         assert len(values_of(batches)) == COUNT
         opened, listings = requests(store)
         assert listings == 1
@@ -80,7 +80,8 @@ class TestEachSegmentCostsOneRequest:
         assert opened == Counter(range(COUNT))
 
     def test_of_a_cleaner(self, store, others):
-        segments, _ = open_log(store).observe_segments()
+        log = open_log(store)
+        segments, _ = log.snapshots.segments(*log.files.observe_and_open())
         assert len(segments) == COUNT
         assert requests(store) == (Counter(range(COUNT)), 1)
 
@@ -89,50 +90,50 @@ class TestEachSegmentCostsOneRequest:
         for at in range(3):
             others.append([numbered(at * 3_000, 3_000)])
         assert inner.head(f"{DIRECTORY}/{SegmentName(0).log}").size_bytes > segment_file.TAIL_BYTES
-        assert sum(batch.records.num_rows for batch in log.fetch(0)) == 9_000
+        assert sum(batch.records.num_rows for batch in log.read(0)[0]) == 9_000
         assert requests(store)[0] == Counter([0, 3_000, 6_000, 9_000])
 
 
 class TestSegmentsThatWereNotListed:
     def test_are_listed_when_many_are_found_one_by_one(self, store, log, inner, others):
-        log.fetch(0)
+        log.read(0)
         append(others, COUNT, 40)
         store.calls.clear()
-        assert len(values_of(log.fetch(COUNT))) == 40
+        assert len(values_of(log.read(COUNT)[0])) == 40
         opened, listings = requests(store)
         assert listings == 1
         assert set(opened) == set(range(COUNT, COUNT + 41))
         assert max(opened.values()) == 1
 
     def test_are_not_while_each_read_finds_some(self, store, log, others):
-        log.fetch(0)
+        log.read(0)
         store.calls.clear()
         for at in range(COUNT, COUNT + 30, 3):
             append(others, at, 3)
-            assert len(values_of(log.fetch(at))) == 3
+            assert len(values_of(log.read(at)[0])) == 3
         assert store.called("list") == []
 
 
 class TestListingOfAReaderThatWaits:
     def test_costs_one_request(self, store, clock, inner, others):
         log = open_log(store, clock=clock)
-        log.fetch(0)
+        log.read(0)
         for _ in range(3):
             clock.advance_ms(log.files.valid_ms)
             store.calls.clear()
-            assert log.fetch(COUNT) == []
+            assert log.read(COUNT)[0] == []
             assert store.calls == [("list", DIRECTORY)]
 
     def test_opens_a_last_segment_that_is_another_one(self, store, clock, inner, others):
         log = open_log(store, clock=clock)
-        log.fetch(0)
+        log.read(0)
         clock.advance_ms(log.files.valid_ms)
         append(others, COUNT, 1)
-        assert len(values_of(log.fetch(COUNT))) == 1
+        assert len(values_of(log.read(COUNT)[0])) == 1
         merge(inner, 0, COUNT + 1)
         clock.advance_ms(log.files.valid_ms)
         append(others, COUNT + 1, 2)
-        assert len(values_of(log.fetch(COUNT + 1))) == 2
+        assert len(values_of(log.read(COUNT + 1)[0])) == 2
 
 
 class TestWindow:
@@ -165,7 +166,7 @@ class TestWindow:
         assert self.ahead(store, log) == list(range(7))
 
     def test_follows_a_reader_that_jumps(self, store, log, others):
-        log.fetch(0, 1)
-        log.fetch(40, 1)
-        log.fetch(20, 1)
+        log.read(0, 1)
+        log.read(40, 1)
+        log.read(20, 1)
         assert sorted(requests(store)[0]) == [0, 20, 40, COUNT - 1]

@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from spark_log.errors import CorruptRecordError, OffsetOutOfRangeError
-from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log import OpenTransaction
 from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.log.support import DIRECTORY, HookedStore, free, open_log, values_of
 from tests.record.samples import START_US, numbered
 
@@ -40,7 +41,7 @@ def scanned(log, start=0, stop=None):
 
 
 class Follower:
-    """A reader that calls `read_on` from where it stopped."""
+    """A reader that calls `stream` from where it stopped."""
 
     def __init__(self, log, position=0):
         self.log = log
@@ -49,7 +50,7 @@ class Follower:
     def read(self):
         """Offsets of the records since the last read."""
         found = []
-        for batch, following in self.log.read_on(self.position, **COMMITTED):
+        for batch, following in self.log.stream(self.position, **COMMITTED):
             if batch is not None and not batch.is_control:
                 found += batch.offsets().tolist()
             self.position = following
@@ -113,7 +114,7 @@ class TestScan:
         send(writer, 7, epoch=1)
         end(writer, 7, epoch=2, commits=False)
         merge_all(writer)
-        writer.write_snapshot()
+        writer.snapshots.write()
         assert scanned(log, at) == [offset for offset in (3, 4) if offset >= at]
 
     def test_uncommitted_reads_return_all(self, log, writer):
@@ -129,7 +130,7 @@ class TestSnapshotsAndRewrites:
         end(writer, 7, commits=False)
         plain(writer)
         merge_all(writer)
-        writer.write_snapshot()
+        writer.snapshots.write()
         assert writer.transactions().aborted == ()
         assert scanned(log) == [3, 4]
 
@@ -139,7 +140,7 @@ class TestSnapshotsAndRewrites:
         plain(writer)
         merge_all(writer)
         move_log_start(writer, 1)
-        writer.write_snapshot()
+        writer.snapshots.write()
         assert scanned(log, 1) == [4, 5]
         assert scanned(log, 2) == [4, 5]
 
@@ -149,7 +150,7 @@ class TestSnapshotsAndRewrites:
         merge_all(writer)
         send(writer, 7, sequence=2)
         end(writer, 7, commits=False)
-        writer.write_snapshot()
+        writer.snapshots.write()
         merge_all(writer)
         assert scanned(log) == [2, 3]
 
@@ -163,7 +164,7 @@ class TestSnapshotsAndRewrites:
         merge(writer.files, at_first, 0, 0)
         later = writer.observe()
         wide = merge(writer.files, at_first, 0, 3)
-        writer.write_snapshot()
+        writer.snapshots.write()
         assert writer.transactions().unlisted == ((0, 7),)
         short = merge(writer.files, later, 0, 1)
         assert [each.name for each in log.observe().live.segments] == [short.name, wide.name]
@@ -280,7 +281,7 @@ class TestFollower:
             merge_all(writer)
             clock.advance_ms(40_000)
         follower.read()
-        assert log.replica.reader._committed.index.aborted_count <= 4  # noqa: SLF001
+        assert log.reader._committed.index.aborted_count <= 4  # noqa: SLF001
         assert Follower(log).read() == kept
 
     def test_at_the_end_it_costs_one_request(self, store, log, writer):
@@ -298,7 +299,7 @@ class TestFollower:
             end(writer, 7, epoch=epoch + 1, commits=epoch % 2 == 0)
         found, position = [], 0
         while position < 12:
-            batch, position = next(log.read_on(position, **COMMITTED))
+            batch, position = next(log.stream(position, **COMMITTED))
             if batch is not None and not batch.is_control:
                 found += batch.offsets().tolist()
         assert found == [0, 1, 6, 7]
@@ -353,7 +354,7 @@ class TestFromTheStart:
 
     def test_each_segment_is_opened_once(self, store, log, writer):
         write_transactions(writer, 2)
-        writer.write_snapshot()
+        writer.snapshots.write()
         for epoch in (2, 3):
             send(writer, 7, epoch=epoch)
             end(writer, 7, epoch=epoch + 1, commits=epoch == 2)
@@ -365,7 +366,7 @@ class TestFromTheStart:
 
     def test_segments_may_be_merged_and_freed_meanwhile(self, log, writer, inner):
         write_transactions(writer)
-        batches = log.read_on(0, **COMMITTED)
+        batches = log.stream(0, **COMMITTED)
         found = [next(batches)[0]]
         view = writer.observe()
         merge_all(writer)
@@ -376,7 +377,7 @@ class TestFromTheStart:
     def test_the_listing_may_become_invalid_meanwhile(self, log, writer, clock):
         write_transactions(writer)
         found = []
-        for batch, _ in log.read_on(0, **COMMITTED):
+        for batch, _ in log.stream(0, **COMMITTED):
             clock.advance_ms(40_000)
             if batch is not None and not batch.is_control:
                 found += batch.offsets().tolist()
@@ -395,17 +396,17 @@ class TestFetch:
         send(writer, 7)
         end(writer, 7, commits=False)
         send(writer, 8)
-        batches, following = log.fetch_from(0, **COMMITTED)
+        batches, following = log.read(0, **COMMITTED)
         assert ([offset for offset, _ in values_of(batches)], following) == ([0, 1], 5)
-        assert log.fetch(2, **COMMITTED) == []
-        batches, following = log.fetch_from(0, 1, **COMMITTED)
+        assert log.read(2, **COMMITTED)[0] == []
+        batches, following = log.read(0, 1, **COMMITTED)
         assert following >= 2
 
     def test_a_full_fetch_does_not_tell_of_a_blocking_transaction(self, log, writer):
         plain(writer)
         plain(writer)
         send(writer, 8)
-        assert log.fetch_from(0, 1, **COMMITTED)[1] == 2
+        assert log.read(0, 1, **COMMITTED)[1] == 2
         assert log.blocking_transaction is None
 
 

@@ -15,11 +15,12 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, OpenTransaction, ProducerAppend
+from spark_log.log import OpenTransaction
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import HookedStore, done_but, failing, file_names, open_log, values_of
@@ -52,7 +53,7 @@ class Follower:
 
     def read(self, batches=None):
         try:
-            for batch, following in self.log.read_on(self.position, **COMMITTED):
+            for batch, following in self.log.stream(self.position, **COMMITTED):
                 if batch is not None and not batch.is_control:
                     self.found += batch.offsets().tolist()
                 self.position = following
@@ -201,7 +202,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def write_snapshot(self):
-        self.open_log(self.inner).write_snapshot()
+        self.open_log(self.inner).snapshots.write()
 
     @precondition(lambda self: not self.start)
     @rule()

@@ -2,7 +2,7 @@
 
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster, register_broker
-from spark_log.metadata import begin_joining, complete_joining, leave_isr
+from spark_log.metadata import begin_joining, complete_joining, shrink_isr
 
 
 def replicated_cluster(path, *, brokers=3, racks=False, **configs):
@@ -51,7 +51,7 @@ def leave(cluster, *brokers):
     """Take brokers out of the in-sync replicas, and put the barrier of the new epoch."""
     topic, epoch = cluster.topic("t"), state(cluster).leader_epoch
     cluster.metadata.commit(
-        lambda image: leave_isr(image, topic.topic_id, 0, brokers, leader_epoch=epoch)
+        lambda image: shrink_isr(image, topic.topic_id, 0, brokers, leader_epoch=epoch)
     )
     log_of(cluster).replicate()
 

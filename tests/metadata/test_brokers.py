@@ -11,8 +11,8 @@ from spark_log.errors import (
     InvalidConfigurationError,
     InvalidRootError,
 )
-from spark_log.log import NO_LEADER
-from spark_log.metadata import MetadataImage, UsableBroker, place_replicas
+from spark_log.log.chain import NO_LEADER
+from spark_log.metadata import MetadataImage
 from spark_log.metadata.brokers import (
     alter_broker_records,
     fence_broker_records,
@@ -20,6 +20,7 @@ from spark_log.metadata.brokers import (
     unregister_broker_records,
     usable_brokers,
 )
+from spark_log.metadata.partitions import UsableBroker, place_replicas
 from spark_log.metadata.records import PartitionRecord, TopicRecord
 
 

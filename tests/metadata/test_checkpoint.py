@@ -8,13 +8,13 @@ import pytest
 from spark_log.cluster import Cluster
 from spark_log.cluster import cluster as cluster_module
 from spark_log.errors import CorruptRecordError, LogTruncatedError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.checkpoint import MetadataCheckpoint
 from spark_log.metadata.metadata_log import (
     METADATA_DIRECTORY,
+    METADATA_MARKER,
     METADATA_TOPIC_ID,
-    METADATA_WITNESS,
     MetadataLog,
 )
 from spark_log.metadata.records import (
@@ -55,7 +55,7 @@ def create_t(image):
 
 def content(image):
     """All that an image holds, to be compared."""
-    return {key: value for key, value in vars(image).items() if key != "_own"}
+    return {key: value for key, value in vars(image).items() if key != "_unshared"}
 
 
 def with_changes(store, clock, count):
@@ -99,7 +99,7 @@ class TestOpening:
             cluster.metadata.commit(set_retention(number))
         reads, opened = reads_of(remote, lambda: Cluster("r", clock=clock))
         more, image = reads_of(remote, opened.image)
-        assert sorted(reads) == [("list", ".quorum/voters"), ("open_buffer", METADATA_WITNESS.path)]
+        assert sorted(reads) == [("list", ".quorum/voters"), ("open_buffer", METADATA_MARKER.path)]
         assert more == [("list", METADATA_DIRECTORY)]
         assert content(image) == content(cluster.image())
         assert opened.cluster_id == cluster.cluster_id
@@ -118,19 +118,19 @@ class TestOpening:
         log = with_changes(remote, clock, 5)
         expected = content(log.image())
         for older in (b"5\n", None):  # as earlier versions put it, and removed
-            remote.delete(METADATA_WITNESS.path)
+            remote.delete(METADATA_MARKER.path)
             if older:
-                remote.put(METADATA_WITNESS.path, older)
+                remote.put(METADATA_MARKER.path, older)
             cluster = Cluster("r", clock=clock)
             assert content(cluster.image()) == expected
             assert len(cluster.cluster_id) == 22
 
     def test_changes_of_others_since_the_checkpoint_are_read(self, remote, clock):
         log = with_changes(remote, clock, 3)
-        old = remote.open_buffer(METADATA_WITNESS.path).to_pybytes()
+        old = remote.open_buffer(METADATA_MARKER.path).to_pybytes()
         log.commit(set_retention(77))
         log.commit(set_retention(78))
-        remote.put(METADATA_WITNESS.path, old)  # the writer died before it put the checkpoint
+        remote.put(METADATA_MARKER.path, old)  # the writer died before it put the checkpoint
         image = MetadataLog(remote, clock).image()
         assert image.topic("t").overrides == {"retention.ms": "78"}
 
@@ -148,13 +148,13 @@ class TestOpening:
 class TestDamage:
     def test_a_damaged_checkpoint_changes_nothing(self, memory_store, clock):
         expected = content(with_changes(memory_store, clock, 4).image())
-        good = memory_store.open_buffer(METADATA_WITNESS.path).to_pybytes()
+        good = memory_store.open_buffer(METADATA_MARKER.path).to_pybytes()
         random = Random(7)
         for _ in range(60):
             at = random.randrange(len(good))
             damaged = good[:at] + bytes([good[at] ^ 1 << random.randrange(8)]) + good[at + 1 :]
             for bad in (damaged, good[:at]):
-                memory_store.put(METADATA_WITNESS.path, bad)
+                memory_store.put(METADATA_MARKER.path, bad)
                 assert content(MetadataLog(memory_store, clock).image()) == expected
 
     def test_a_checkpoint_of_a_newer_format_is_not_used(self, memory_store, clock, monkeypatch):
@@ -175,10 +175,10 @@ class TestDamage:
 
     def test_a_gap_behind_the_checkpoint_is_damage(self, memory_store, clock):
         log = with_changes(memory_store, clock, 2)
-        old = memory_store.open_buffer(METADATA_WITNESS.path).to_pybytes()
+        old = memory_store.open_buffer(METADATA_MARKER.path).to_pybytes()
         log.commit(set_retention(8))
         log.commit(set_retention(9))
-        memory_store.put(METADATA_WITNESS.path, old)
+        memory_store.put(METADATA_MARKER.path, old)
         memory_store.delete(f"{METADATA_DIRECTORY}/{3:020d}.log")
         with pytest.raises(CorruptRecordError):
             MetadataLog(memory_store, clock).image()
@@ -204,14 +204,12 @@ class TestContent:
         with_changes(memory_store, clock, 1)
         newer = json.loads(config("topic", "t", "retention.ms", "1").to_json())
         newer["data"]["addedLater"] = "kept"
-        plain = PartitionLog(
-            memory_store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0
-        )
+        plain = LocalLog(memory_store, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
         plain.append(record_batch([row(json.dumps(newer).encode())]))
         log = MetadataLog(memory_store, clock)
         log.commit(set_retention(2))
         found = MetadataCheckpoint.parse(
-            memory_store.open_buffer(METADATA_WITNESS.path).to_pybytes()
+            memory_store.open_buffer(METADATA_MARKER.path).to_pybytes()
         )
         assert b"addedLater" in found.changes[-2], "as it lies in the log"
         assert not found.image().is_complete
@@ -225,7 +223,7 @@ class TestContent:
     def test_the_state_is_written_anew_when_many_records_lie_behind_it(self, memory_store, clock):
         log = with_changes(memory_store, clock, 700)
         found = MetadataCheckpoint.parse(
-            memory_store.open_buffer(METADATA_WITNESS.path).to_pybytes()
+            memory_store.open_buffer(METADATA_MARKER.path).to_pybytes()
         )
         assert len(found.changes) < 690
         assert content(found.image()) == content(log.image())

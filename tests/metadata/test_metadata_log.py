@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_log.errors import CorruptRecordError, TopicAlreadyExistsError, UnknownOutcomeError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY, METADATA_TOPIC_ID, MetadataLog
 from spark_log.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from spark_log.util.clock import SYSTEM_CLOCK
@@ -44,7 +44,7 @@ def create(name, topic_id=None):
 
 def plain_log(inner):
     """The metadata log as the log of a partition."""
-    return PartitionLog(inner, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
+    return LocalLog(inner, METADATA_DIRECTORY, topic_id=METADATA_TOPIC_ID, partition=0)
 
 
 def names(log):
@@ -128,6 +128,25 @@ class TestCommit:
             for value in batch.records.column("timestamp")
         ]
         assert times == [clock.time_us() - 1_000_000, clock.time_us()]
+
+    def test_each_step_is_logged(self, store, inner, log, clock, caplog):
+        def come_first(path, call):
+            MetadataLog(inner, clock).commit(create("theirs"))
+            call()
+
+        caplog.set_level("DEBUG", "spark_log.metadata")
+        store.once("put_if_absent", come_first)
+        log.commit(create("mine"))
+        lines = [each.removeprefix(f"{store.url}: ") for each in caplog.messages]
+        written = "wrote the checkpoint of offset"
+        assert [each.partition(", ")[0] for each in lines] == [
+            "appended offsets 0 to 0: TopicRecord",
+            f"{written} 1",
+            "another change was first at offset 0",
+            "began with the checkpoint of offset 1",
+            "appended offsets 1 to 1: TopicRecord",
+            f"{written} 2",
+        ]
 
     def test_it_lies_under_krafts_topic_id(self):
         assert METADATA_TOPIC_ID == "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -214,7 +233,7 @@ class TestDamage:
         self.append_raw(inner, b'{"type":"BrokerRegistrationRecord","version":0,"data":{}}')
         with pytest.raises(CorruptRecordError, match="upgrade"):
             log.commit(create("a"))
-        assert plain_log(inner).log_end_offset() == 1
+        assert plain_log(inner).observe().log_end_offset == 1
 
 
 class TestProcesses:

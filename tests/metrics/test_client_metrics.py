@@ -77,8 +77,14 @@ def test_every_definition_of_a_client_has_a_value(root, registry):
 def test_a_consumer_tells_what_it_read_and_committed(root, registry):
     with Producer(root) as producer:
         producer.send("t", b"value").result(30)
-    with Consumer("t", root=root, group_id="g", client_id="c", auto_offset_reset="earliest",
-                  metrics_registry=registry) as consumer:  # fmt: skip
+    with Consumer(
+        "t",
+        root=root,
+        group_id="g",
+        client_id="c",
+        auto_offset_reset="earliest",
+        metrics_registry=registry,
+    ) as consumer:
         assert wait_until(lambda: consumer.poll(1000))
         consumer.commit()
         found = of_client(generate_latest(registry), "c")
@@ -159,8 +165,9 @@ def test_a_port_that_is_taken_by_others_is_named(root):
             Producer(root, metrics_port=number)
 
 
-@pytest.mark.parametrize("given", [{"metrics_port": 0}, {"metrics_port": "9400"},
-                                   {"metrics_registry": "mine"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "given", [{"metrics_port": 0}, {"metrics_port": "9400"}, {"metrics_registry": "mine"}]
+)
 @pytest.mark.parametrize("client", [Producer, lambda root, **given: Consumer(root=root, **given)])
 def test_mistakes_are_told(client, given, root):
     with pytest.raises(InvalidConfigurationError, match=next(iter(given))):

@@ -8,9 +8,13 @@ from spark_log.metrics import definitions, metrics_page
 
 HOME = Path(__file__).parents[2]
 TABLES = (
-    definitions.EXPORTER, definitions.STORAGE, definitions.PRODUCER, definitions.CONSUMER,
-    definitions.CANARY, definitions.MIRROR,
-)  # fmt: skip
+    definitions.EXPORTER,
+    definitions.STORAGE,
+    definitions.PRODUCER,
+    definitions.CONSUMER,
+    definitions.CANARY,
+    definitions.MIRROR,
+)
 ALL = [each for table in TABLES for each in table]
 
 
@@ -25,8 +29,11 @@ def test_each_name_stands_once():
 
 
 def test_every_definition_is_in_a_table():
-    defined = {each for each in vars(definitions).values()
-               if isinstance(each, definitions.MetricDefinition)}  # fmt: skip
+    defined = {
+        each
+        for each in vars(definitions).values()
+        if isinstance(each, definitions.MetricDefinition)
+    }
     assert defined <= set(ALL)
 
 

@@ -10,7 +10,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from spark_log import AIOProducer, Consumer, InvalidConfigurationError, Producer
-from spark_log.producer.producer_metrics import ProducerMetrics
+from spark_log.producer.send.producer_metrics import ProducerMetrics
 from tests.producer.support import by_hand, new_root, run
 from tests.waiting import wait_until
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from spark_log import Consumer as LogConsumer
 from spark_log import TopicPartition
 from spark_log.mirror import KafkaCluster, LogAddress, MirrorSettings, TopicFilter
-from spark_log.mirror.kafka_errors import is_not_ready
+from spark_log.mirror.kafka.errors import is_not_ready
 from tests.waiting import wait_until
 
 FAST = {"refresh_interval_s": 0.2}

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
-from spark_log.jobs import MirroringTask, tasks_by_partition
+from spark_log.jobs.task import MirroringTask, tasks_by_partition
 from spark_log.mirror import (
     KafkaToLog,
     LogAddress,

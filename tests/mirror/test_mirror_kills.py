@@ -14,7 +14,7 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
-from spark_log.mirror.row_producer import rows_by_partition
+from spark_log.mirror.kafka.row_producer import rows_by_partition
 from tests.mirror.test_mirroring import KILLS, command, end_of_log, has_topic, kill_when
 
 pytestmark = pytest.mark.long

@@ -13,7 +13,7 @@ from spark_log import Admin, NewTopic, OffsetSpec, Producer, ProducerFencedError
 from spark_log.errors import DataLossError, InvalidConfigurationError, RootNotFoundError
 from spark_log.mirror import KafkaToLog, LogToKafka, ReplicationPolicy, Side
 from tests.cli.support import COMMAND
-from tests.cli.test_examples import EXAMPLES
+from tests.cli.terminal.test_examples import EXAMPLES
 from tests.mirror.support import (
     FAST,
     mirror,
@@ -199,7 +199,7 @@ class TestFromKafka:
         with mirror(KafkaToLog, kafka, root, names) as opened:
             opened.run(lambda: False, until_end=True)
             (partition,) = opened.mirrored_partitions()
-            runs = opened.maps[partition]
+            runs = opened.offset_syncs[partition]
             assert runs.translate(0, Side.KAFKA) == runs.translate(20, Side.KAFKA) > 0
             assert runs.translate(55, Side.KAFKA) == runs.translate(50, Side.KAFKA) + 5
         expected = without_offsets(kafka.read(names.topic, 1))
@@ -326,7 +326,7 @@ class TestToKafka:
         kafka.delete_records(names.topic, 18)
         run_until_end(LogToKafka, kafka, log, names)
         with mirror(LogToKafka, kafka, log, names) as opened:
-            first, second = (opened.maps[each] for each in opened.mirrored_partitions())
+            first, second = (opened.offset_syncs[each] for each in opened.mirrored_partitions())
             assert first.translate(0, Side.LOG) == first.translate(5, Side.LOG) > 0
             assert second.translate(4, Side.LOG) == 4
             assert opened.is_at_end
@@ -404,7 +404,7 @@ def check_maps(opened, kafka, root, names):
     there = kafka.read(names.topic)
     for number, found in read_log(root, names.topic).items():
         by_offset = {each[0]: each[1:] for each in there[number]}
-        runs = opened.maps[settings.partition(names.topic, number, opened.source)]
+        runs = opened.offset_syncs[settings.partition(names.topic, number, opened.source)]
         for offset, *content in found:
             kafka_offset = runs.translate(offset, LogToKafka.source)
             assert by_offset[kafka_offset] == tuple(content)

@@ -53,7 +53,7 @@ def test_whole_names_match_and_internal_topics_are_left_out():
     chosen = TopicFilter.parse(["flights", "shop[.].*"])
     names = ["flights", "flights2", "shop.orders", "shop.a.internal", "__consumer_offsets"]
     assert [each for each in names if chosen(each)] == ["flights", "shop.orders"]
-    assert not TopicFilter.parse()(MirrorSettings().map_topic)
+    assert not TopicFilter.parse()(MirrorSettings().offset_sync_topic)
 
 
 def test_both_directions_have_one_transactional_id_if_names_are_kept():

@@ -104,14 +104,14 @@ class Watched:
 def test_a_task_waits_for_what_is_committed_behind_open_transactions(
     kafka, log, names, monkeypatch
 ):
-    """Its own end may lie behind the open transaction of another task in the map topic."""
+    """Its own end may lie behind the open transaction of another task in the offset-sync topic."""
     send_to_log(log, names.topic, 100)
     one, other = begin(LogToKafka, kafka, log, names)
     again = task_mirror(LogToKafka, kafka, log, names, one._task)  # noqa: SLF001
     with one, other:
         producer = other._producer  # noqa: SLF001
         producer.begin_transaction()
-        producer.produce(other._settings.map_topic, b"", b"{}", 0)  # noqa: SLF001
+        producer.produce(other._settings.offset_sync_topic, b"", b"{}", 0)  # noqa: SLF001
         producer.flush()
         wait_until(one.transfer)
         make = KafkaCluster.consumer

@@ -6,7 +6,7 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.producer import Producer
-from spark_log.producer.producer_runtime import ProducerRuntime
+from spark_log.producer._runtime import ProducerRuntime
 from tests.log.support import HookedStore
 
 ANY_TIME = {"flush.on.append": False, "message.timestamp.after.max.ms": 2**63 - 1}
@@ -49,7 +49,7 @@ class InspectedProducer(Producer):
     def forget_log(self, topic, partition=0):
         """Let the next append open the partition's log again, as after an error."""
         if topic in self._routes:
-            self.queue(topic, partition).log = None
+            self.queue(topic, partition).forget_log()
 
 
 class SteppedProducer(InspectedProducer):
@@ -61,9 +61,9 @@ class SteppedProducer(InspectedProducer):
     def __init__(self, root, *, identity=None, **settings):
         self._identity = identity
         super().__init__(root, **settings)
-        self.run_once = self._runtime.run_once
-        self.next_due_ms = self._runtime.next_due_ms
-        self.fail_expired = self._runtime.sender.fail_expired
+        self.run_once = self._runtime.sender.run_once
+        self.next_ready_ms = self._runtime.next_ready_ms
+        self.fail_expired = self._runtime.completer.fail_expired
 
     def _new_runtime(self, cluster, new_partitioner):
         return ProducerRuntime(
@@ -86,15 +86,15 @@ def by_hand(root, clock, **config):
 
 
 def run(producer, clock, *, until_ms=600_000):
-    """Run a producer without threads until nothing is due; advance the clock as needed."""
+    """Run a producer without threads until no partition is ready; advance the clock as needed."""
     end_ms = clock.monotonic_ms() + until_ms
     while True:
         while producer.run_once():
             pass
-        due_ms = producer.next_due_ms()
-        if due_ms > end_ms:
+        ready_ms = producer.next_ready_ms()
+        if ready_ms > end_ms:
             return
-        clock.advance_ms(max(0.001, due_ms - clock.monotonic_ms()))
+        clock.advance_ms(max(0.001, ready_ms - clock.monotonic_ms()))
 
 
 def rows(root, topic, isolation_level="read_uncommitted"):
@@ -106,7 +106,7 @@ def rows(root, topic, isolation_level="read_uncommitted"):
         log = cluster.partition_log(image, partition)
         found[partition] = [
             row
-            for batch in log.scan(log.log_start_offset(), isolation_level=isolation_level)
+            for batch in log.scan(log.observe().log_start_offset, isolation_level=isolation_level)
             for row in batch.records.to_pylist()
         ]
     return found

@@ -13,7 +13,7 @@ from spark_log import (
 from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError
-from spark_log.producer.partition_appender import DeleteDelayLoweredError
+from spark_log.producer.send.append_errors import DeleteDelayLoweredError
 from tests.producer.support import by_hand, hooked, new_root, run, values
 
 MAX_AGE_MS = 1_000
@@ -26,7 +26,7 @@ OF_THE_CLEANER = {
     "retention.bytes",
     "retention.ms",
 }
-"""Configs that producers do not use; tests/cluster/test_cluster_cleaner.py tests them."""
+"""Configs that producers do not use; tests/cluster/test_cleaner.py tests them."""
 
 OF_REPLICATION = {
     "min.insync.replicas",

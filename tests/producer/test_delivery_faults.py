@@ -23,8 +23,8 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
 from spark_log.metadata import FIRST_DERIVED_ID
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from tests.log.support import done_but, failing
 from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
@@ -259,19 +259,19 @@ class TestFailed:
         producer.run_once()
         store.hooks.clear()
         clock.advance_ms(1_000 if how == "expires" else 500)
-        sender = producer._runtime.sender  # noqa: SLF001
-        fail_each = sender._fail_each  # noqa: SLF001 - where another thread may come between
+        sender, completer = producer._runtime.sender, producer._runtime.completer  # noqa: SLF001
+        fail_each = completer._fail_each  # noqa: SLF001 - where another thread may come between
 
         def append_first(failures):
-            sender._fail_each = fail_each  # noqa: SLF001
-            sender.serve(producer.queue("weather"))
+            completer._fail_each = fail_each  # noqa: SLF001
+            sender.send_batches(producer.queue("weather"))
             return fail_each(failures)
 
-        sender._fail_each = append_first  # noqa: SLF001
+        completer._fail_each = append_first  # noqa: SLF001
         if how == "expires":
-            sender.fail_expired()
+            completer.fail_expired()
         else:
-            sender.fail_all(IllegalStateError("closed"))
+            completer.fail_all(IllegalStateError("closed"))
         assert isinstance(sent.exception(0), KafkaTimeoutError | IllegalStateError)
         assert values(root, "weather") == {0: []}
 

@@ -229,6 +229,7 @@ class TestBadInput:
         run(producer, clock)
         assert isinstance(large.exception(0), RecordTooLargeError)
         assert [small.result(0).offset, exact.result(0).offset] == [0, 1]
+        assert [each.was_refused for each in (small, large, exact)] == [False, True, False]
 
     def test_topics_limit_counts_too(self, tmp_path, clock):
         root = new_root(tmp_path, "small", **{"max.message.bytes": 100})

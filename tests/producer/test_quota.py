@@ -39,7 +39,7 @@ def wait_until_asleep(producer):
     accumulator = producer.accumulator
     for _ in range(30_000):
         with accumulator.lock:
-            if accumulator.due.leader_wakes_ms > SYSTEM_CLOCK.monotonic_ms() + 60_000:
+            if accumulator.ready.leader_wakes_ms > SYSTEM_CLOCK.monotonic_ms() + 60_000:
                 return
         threading.Event().wait(0.001)
     raise AssertionError("it never slept")
@@ -64,7 +64,7 @@ class TestPauses:
         assert throttle_ms(producer) == (pytest.approx(pause_ms), pytest.approx(pause_ms))
         second = send(producer, 500, topic="flights", partition=1)
         assert not producer.run_once()
-        assert producer.next_due_ms() - appended_ms <= pause_ms + 1
+        assert producer.next_ready_ms() - appended_ms <= pause_ms + 1
         clock.advance_ms(pause_ms - 1)
         assert not any(future.done() for future in second)
         clock.advance_ms(2)
@@ -119,9 +119,9 @@ class TestPauses:
         send(producer)
         assert producer.run_once()
         accumulator = producer.accumulator
-        accumulator.due.leader_wakes_ms = accumulator.due.muted_until_ms
+        accumulator.ready.leader_wakes_ms = accumulator.ready.muted_until_ms
         send(producer, topic="flights")
-        assert accumulator.due.leader_wakes_ms == accumulator.due.muted_until_ms
+        assert accumulator.ready.leader_wakes_ms == accumulator.ready.muted_until_ms
 
     def test_who_has_none_does_not_wait(self, root, clock):
         limit(root, 1, client_id="another")

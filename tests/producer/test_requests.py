@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.producer import metadata_lookup, partition_appender
+from spark_log.producer.send import metadata_lookup, partition_appender
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 
 

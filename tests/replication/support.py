@@ -4,8 +4,8 @@ import shutil
 
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.metadata import leave_isr
-from spark_log.replication import ClusterReplicator, out_of_sync_replicas
+from spark_log.metadata import shrink_isr
+from spark_log.replication import ClusterRecovery, out_of_sync_replicas
 
 
 class Disks:
@@ -73,20 +73,20 @@ class Disks:
         found = cluster.topic(topic)
         epoch = found.partitions[number].leader_epoch
         cluster.metadata.commit(
-            lambda image: leave_isr(image, found.topic_id, number, brokers, leader_epoch=epoch)
+            lambda image: shrink_isr(image, found.topic_id, number, brokers, leader_epoch=epoch)
         )
 
     def replicate(self, on_progress=lambda done_bytes: None):
         """Bring all replicas back, as another process."""
         cluster = self.cluster()
         replicas = out_of_sync_replicas(cluster.image())
-        return list(ClusterReplicator(cluster, on_progress).catch_up(replicas))
+        return list(ClusterRecovery(cluster, on_progress).run(replicas))
 
 
 def values_of(log):
     """Return the values of a log's records."""
     return [
         value
-        for batch in log.scan(log.log_start_offset())
+        for batch in log.scan(log.observe().log_start_offset)
         for value in batch.records.column("value").to_pylist()
     ]

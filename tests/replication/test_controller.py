@@ -10,7 +10,7 @@ from spark_log import ConfigResource
 from spark_log.cluster import Cluster
 from spark_log.errors import StorageUnavailableError
 from spark_log.metadata import PartitionChangeRecord, fence_broker_records, reassign_partition
-from spark_log.replication import Controller, Decision, ReplicatedPartition, controller
+from spark_log.replication import Controller, ControllerDecision, RecoveredReplica, controller
 from spark_log.util.clock import ManualClock
 from tests.record.samples import numbered
 from tests.replication.support import values_of
@@ -26,7 +26,7 @@ class Watch:
     def __init__(self, disks, **options):
         self.clock = ManualClock()
         self.cluster = Cluster(disks.root, clock=self.clock)
-        self.decisions: list[Decision] = []
+        self.decisions: list[ControllerDecision] = []
         self.controller = Controller(self.cluster, on_decision=self.decisions.append, **options)
 
     def round(self, after_ms=0):
@@ -64,6 +64,24 @@ class TestBrokers:
         assert decision.broker == 1
         assert "failed for 30.0 s: the root" in decision.reason
         assert "this changes 1 partitions" in decision.reason
+
+    def test_a_fence_is_a_warning_and_what_mends_it_is_logged_once(self, disks, watch, caplog):
+        caplog.set_level("INFO", "spark_log.replication")
+        disks.take_away(1)
+        watch.round()
+        watch.round(LONG_MS)
+        disks.bring_back(1)
+        watch.settle()
+        logged = [
+            (each.levelname, " ".join(each.getMessage().split()[:4])) for each in caplog.records
+        ]
+        assert logged == [
+            ("INFO", "broker 1: its root"),
+            ("WARNING", "fence broker 1: its"),
+            ("INFO", "broker 1: its root"),
+            ("INFO", "unfence broker 1: its"),
+            ("INFO", "expand the isr 1"),
+        ]
 
     def test_are_not_fenced_for_failures_with_a_success_between(self, disks, watch):
         for _ in range(3):
@@ -184,15 +202,15 @@ class TestPartitions:
         writer = log.segment_writer()
         writer.write(numbered(0, 3))
         log.append_segment(writer.finish(), acks=1)
-        assert disks.replica(0).log_end_offset() == 2
+        assert disks.replica(0).observe().log_end_offset == 2
         watch.clock.advance_ms(300_000)
         assert watch.settle() == ["bring up the replicas"]
-        assert disks.replica(0).log_end_offset() == 5
+        assert disks.replica(0).observe().log_end_offset == 5
 
     def test_get_a_missing_barrier(self, disks, watch):
-        disks.leave(2)
+        disks.admin.fence_broker(2)  # so that its replica does not come back, with a barrier
         watch.clock.advance_ms(300_000)
-        assert "bring up the replicas" in watch.settle()
+        assert watch.settle() == ["bring up the replicas"]
 
 
 class TestCopies:
@@ -204,7 +222,7 @@ class TestCopies:
         def fail(partition, replicas):
             number = next(tries)
             for replica in replicas:
-                yield ReplicatedPartition(replica, None, f"full {number}")
+                yield RecoveredReplica(replica, None, f"full {number}")
 
         watch = Watch(disks, copy=fail)
 

@@ -72,11 +72,11 @@ def test_a_controllers_checks_go_on_after_one_that_has_failed(parts, monkeypatch
     monkeypatch.setattr(checks, "_is_due", lambda: True)
     image = parts.cluster().image()
     told: list[object] = []
-    checks.continue_(image, told.append)
+    checks.poll(image, told.append)
 
     def is_told():
         try:
-            checks.continue_(image, told.append)
+            checks.poll(image, told.append)
         except StorageUnavailableError:
             told.append("failed")
         return len(calls) >= 3
@@ -96,7 +96,7 @@ def test_a_controller_leaves_out_a_leader_whose_files_cannot_be_read(disks):
     told: list[object] = []
 
     def is_left_out():
-        checks.continue_(cluster.image(), told.append)
+        checks.poll(cluster.image(), told.append)
         return 1 not in disks.partition().isr
 
     wait_until(is_left_out, "it stays in sync")

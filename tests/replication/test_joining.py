@@ -9,9 +9,9 @@ from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster, register_broker
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.replication import (
-    ClusterReplicator,
+    ClusterRecovery,
     Controller,
-    Replicator,
+    ReplicaRecovery,
     out_of_sync_replicas,
 )
 from tests.sleeping_clock import SleepingClock
@@ -29,38 +29,38 @@ def cluster():
     Admin(cluster.root, clock=cluster.clock).create_topics([topic])
     for partition in range(3):
         states = cluster.partition_log(cluster.topic("t"), partition).states
-        states.leave(states.refresh(), (2,))
+        states.shrink_isr(states.refresh(), (2,))
     clock.slept_ms = 0
     return cluster
 
 
 def test_a_replica_joins_until_every_writer_knows_it(cluster):
-    replicator = Replicator(cluster, cluster.topic("t"), 0, 2)
-    assert replicator.advance().is_joining
-    assert replicator.remaining_ms == METADATA_LEASE_MS
+    recovery = ReplicaRecovery(cluster, cluster.topic("t"), 0, 2)
+    assert recovery.advance().is_joining
+    assert recovery.remaining_ms == METADATA_LEASE_MS
     cluster.clock.advance_ms(METADATA_LEASE_MS - 1)
-    report = replicator.advance()
+    report = recovery.advance()
     assert (report.is_joining, report.is_in_sync) == (True, False)
     assert cluster.topic("t").partitions[0].joining == (2,)
     cluster.clock.advance_ms(1)
-    report = replicator.advance()
+    report = recovery.advance()
     assert (report.is_joining, report.is_in_sync) == (False, True)
     assert cluster.topic("t").partitions[0].isr == (1, 2)
 
 
 def test_its_time_begins_anew_when_the_replicas_change(cluster):
-    replicator = Replicator(cluster, cluster.topic("t"), 0, 2)
-    replicator.advance()
+    recovery = ReplicaRecovery(cluster, cluster.topic("t"), 0, 2)
+    recovery.advance()
     cluster.clock.advance_ms(METADATA_LEASE_MS)
     states = cluster.partition_log(cluster.topic("t"), 0).states
-    states.leave(states.refresh(), (2,))
-    assert replicator.advance().is_joining
-    assert replicator.remaining_ms == METADATA_LEASE_MS
+    states.shrink_isr(states.refresh(), (2,))
+    assert recovery.advance().is_joining
+    assert recovery.remaining_ms == METADATA_LEASE_MS
 
 
 def test_replicas_join_at_the_same_time(cluster):
     replicas = out_of_sync_replicas(cluster.image())
-    done = list(ClusterReplicator(cluster).catch_up(replicas))
+    done = list(ClusterRecovery(cluster).run(replicas))
     assert [each.document()["in_sync"] for each in done] == [True] * 3
     assert cluster.clock.slept_ms == METADATA_LEASE_MS
 

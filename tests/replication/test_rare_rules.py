@@ -19,12 +19,14 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, ReplicaFetcher, merge
 from spark_log.log.append import DivergedReplicaError
+from spark_log.log.chain import ReplicaFetcher
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
-from spark_log.metadata import METADATA_LEASE_MS, begin_joining, leave_isr
-from spark_log.replication import Replicator
+from spark_log.log.rewrite.merger import merge
+from spark_log.metadata import METADATA_LEASE_MS, begin_joining, shrink_isr
+from spark_log.record import ProducerAppend
+from spark_log.replication import ReplicaRecovery
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
 from tests.log.support import DIRECTORY, failing, move_start, values, values_of
@@ -204,7 +206,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     cluster = Cluster(1)
     late, other, reader = cluster.process(), cluster.process(), cluster.process()
     other.log.append(numbered(0, 1))
-    _, position = reader.log.fetch_from(0)
+    _, position = reader.log.read(0)
     ReplicaFetcher(other.replica(1), other.replica(2)).fetch(0, 1)
     cluster.metadata.change(isr=(1, 2))
     late.states.refresh()
@@ -216,7 +218,7 @@ def old_listing_of_a_replica_that_has_come_back(_):
     with suppress(UnknownOutcomeError):
         late.log.append(numbered(3, 1))  # where replica 1 ended, and on this one alone
     cluster.clock.advance_ms(1000)
-    batches, _ = reader.log.fetch_from(position)
+    batches, _ = reader.log.read(position)
     return values_of(batches) == values(cluster.process().log, position)
 
 
@@ -242,16 +244,16 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     append(log_of(cluster), numbered(0, 1))
     append(log_of(cluster), numbered(1, 1), acks=1)
     reader = log_of(RealCluster(cluster.root, clock=ManualClock()))
-    _, position = reader.fetch_from(0)
+    _, position = reader.read(0)
     leave_without_barrier(cluster, 2)
 
     def die(_):
         raise KeyboardInterrupt
 
-    replicator = Replicator(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
+    recovery = ReplicaRecovery(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
     with suppress(KeyboardInterrupt):
-        replicator.catch_up()
-    batches, _ = reader.fetch_from(position)
+        recovery.run()
+    batches, _ = reader.read(position)
     leave_without_barrier(cluster, 0)
     later = dict(values(log_of(RealCluster(cluster.root))))
     return all(later.get(at) == value for at, value in values_of(batches))
@@ -263,7 +265,7 @@ def joining_that_was_given_up_and_began_again(folder):
     leave(cluster, 2)
     join(cluster, 2)
     slow = RealCluster(cluster.root)
-    replicator = Replicator(slow, slow.topic("t"), 0, 2)
+    recovery = ReplicaRecovery(slow, slow.topic("t"), 0, 2)
 
     def stand_still(_):
         leave(cluster, 2)
@@ -274,9 +276,9 @@ def joining_that_was_given_up_and_began_again(folder):
 
     slow.check_broker = stand_still  # type: ignore[method-assign]
     with suppress(KeyboardInterrupt):
-        replicator.catch_up()
+        recovery.run()
     log = log_of(RealCluster(cluster.root))
-    log.states.leave(log.states.refresh(), (0, 1))
+    log.states.shrink_isr(log.states.refresh(), (0, 1))
     return [value for _, value in values(log)] == [b"record:0"]
 
 
@@ -293,7 +295,7 @@ def emptied_before_writers_know_who_has_joined(_):
     writer = log_of(RealCluster(cluster.root, clock=clock))
     append(writer, numbered(0, 1), producer=ProducerAppend(9, 0, 0))
     leave(cluster, 1)
-    Replicator(cluster, cluster.topic("t"), 0, 3).catch_up()
+    ReplicaRecovery(cluster, cluster.topic("t"), 0, 3).run()
     for broker_id in (1, 2):
         store = cluster.broker_store(broker_id)
         store.delete_directory(cluster.topic("t").directory)
@@ -306,7 +308,7 @@ def leave_without_barrier(cluster, broker_id):
     """Take a replica out of the in-sync ones, as a process does that dies then."""
     topic, epoch = cluster.topic("t"), state(cluster).leader_epoch
     cluster.metadata.commit(
-        lambda image: leave_isr(image, topic.topic_id, 0, (broker_id,), leader_epoch=epoch)
+        lambda image: shrink_isr(image, topic.topic_id, 0, (broker_id,), leader_epoch=epoch)
     )
 
 

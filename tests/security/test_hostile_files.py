@@ -10,7 +10,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.cluster.topic_deletion import finish_deletions
 from spark_log.errors import CorruptRecordError, SparkLogError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 
@@ -61,7 +61,7 @@ def look_at_everything(root):
     def read():
         cluster = Cluster(root)
         log = cluster.partition_log(cluster.topic("t"), 0)
-        for batch, _ in log.read_on(0):
+        for batch, _ in log.stream(0):
             if batch is not None:
                 batch.records.validate(full=True)
         log.producers()
@@ -124,7 +124,7 @@ def test_a_compressed_batch_that_lies_about_its_size_is_damage(tmp_path):
     file.write_bytes(data.replace(told, lie))
     cluster = Cluster(root)
     with pytest.raises(CorruptRecordError, match=r"t-0/0+\.log"):
-        list(cluster.partition_log(cluster.topic("t"), 0).read_on(0))
+        list(cluster.partition_log(cluster.topic("t"), 0).stream(0))
 
 
 def test_a_marker_of_deletion_removes_nothing_that_is_no_topic(forged, tmp_path):
@@ -136,7 +136,7 @@ def test_a_marker_of_deletion_removes_nothing_that_is_no_topic(forged, tmp_path)
         (root / DELETION_MARKERS / name).touch()
     assert list(finish_deletions(Cluster(root))) == []
     assert all(any((root / name).iterdir()) for name in internal)
-    assert Witness("__cluster_metadata-0").exists(LocalStore(str(root)))
+    assert ExistenceMarker("__cluster_metadata-0").exists(LocalStore(str(root)))
 
 
 @pytest.mark.parametrize("path", ["../outside", "topic/../../outside", ".."])

@@ -15,8 +15,8 @@ import spark_log
 from spark_log.coordinator.group import records as group_records
 from spark_log.delta.parse import parse_version
 from spark_log.errors import CorruptRecordError, SparkLogError
-from spark_log.log.producers.leader_change import LEADER_CHANGE_KEY, parse_leader_change
 from spark_log.metadata import records as metadata_records
+from spark_log.record.leader_change import LEADER_CHANGE_KEY, parse_leader_change
 from spark_log.storage.quorum.membership import Membership
 from spark_log.transaction import records as transaction_records
 from spark_log.util.untrusted_json import MAX_DIGITS, parse_json

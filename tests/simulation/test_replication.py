@@ -90,7 +90,7 @@ def test_no_seed_breaks_a_guarantee(results):
         r"append .* is refused: LogEndOffsetMismatchError",
         r"has read # to #",
         r"observe: #",
-        r"CatchUp\(broker_id=#, is_in_sync=True, .*",
+        r"RecoveryReport\(broker_id=#, is_in_sync=True, .*",
         r"suspects #: .*",
         r"# stays out: .*",
         r"broker # is down",

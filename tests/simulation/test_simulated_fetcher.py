@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from tests.simulation.log.profile import draw_profile
 from tests.simulation.log.records import Record, records_of
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
@@ -29,23 +29,23 @@ def world():
     disk = SimulatedDisk(clock)
     true_log = TrueLog(disk, clock, profile.expiration_ms)
     store = SimulatedStore(disk, scheduler, true_log, profile)
-    world = World(scheduler, WallClocks(scheduler, 0), store, true_log, profile, PartitionLog)
+    world = World(scheduler, WallClocks(scheduler, 0), store, true_log, profile, LocalLog)
     world.open_log().append(true_log.record_batch(RECORDS))
     return world
 
 
-def fetcher_of(world, monkeypatch, read_on, offset=0):
+def fetcher_of(world, monkeypatch, stream, offset=0):
     """Return a fetcher whose log is read by another function."""
-    monkeypatch.setattr(PartitionLog, "read_on", lambda log, offset, **_: read_on(offset))
+    monkeypatch.setattr(LocalLog, "stream", lambda log, offset, **_: stream(offset))
     return SimulatedFetcher(world, offset)
 
 
 def failing(error):
-    def read_on(offset):
+    def stream(offset):
         raise error
         yield
 
-    return read_on
+    return stream
 
 
 def test_a_fetcher_reads_all_records_in_order(world):

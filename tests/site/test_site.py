@@ -62,7 +62,7 @@ def test_every_method_of_a_client_is_on_a_page(pages, name):
 
 def test_every_public_name_is_on_a_page(pages):
     ids = set().union(*(page.ids for path, page in pages.items() if path.parent.name == "api"))
-    modules = ("spark_log", "spark_log.types", "spark_log.errors")
+    modules = ("spark_log", "spark_log.types", "spark_log.admin.types", "spark_log.errors")
     names = [each for each in spark_log.__all__ if each not in ("types", "errors")]
     assert len(names) > 90
     assert [

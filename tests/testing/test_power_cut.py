@@ -89,8 +89,11 @@ class TestFiles:
             make(base / name, b"x")
             sync(base / name)
         assert left(disk.moment(), "a", "b") == {
-            (None, None), (b"x", None), (None, b"x"), (b"x", b"x"),
-        }  # fmt: skip
+            (None, None),
+            (b"x", None),
+            (None, b"x"),
+            (b"x", b"x"),
+        }
 
     def test_a_rename_leaves_the_old_file_or_the_new_one(self, disk, base, left):
         for content in (b"old", b"new"):

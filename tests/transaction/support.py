@@ -1,6 +1,6 @@
 """States of a transactional id, reached by changes."""
 
-from spark_log.log import EndTransactionMarker, ProducerIdAndEpoch
+from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata

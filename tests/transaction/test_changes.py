@@ -10,9 +10,14 @@ from spark_log.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_log.log import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
+from spark_log.record import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
 from spark_log.transaction import changes
-from spark_log.transaction.state import LAST_EPOCH, Decision, GroupOffset, TransactionState
+from spark_log.transaction.state import (
+    LAST_EPOCH,
+    TransactionDecision,
+    TransactionOffset,
+    TransactionState,
+)
 from tests.transaction.support import (
     OWNER,
     P0,
@@ -197,7 +202,7 @@ class TestCommit:
         state, late = joined(state, 6, P2)
         state = committed(state, counts)
         assert state.state is TransactionState.PREPARE_COMMIT
-        assert state.decision == Decision(OWNER, frozenset([5]))
+        assert state.decision == TransactionDecision(OWNER, frozenset([5]))
         assert state.owner == NEXT
         assert state.producers == {5: 1, 6: 1}
         assert state.participants[6].producer == late, "their markers are put by this"
@@ -227,7 +232,7 @@ class TestCommit:
 
     def test_offsets_are_of_groups_that_a_counting_participant_registered(self):
         state, task = joined(ongoing(), 5, groups=["g"])
-        offset = GroupOffset("g", "topic", "a-topic", 0, 7)
+        offset = TransactionOffset("g", "topic", "a-topic", 0, 7)
         with pytest.raises(InvalidTxnStateError, match="'g' is not registered"):
             changes.commit(state, OWNER, [OWNER], [offset])
         state = committed(state, task, offsets=[offset])
@@ -258,7 +263,7 @@ class TestAbort:
     def test_nobody_counts_and_every_epoch_is_raised(self):
         state, _ = joined(ongoing(), 5)
         state = after(state, changes.abort(state, OWNER))
-        assert (state.state, state.decision) == ("PrepareAbort", Decision(OWNER))
+        assert (state.state, state.decision) == ("PrepareAbort", TransactionDecision(OWNER))
         assert (state.owner, state.producers) == (NEXT, {5: 1})
 
     def test_twice_is_once_and_of_nothing_is_nothing(self):

@@ -13,12 +13,10 @@ from spark_log.transaction import (
     TopicIdPartition,
     TransactionCleaner,
     TransactionCoordinator,
+    TransactionStateLog,
     changes,
     find_transactional_id,
-    list_transactional_ids,
-    view_transaction,
 )
-from spark_log.transaction.state_log import TransactionStateLog, transaction_directory
 from tests.log.support import ShiftedClock
 
 WEEK_S = 7 * 86_400
@@ -53,7 +51,7 @@ def partition(cluster, number=0):
 
 def age(root, seconds, transactional_id="t"):
     """Let a transactional id's log be this old, by the storage's time."""
-    directory = root / transaction_directory(transactional_id)
+    directory = root / TransactionStateLog.directory_of(transactional_id)
     for file in directory.iterdir():
         if file.is_file():
             time = file.stat().st_mtime - seconds
@@ -65,7 +63,7 @@ def cleaned(cluster, **options):
 
 
 def state(cluster):
-    return view_transaction(cluster.store, "t", cluster.clock).state
+    return TransactionStateLog.view(cluster.store, "t", cluster.clock).state
 
 
 def test_a_transaction_without_a_change_for_its_timeout_is_aborted(root, cluster, coordinator):
@@ -151,4 +149,4 @@ def test_ids_of_any_text_are_listed(cluster):
     ids = ["a/b", "ü", "x" * 300]
     for each in ids:
         TransactionCoordinator(cluster, each).initialize(1000)
-    assert list_transactional_ids(cluster.store, cluster.clock) == sorted(ids)
+    assert TransactionStateLog.list_names(cluster.store, cluster.clock) == sorted(ids)

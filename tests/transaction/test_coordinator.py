@@ -17,18 +17,20 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker as Marker
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch, ReplicatedLog, to_partitions
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker as Marker
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import (
-    GroupOffset,
     TopicIdPartition,
     TransactionCoordinator,
+    TransactionOffset,
     changes,
     find_transactional_id,
     state,
 )
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
-from spark_log.transaction.state_log import transaction_directory
+from spark_log.transaction.state_log import TransactionStateLog
+from spark_log.util import to_partitions
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
 
@@ -40,7 +42,7 @@ LOST = UnknownOutcomeError("no answer")
 def markers(monkeypatch):
     """(directory, marker) of each marker that was put, in order."""
     put: list[tuple[str, Marker]] = []
-    append = ReplicatedLog.append_markers
+    append = PartitionLog.append_markers
 
     def append_markers(self, markers):
         appended = append(self, markers)
@@ -48,7 +50,7 @@ def markers(monkeypatch):
             put.extend((self.directory, marker) for marker in markers)
         return appended
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", append_markers)
+    monkeypatch.setattr(PartitionLog, "append_markers", append_markers)
     return put
 
 
@@ -87,7 +89,7 @@ def failing_markers(monkeypatch, error):
     def fail(self, markers):
         raise error
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", fail)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail)
 
 
 # --- identities ----------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
 
     def lose(path, call):
         call()
-        if transaction_directory("t") in path:
+        if TransactionStateLog.directory_of("t") in path:
             appended.append(path)
             if len(appended) == 3:  # after the decision and the completion
                 cluster.store.on("open_buffer", failing(StorageTimeoutError("slow")))
@@ -361,14 +363,14 @@ def test_one_failing_partition_does_not_hold_up_the_others(
 ):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0, 1, 2))
-    put, broken = ReplicatedLog.append_markers, in_directory(cluster, 0)
+    put, broken = PartitionLog.append_markers, in_directory(cluster, 0)
 
     def fail_there(self, markers):
         if self.directory == broken:
             raise StorageError("not there")
         put(self, markers)
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", fail_there)
+    monkeypatch.setattr(PartitionLog, "append_markers", fail_there)
     coordinator.commit(owner)
     assert {directory for directory, _ in markers} == {
         in_directory(cluster, each) for each in (1, 2)
@@ -398,7 +400,7 @@ def test_a_topic_deleted_while_its_marker_is_put_needs_none(
             admin.delete_topics(["orders"])
         raise StorageError("files are missing")
 
-    monkeypatch.setattr(ReplicatedLog, "append_markers", deleted_meanwhile)
+    monkeypatch.setattr(PartitionLog, "append_markers", deleted_meanwhile)
     coordinator.commit(owner)
     assert coordinator.state.state == "CompleteCommit"
 
@@ -410,7 +412,7 @@ def test_offsets_are_committed_before_the_transaction_is_complete(cluster, marke
     )
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0), groups=["g"])
-    offset = GroupOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
+    offset = TransactionOffset("g", "orders", cluster.topic("orders").topic_id, 0, 7)
     with pytest.raises(InvalidTxnStateError, match="offsets cannot be committed here"):
         another(cluster).commit(owner, offsets=[offset])
     coordinator.commit(owner, offsets=[offset])
@@ -425,7 +427,7 @@ def test_a_finisher_that_cannot_commit_offsets_does_not_complete(cluster, marker
 
     owner = (dying := TransactionCoordinator(cluster, "t", commit_offsets=fail)).initialize(1000)
     dying.register(owner, of(cluster, 0), groups=["g"])
-    dying.commit(owner, offsets=[GroupOffset("g", "orders", "", 0, 7)])
+    dying.commit(owner, offsets=[TransactionOffset("g", "orders", "", 0, 7)])
     with pytest.raises(Exception, match="its offsets are committed"):
         another(cluster).initialize(1000)
     assert dying.refresh().state == "PrepareCommit"
@@ -470,7 +472,7 @@ def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     transaction(owner)
     requests = [path for name, path in cluster.store.calls if name != "stage"]
     in_logs = Counter(path.rpartition("/")[0] for path in requests)
-    in_state_log = in_logs.pop(transaction_directory("t"))
+    in_state_log = in_logs.pop(TransactionStateLog.directory_of("t"))
     assert in_state_log + max(in_logs.values()) <= 6
     assert set(in_logs) == {log.directory for log in logs.values()}
 

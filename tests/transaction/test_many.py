@@ -7,7 +7,7 @@ import pytest
 
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.log import ProducerAppend
+from spark_log.record import ProducerAppend
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCleaner,
@@ -101,7 +101,7 @@ def test_thousands_of_open_transactions_hold_readers_up_until_they_are_finished(
         fresh = cluster.partition_log(topic, partition)
         found = fresh.transactions().open
         assert len(found) == OPEN // PARTITIONS
-        fresh.write_snapshot()
+        fresh.replica.snapshots.write()
         assert cluster.partition_log(topic, partition).transactions().open == found
 
     reader = Consumer(

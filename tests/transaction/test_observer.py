@@ -7,7 +7,8 @@ import pytest
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.errors import StorageError
-from spark_log.log import OpenTransaction, ProducerAppend, ReplicatedLog
+from spark_log.log import OpenTransaction, PartitionLog
+from spark_log.record import ProducerAppend
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
@@ -88,7 +89,7 @@ def decide(cluster, coordinator, owner, monkeypatch, end="commit"):
         raise StorageError("killed")
 
     with monkeypatch.context() as dying:
-        dying.setattr(ReplicatedLog, "append_markers", dead)
+        dying.setattr(PartitionLog, "append_markers", dead)
         getattr(coordinator, end)(owner)
 
 
@@ -201,7 +202,7 @@ def test_a_reader_that_may_not_write_is_held_up_and_told_once(
         raise StorageError("read only")
 
     with monkeypatch.context() as broken:
-        broken.setattr(ReplicatedLog, "append_markers", refused)
+        broken.setattr(PartitionLog, "append_markers", refused)
         assert reader.waits(blocking, 2000) is None
     assert cluster.suppressed.counts()["transaction end"] == before + 2
     assert reader.waits(blocking, 2000) is not None

@@ -13,8 +13,8 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import MAX_PRODUCER_EPOCH, ReplicatedLog
-from spark_log.record import ControlRecordType
+from spark_log.log import PartitionLog
+from spark_log.record import MAX_PRODUCER_EPOCH, ControlRecordType
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
@@ -174,7 +174,7 @@ def test_a_decision_is_repeated_while_it_is_not_complete_and_never_reversed(
     coordinator.register(owner, [partition(cluster)])
     decide = coordinator.commit if commits else coordinator.abort
     with monkeypatch.context() as broken:
-        broken.setattr(ReplicatedLog, "append_markers", fail)
+        broken.setattr(PartitionLog, "append_markers", fail)
         following = decide(owner)
         assert coordinator.state.state.is_prepared
     assert decide(owner) == following == replace(owner, producer_epoch=1)

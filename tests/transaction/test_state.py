@@ -8,10 +8,10 @@ from spark_log.errors import CorruptRecordError
 from spark_log.transaction import changes
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state import (
-    Decision,
-    GroupOffset,
     Participant,
+    TransactionDecision,
     TransactionMetadata,
+    TransactionOffset,
     TransactionState,
 )
 from tests.transaction.support import (
@@ -36,7 +36,7 @@ def corrupt(before, state):
 
 def decided():
     state, _ = joined(ongoing(P0, groups=["g"]), 5, P1)
-    offset = GroupOffset("g", "topic", "a-topic", 0, 7, 2, "note")
+    offset = TransactionOffset("g", "topic", "a-topic", 0, 7, 2, "note")
     return after(state, changes.commit(state, OWNER, [OWNER], [offset], 3))
 
 
@@ -83,7 +83,10 @@ class TestReplayRefuses:
     def test_another_decision(self):
         state = decided()
         aborted = replace(
-            state, state=TransactionState.PREPARE_ABORT, decision=Decision(OWNER), batch_id=3
+            state,
+            state=TransactionState.PREPARE_ABORT,
+            decision=TransactionDecision(OWNER),
+            batch_id=3,
         )
         assert "a decision is changed" in corrupt(state, aborted)
         other = replace(state.decision, counting=frozenset([5]))
@@ -104,7 +107,7 @@ class TestReplayRefuses:
         wrong = replace(
             state,
             state=TransactionState.PREPARE_ABORT,
-            decision=Decision(OWNER, frozenset([1])),
+            decision=TransactionDecision(OWNER, frozenset([1])),
         )
         assert "participants count" in corrupt(state, wrong)
 
@@ -113,7 +116,7 @@ class TestReplayRefuses:
         wrong = replace(
             state,
             state=TransactionState.PREPARE_COMMIT,
-            decision=Decision(OWNER, frozenset([9])),
+            decision=TransactionDecision(OWNER, frozenset([9])),
         )
         assert "no participant" in corrupt(state, wrong)
 

@@ -11,10 +11,10 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import changes
 from spark_log.transaction.state import TransactionMetadata
-from spark_log.transaction.state_log import TransactionStateLog, transaction_directory
+from spark_log.transaction.state_log import TransactionStateLog
 from tests.log.support import HookedStore, done_but, failing
 from tests.transaction.support import OWNER, P0, P1
 
@@ -46,7 +46,7 @@ def abort(state):
 
 
 def files(store):
-    return [file.name for file in store.inner.list(transaction_directory("orders"))]
+    return [file.name for file in store.inner.list(TransactionStateLog.directory_of("orders"))]
 
 
 def test_a_change_is_seen_by_all(store, log, clock):
@@ -195,7 +195,7 @@ def test_a_change_on_an_old_state_does_not_take_a_name_that_was_freed(store, clo
 
 
 def test_a_log_that_was_removed_is_not_begun_again(store, log, clock, memory_store):
-    memory_store.delete_directory(transaction_directory("orders"))
+    memory_store.delete_directory(TransactionStateLog.directory_of("orders"))
     with pytest.raises(LogTruncatedError):
         TransactionStateLog(store, "orders", clock).commit(
             lambda state: changes.initialize(state, 1000, 2)
@@ -203,6 +203,6 @@ def test_a_log_that_was_removed_is_not_begun_again(store, log, clock, memory_sto
 
 
 def test_each_transactional_id_has_its_own_directory():
-    names = {transaction_directory(each) for each in ("a", "a/b", "..", "producers", "")}
+    names = {TransactionStateLog.directory_of(each) for each in ("a", "a/b", "..", "producers", "")}
     assert len(names) == 5
     assert all(name.count("/") == 2 for name in names)

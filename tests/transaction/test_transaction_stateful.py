@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spark_log.errors import ConcurrentTransactionsError, TransactionError
-from spark_log.log import MAX_PRODUCER_EPOCH
+from spark_log.record import MAX_PRODUCER_EPOCH
 from spark_log.transaction import changes
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import (

@@ -4,9 +4,9 @@ import pytest
 
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
-from spark_log.log import EndTransactionMarker, PartitionLog
+from spark_log.log import PartitionLog
+from spark_log.record import EndTransactionMarker
 from spark_log.transaction import TransactionStateLog, TransactionVerifier, changes
-from spark_log.transaction.state_log import transaction_directory
 from tests.cli.support import begin_transaction, flip, partition_log
 
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -78,7 +78,7 @@ def test_a_deleted_topic_needs_no_marker(root):
 
 def test_a_damaged_state_log_is_an_error(root):
     begin_transaction(root, "orders", P0)
-    directory = transaction_directory("orders")
+    directory = TransactionStateLog.directory_of("orders")
     newest = sorted((root / directory).glob("*.log"))[-1]
     for position in range(200, newest.stat().st_size, 7):
         flip(newest, position)

@@ -119,19 +119,21 @@ def test_a_child_counts_although_a_thread_of_its_parent_held_the_lock():
 BROAD = {"SparkLogError", "StorageError", "OSError", "Exception", "BaseException", "REQUEST_ERRORS"}
 
 SILENT = {
-    ("cli/completion.py", "Exception"): "what is printed would stand in the user's command line",
-    ("cli/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
+    (
+        "cli/options/completion.py",
+        "Exception",
+    ): "what is printed would stand in the user's command line",
+    ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
     (
-        "consumer/fetch_positions.py",
+        "consumer/position/fetch_positions.py",
         "StorageError",
     ): "the caller raises what it was told first",
     ("delta/delta_log.py", "StorageError"): "the put is then looked for, which raises",
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
-    ("jobs/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
-    ("jobs/progress_bar.py", "OSError"): "there is no terminal",
-    ("log/append/appender.py", "StorageError"): "the append is then looked for, which raises",
+    ("jobs/sink/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
+    ("jobs/program/progress_bar.py", "OSError"): "there is no terminal",
     ("log/chain/chain_appender.py", "StorageError"): "followers copy the leader's file instead",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (
@@ -139,14 +141,14 @@ SILENT = {
         "SparkLogError",
     ): "no copy was made: the put writes, or raises",
     ("cluster/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
-    ("cluster/cluster_verifier.py", "StorageError"): "another finding tells of the replica",
+    ("cluster/verifier.py", "StorageError"): "another finding tells of the replica",
     (
         "metadata/metadata_log.py",
         "SparkLogError",
     ): "the state may be old: it is read, and asked again",
     ("log/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
-    ("cluster/cluster_cleaner.py", "StorageError"): "the caller reports the error it began with",
-    ("producer/partition_appender.py", "OSError"): "the error of the append is raised",
+    ("cluster/cleaner.py", "StorageError"): "the caller reports the error it began with",
+    ("producer/send/partition_appender.py", "OSError"): "the error of the append is raised",
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
     ("storage/local.py", "OSError"): "a directory above the root may belong to another user",
     ("storage/root_guard.py", "OSError"): "the check behind it raises the error of a missing root",

@@ -1,5 +1,5 @@
-"""The commands of ``spark-log``: one file for each group of commands."""
+"""The commands of ``spark-log``: one file for each command, or for each group of commands.
 
-from spark_log.util.exports import attach_stub
-
-__getattr__, __dir__, __all__ = attach_stub(__name__)
+A new command is a file with a function of its name (or an ``app`` for several), and a line
+in `main.COMMANDS`; `lazy_command` imports the file when the command runs. `submit` has the jobs.
+"""

@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json_lines, print_note, print_text
-from spark_log.cli.metrics_port import MetricsPort, metrics_served
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.sigterm import exit_on_sigterm
+from spark_log.cli.options import MetricsPort, Root, metrics_served, with_option_groups
+from spark_log.cli.terminal import exit_on_sigterm, with_examples
 from spark_log.exporter import CANARY_TOPIC, Canary, CanaryRecord
 from spark_log.util import SYSTEM_CLOCK
 

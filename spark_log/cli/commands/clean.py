@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     count_progress,
@@ -18,15 +17,14 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
-from spark_log.log import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport, Throttle
+from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport
 from spark_log.transaction import CleanedTransactionalId, TransactionCleaner
-from spark_log.util import printable
+from spark_log.util import Throttle, printable
 
 _FAILED = 1
 """Exit status: a partition could not be cleaned."""

@@ -11,13 +11,9 @@ from typing import Annotated
 import typer
 
 from spark_log.admin import Admin
-from spark_log.cli.completion import complete_topics
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, complete_topics, parse_pairs, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import DEFAULT_CLIENT
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, avro_deserializer, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError
 
 _MIB = 1_048_576
@@ -37,14 +36,14 @@ def console(
         typer.Option(
             "--allowed-host",
             metavar="NAME",
-            help="Another name of this machine, as it stands in URLs. Repeatable.",
+            help="Another host name of this machine in URLs. Repeatable.",
         ),
     ] = None,
     allow_changes: Annotated[
         bool,
         typer.Option(
             "--allow-changes",
-            help="Let users reset groups who know the token that is printed at the start.",
+            help="Let users with the token that is printed at the start reset groups.",
         ),
     ] = False,
     avro_schema: Annotated[

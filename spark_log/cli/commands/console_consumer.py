@@ -8,21 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_log.cli.completion import complete_groups
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output
-from spark_log.cli.isolation_option import IsolationLevelOption
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.partition_reader import read_partitions
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.record_options import RecordForm, RecordPrinter
-from spark_log.cli.root import Root
-from spark_log.cli.sigterm import exit_on_sigterm
-from spark_log.cli.start_options import Start
-from spark_log.cli.subscription_ends import SubscriptionEnds
-from spark_log.cli.subscription_reader import read_subscription
-from spark_log.cli.time_window import TimeWindow
-from spark_log.cli.topic_options import Topic
+from spark_log.cli.options import (
+    IsolationLevelOption,
+    RecordForm,
+    RecordPrinter,
+    Root,
+    Start,
+    TimeWindow,
+    Topic,
+    complete_groups,
+    parse_pairs,
+    with_option_groups,
+)
+from spark_log.cli.records import SubscriptionEnds, read_partitions, read_subscription
+from spark_log.cli.terminal import exit_on_sigterm, with_examples
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer import Consumer, resolver

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     BadLine,
     LineFormat,
@@ -21,16 +20,14 @@ from spark_log.cli.format import (
     print_json,
     print_note,
 )
-from spark_log.cli.line_sender import TABLE_BYTES, AppendedRecords, LineSender
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs, with_properties
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topic
+from spark_log.cli.options import Root, Topic, parse_pairs, with_option_groups, with_properties
+from spark_log.cli.records import TABLE_BYTES, AppendedRecords, LineSender
+from spark_log.cli.terminal import with_examples
 from spark_log.config import ProducerConfig, TopicConfig
 from spark_log.errors import InvalidRecordError, UnknownTopicOrPartitionError
-from spark_log.log import record_sizes
 from spark_log.metadata import TopicImage
 from spark_log.producer import Producer
+from spark_log.record import record_sizes
 from spark_log.util import Clock
 
 
@@ -231,7 +228,7 @@ def _report(topic: str, sender: LineSender, output: Output) -> None:
         print_json({"topic": topic, "records": sender.records, "partitions": partitions})
         return
     if _has_prompt():
-        print_note("")  # the cursor stands behind the prompt
+        print_note("")  # the cursor is after the prompt
     where = "".join(
         f"\n  {topic}-{partition}: {_range(appended)}"
         for partition, appended in sorted(sender.appended.items())

@@ -7,14 +7,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spark_log.cli.completion import complete_groups
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import ConsumerReport, JavaDateFormat, Output, print_note
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
-from spark_log.cli.sigterm import exit_on_sigterm
-from spark_log.cli.topic_options import Topic
+from spark_log.cli.options import Root, Topic, complete_groups, parse_pairs, with_option_groups
+from spark_log.cli.terminal import exit_on_sigterm, with_examples
 from spark_log.consumer import Consumer, ConsumerRebalanceListener
 from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK, Clock

@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.controller_options import ControllerOptions
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json_lines, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.sigterm import exit_on_sigterm
-from spark_log.replication import Controller, Decision
+from spark_log.cli.options import ControllerOptions, Root, with_option_groups
+from spark_log.cli.terminal import exit_on_sigterm, with_examples
+from spark_log.replication import Controller, ControllerDecision
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -43,7 +40,7 @@ def run_controller(
     status of --once: 0 done, 1 a replica did not come back.
     """
 
-    def show(decision: Decision) -> None:
+    def show(decision: ControllerDecision) -> None:
         if output.is_json:
             print_json_lines([decision.document()])
         else:

@@ -8,13 +8,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.confirmation import is_confirmed
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_note, print_table
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.partition_json import check_named_once, whole_number
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topic
+from spark_log.cli.options import Root, Topic, check_named_once, whole_number, with_option_groups
+from spark_log.cli.terminal import is_confirmed, with_examples
 from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
 
@@ -59,7 +55,7 @@ def delete_records(
     if offset_json_file is not None:
         if topic.given is not None or before_offset is not None or partition:
             raise InvalidConfigurationError(
-                "--offset-json-file names topics, partitions and offsets: give no others beside it"
+                "--offset-json-file names topics, partitions and offsets: give no others with it"
             )
         wanted = _read_offsets(offset_json_file)
     elif topic.given is None or before_offset is None:

@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     counted,
@@ -24,8 +23,14 @@ from spark_log.cli.format import (
     print_text,
     status_line,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import ConfigFileOption, Root, RootOption, StorageOption
+from spark_log.cli.options import (
+    ConfigFileOption,
+    Root,
+    RootOption,
+    StorageOption,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.doctor import (
     CHECKS,
     OWN_PROBLEMS,
@@ -41,7 +46,7 @@ from spark_log.util import IN_PROCESS, SuppressedErrors, printable
 
 _DEFAULTS = Limits()
 _WARNINGS, _ERRORS = 1, 2
-"""Exit statuses by the worst finding, as of the plugins of monitoring systems."""
+"""Exit statuses by the worst finding, like those of plugins of monitoring systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class RootOfDoctor:
         config: ConfigFileOption = None,
         storage_option: StorageOption = None,
     ) -> RootOfDoctor:
-        """Return the options of `Root`, not looked at yet."""
+        """Return the options of `Root`, which are not checked yet."""
         return cls(partial(Root.from_options, root, config, storage_option))
 
 
@@ -132,7 +137,7 @@ def doctor(
 ) -> None:
     """Tell what is wrong with a root and what to do.
 
-    Looks at storage, clocks, brokers, replicas, cleaning, leftover files, transactions, groups and
+    Checks storage, clocks, brokers, replicas, cleaning, leftover files, transactions, groups and
     committed offsets. Each finding is a line: what is wrong, what to do, and how it was seen. It
     reads no records: verify checks those. Exit status, as monitoring systems expect: 0 healthy, 1
     warnings, 2 errors, or a mistake in the command. A check that cannot be done is a warning.
@@ -158,7 +163,7 @@ def doctor(
         ),
     )
     suffix = _root_option(root)
-    with _without_suppressed_lines(), status_line("Looking at the root") as show:
+    with _without_suppressed_lines(), status_line("Checking the root") as show:
 
         def progress(title: str, done: int, total: int) -> None:
             show(f"{title} ({done:,}/{total:,})")

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     TIMESTAMP_TYPES,
     BatchDump,
@@ -25,17 +24,11 @@ from spark_log.cli.format import (
     read_index,
     record_documents,
 )
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options import with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import CorruptRecordError
-from spark_log.log import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    LeaderChange,
-    SegmentName,
-    parse_leader_change,
-)
-from spark_log.record import NO_SEQUENCE, BatchHeader
+from spark_log.log import SegmentName
+from spark_log.record import NO_SEQUENCE, BatchHeader, LeaderChange, parse_leader_change
 from spark_log.util import printable
 
 _ROWS_AT_ONCE = 4096
@@ -65,14 +58,15 @@ def dump_log(
     Shows every batch header and verifies every checksum. A damaged file is dumped as far as it can
     be read. Then the problem is reported with its position, and the exit status is 1.
     """
-    name = SegmentName.parse(file.stem + LOG_SUFFIX)
-    if name is None or file.suffix not in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+    segment = SegmentName.parse(file.name)
+    name = segment or SegmentName.parse_index(file.name)
+    if name is None:
         raise typer.BadParameter(
-            f"{file.name!r} is not the name of a segment (…{LOG_SUFFIX}) or of its index "
-            f"(…{INDEX_SUFFIX}, …{TIME_INDEX_SUFFIX}), which begins with 20 digits",
+            f"{file.name!r} is not the name of a segment (….log) or of its index "
+            f"(….index, ….timeindex), which begins with 20 digits",
             param_hint="'FILE'",
         )
-    if file.suffix == LOG_SUFFIX:
+    if segment is not None:
         _dump_segment(file, name, output, print_data_log)
     else:
         _dump_index(file, name, output)

@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.completion import complete_topics
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.partition_json import PARTITIONS_FORM, read_partitions
-from spark_log.cli.root import Root
+from spark_log.cli.options import (
+    PARTITIONS_FORM,
+    Root,
+    complete_topics,
+    read_partitions,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import Cluster
 from spark_log.errors import ElectionNotNeededError, InvalidConfigurationError
 from spark_log.types import ElectionType, TopicPartition
@@ -22,7 +25,7 @@ _FAILED = 1
 """Exit status: a partition got no leader."""
 
 
-class Election(StrEnum):
+class ElectionTypeOption(StrEnum):
     """Values of ``--election-type``."""
 
     PREFERRED = "preferred"
@@ -38,7 +41,7 @@ def elect_leaders(
     root: Root,
     output: Output,
     election_type: Annotated[
-        Election,
+        ElectionTypeOption,
         typer.Option(
             "--election-type",
             help="preferred: the first replica, if it is in sync. unclean: if no replica can lead "
@@ -141,13 +144,13 @@ def _log_ends(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicP
     """Return where the logs of new leaders end."""
     image = cluster.image()
     return {
-        tp: cluster.partition_log(image.topic(tp.topic), tp.partition).log_end_offset()
+        tp: cluster.partition_log(image.topic(tp.topic), tp.partition).observe().log_end_offset
         for tp in partitions
     }
 
 
 def _print(
-    election_type: Election,
+    election_type: ElectionTypeOption,
     elected: list[TopicPartition],
     needless: list[TopicPartition],
     leaders: dict[TopicPartition, int],

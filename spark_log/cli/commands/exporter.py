@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_bytes, print_json, print_note
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.sigterm import exit_on_sigterm
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import exit_on_sigterm, with_examples
 from spark_log.errors import SparkLogError
 from spark_log.exporter import RootExporter, Scrape
 from spark_log.metrics import samples_of

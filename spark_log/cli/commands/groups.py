@@ -8,9 +8,6 @@ import typer
 
 from spark_log.cli.commands.groups_repair import repair_groups
 from spark_log.cli.commands.groups_reset import reset_offsets
-from spark_log.cli.completion import complete_groups
-from spark_log.cli.confirmation import is_confirmed
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     counted,
@@ -22,11 +19,16 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.group_options import Groups, TopicPartitionsOption
-from spark_log.cli.group_partitions import parse_partitions
-from spark_log.cli.isolation_option import IsolationLevelOption
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import (
+    Groups,
+    IsolationLevelOption,
+    Root,
+    TopicPartitionsOption,
+    complete_groups,
+    parse_partitions,
+    with_option_groups,
+)
+from spark_log.cli.terminal import is_confirmed, with_examples
 from spark_log.errors import InvalidConfigurationError
 from spark_log.util import printable
 

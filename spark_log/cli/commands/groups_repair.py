@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, counted, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.util import printable
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def repair_groups(
 ) -> None:
     """Repair committed offsets.
 
-    Looks for damage, and shows which offsets can be saved and which are lost. With --execute the
+    Searches for damage, and shows which offsets can be saved and which are lost. With --execute the
     saved offsets become the new table. No file is deleted.
     """
     from spark_log.coordinator import OffsetsRepair

@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 
 from spark_log.admin import Admin, OffsetResetPlanner, ResetPlan
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     print_bytes,
@@ -23,10 +22,14 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.group_options import Groups, TopicPartitionsOption
-from spark_log.cli.group_partitions import parse_partitions
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import (
+    Groups,
+    Root,
+    TopicPartitionsOption,
+    parse_partitions,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import Cluster
 from spark_log.config import parse_duration, parse_time_ms, parse_time_us
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
@@ -160,7 +163,7 @@ def _only_one(ways: dict[str, bool]) -> str:
 def _check_scope(has_topic: bool, all_topics: bool, has_file: bool) -> None:
     if has_file and (has_topic or all_topics):
         raise InvalidConfigurationError(
-            "--from-file names the partitions: give no --topic and no --all-topics beside it"
+            "--from-file names the partitions: give no --topic and no --all-topics with it"
         )
     if has_topic == all_topics and not has_file:
         raise InvalidConfigurationError("which topics? Give --topic or --all-topics")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options import with_option_groups
+from spark_log.cli.terminal import with_examples
+from spark_log.config import CONF_FILES, conf_directory
 from spark_log.errors import InvalidConfigurationError
 
 
@@ -33,14 +33,13 @@ def init(
 
     Existing files are never overwritten: if one of them exists, nothing is written.
     """
-    with as_file(files("spark_log") / "conf") as shipped:
-        sources = sorted(each for each in shipped.iterdir() if each.is_file())
-        existing = [each.name for each in sources if (directory / each.name).exists()]
-        if existing:
-            raise InvalidConfigurationError(
-                f"{directory} has {', '.join(existing)} already, and nothing was written: remove "
-                f"what should be written anew, or name another folder"
-            )
-        directory.mkdir(parents=True, exist_ok=True)
-        written = [str(Path(shutil.copyfile(each, directory / each.name))) for each in sources]
+    existing = [name for name in CONF_FILES if (directory / name).exists()]
+    if existing:
+        raise InvalidConfigurationError(
+            f"{directory} has {', '.join(existing)} already, and nothing was written: remove "
+            f"what should be written anew, or name another folder"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    shipped = conf_directory()
+    written = [str(shutil.copyfile(shipped / name, directory / name)) for name in CONF_FILES]
     output.answer("\n".join(f"wrote {path}" for path in written), {"files": written})

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_table, status_line
-from spark_log.cli.metrics_port import metrics_served
-from spark_log.cli.mirror_options import (
+from spark_log.cli.options import (
+    SECRETS_INSTEAD,
     KafkaOptions,
     MirrorOptions,
+    Root,
     RunOptions,
     TopicPatterns,
     UntilEnd,
+    metrics_served,
+    parse_pairs,
+    warn_of_secrets,
+    with_option_groups,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs, warn_of_secrets
-from spark_log.cli.root import SECRETS_INSTEAD, Root
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.storage import OutageWait, is_unavailable
 from spark_log.threads import Deadline
@@ -34,7 +36,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PAUSE_S: Final = 0.5
 _MAX_PAUSE_S: Final = 2.0
-"""Pauses between two looks at a source: a tenth of the time without new records, within these."""
+"""Limits of the pause between two reads of a source: a tenth of the time without new records."""
 _MB: Final = 1_000_000
 
 
@@ -110,8 +112,8 @@ def from_root(
     at any time: it continues where it was. The target root is created if it does not exist, and
     nobody else may write to these topics of it.
     """
-    from spark_log.log import Throttle
     from spark_log.mirror import RootMirror
+    from spark_log.util import Throttle
 
     if throttle is not None and throttle <= 0:
         raise InvalidConfigurationError(f"--throttle is {throttle}, expected more than 0")
@@ -188,7 +190,7 @@ def groups(
     members on that side, and offsets that are further there, stay as they are. Exit status: 0 done,
     1 some offsets lie behind what is mirrored.
     """
-    from spark_log.mirror import GroupTranslation, Side, patterns, read_maps
+    from spark_log.mirror import GroupTranslation, Side, patterns, read_offset_syncs
 
     if to not in ("log", "kafka"):
         raise InvalidConfigurationError(f"--to is {to!r}; give log or kafka")
@@ -196,9 +198,11 @@ def groups(
     settings = options.settings()
     root.cluster()
     cluster, log = kafka.cluster(), options.log(root)
-    maps = read_maps(cluster, log, settings.map_topic)
+    offset_syncs = read_offset_syncs(cluster, log, settings.offset_sync_topic)
     source = Side.KAFKA if to == "log" else Side.LOG
-    done = GroupTranslation(cluster, log, expressions).translate(maps, source, dry_run=dry_run)
+    done = GroupTranslation(cluster, log, expressions).translate(
+        offset_syncs, source, dry_run=dry_run
+    )
     _print_groups(done, output)
     if any(each.waiting for each in done):
         raise typer.Exit(1)
@@ -214,7 +218,7 @@ def _run(mirror: Mirror, run: RunOptions, translation: GroupTranslation, output:
     def translate() -> None:
         served.update()
         if run.sync_groups:
-            translated[:] = translation.translate(mirror.maps, source)
+            translated[:] = translation.translate(mirror.offset_syncs, source)
 
     served = MirrorMetrics(mirror)
     with (

@@ -7,12 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_table
-from spark_log.cli.isolation_option import IsolationLevelOption
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import IsolationLevelOption, Root, Topics, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.config import parse_time_ms
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.types import OffsetAndTimestamp, OffsetSpec, TopicPartition

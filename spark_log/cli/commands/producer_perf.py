@@ -13,12 +13,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_note, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topic
+from spark_log.cli.options import Root, Topic, parse_pairs, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.config import ProducerConfig
 from spark_log.errors import InvalidConfigurationError
 from spark_log.producer import Producer, RecordFuture

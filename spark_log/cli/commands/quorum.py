@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output, print_json, print_table, print_text
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import check_new_voter
 from spark_log.errors import InvalidConfigurationError
 from spark_log.storage import (
@@ -28,7 +27,7 @@ from spark_log.storage import (
 
 app = typer.Typer(rich_markup_mode=None)
 
-Member = Annotated[
+MemberArgument = Annotated[
     str, typer.Argument(metavar="URL", help="Root: a path or a URL, without credentials.")
 ]
 
@@ -69,7 +68,7 @@ def describe_quorum(root: Root, output: Output) -> None:
 @app.command("add")
 @with_examples("spark-log quorum add disk2")
 @with_option_groups
-def add_member(member: Member, root: Root, output: Output) -> None:
+def add_member(member: MemberArgument, root: Root, output: Output) -> None:
     """Add an empty root, which gets a copy of all files. Run it again if it was interrupted.
 
     The first call makes a quorum of a single root. End all clients of that root before: they would
@@ -90,7 +89,7 @@ def add_member(member: Member, root: Root, output: Output) -> None:
 @app.command("remove")
 @with_examples("spark-log quorum remove disk2")
 @with_option_groups
-def remove_member(member: Member, root: Root, output: Output) -> None:
+def remove_member(member: MemberArgument, root: Root, output: Output) -> None:
     """Remove a member, which need not answer. Its files stay."""
     store = _quorum(root.cluster().store, root)
     removed = _url_of(store, member)

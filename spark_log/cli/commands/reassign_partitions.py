@@ -8,10 +8,7 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
-from spark_log.cli.examples import with_examples
-from spark_log.cli.format import Output
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.reassignment import (
+from spark_log.cli.cluster import (
     THROTTLE,
     cancel_plan,
     execute_plan,
@@ -19,7 +16,9 @@ from spark_log.cli.reassignment import (
     list_reassigning,
     verify_plan,
 )
-from spark_log.cli.root import Root
+from spark_log.cli.format import Output
+from spark_log.cli.options import Root, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, InvalidReplicaAssignmentError
 from spark_log.metadata import parse_reassignment, parse_topics_to_move
 

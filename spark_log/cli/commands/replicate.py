@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     print_json,
@@ -14,13 +13,12 @@ from spark_log.cli.format import (
     print_table,
     replica_progress,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.replication import (
-    CatchUp,
-    ClusterReplicator,
-    ReplicatedPartition,
+    ClusterRecovery,
+    RecoveredReplica,
+    RecoveryReport,
     out_of_sync_replicas,
     replication_throttle,
 )
@@ -67,7 +65,7 @@ def replicate(
     cluster = root.cluster()
     image = cluster.image()
     replicas = out_of_sync_replicas(image, topics.names if topics.given else None, broker)
-    done = [ReplicatedPartition(each, None) for each in replicas if dry_run]
+    done = [RecoveredReplica(each, None) for each in replicas if dry_run]
     limit = replication_throttle(image, throttle)
     with replica_progress("Replicating", len(replicas)) as progress:
 
@@ -75,10 +73,10 @@ def replicate(
             progress.copied(done_bytes)
             limit(done_bytes)
 
-        replicator = ClusterReplicator(
+        recovery = ClusterRecovery(
             cluster, on_copied, progress.listed, lambda replica: progress.begin(str(replica))
         )
-        for result in replicator.catch_up([] if dry_run else replicas):
+        for result in recovery.run([] if dry_run else replicas):
             done.append(result)
             progress.end()
     if output.is_json:
@@ -95,9 +93,9 @@ def replicate(
         raise typer.Exit(_FAILED)
 
 
-def _row(done: ReplicatedPartition) -> list[object]:
+def _row(done: RecoveredReplica) -> list[object]:
     is_in_sync = done.report is not None and done.report.is_in_sync
-    report = done.report or CatchUp(done.replica.broker_id, is_in_sync=False)
+    report = done.report or RecoveryReport(done.replica.broker_id, is_in_sync=False)
     state = "in sync" if is_in_sync else "not in sync"
     figures = [report.directory, report.copied_segments, report.copied_bytes]
     return [*done.replica, state, *figures]

@@ -13,7 +13,8 @@ from typing import Final, NoReturn
 
 import typer
 
-from spark_log.cli.errors import PROGRAM_VARIABLE
+from spark_log.cli.terminal import PROGRAM_VARIABLE
+from spark_log.config import conf_directory
 from spark_log.errors import InvalidConfigurationError
 
 JOBS: Final = {
@@ -49,7 +50,7 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
             installed.
     """
     options, rest = _split(arguments)
-    script = str(files("spark_log") / "scripts" / f"{job}.py")
+    script = str(files("spark_log") / "jobs" / f"{job}.py")
     name = {PROGRAM_VARIABLE: f"spark-log {job}"}
     if {"-h", "--help"} & set(rest):
         command = [sys.executable, script, "--help"]
@@ -59,7 +60,7 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
     if "SPARK_CONF_DIR" not in os.environ and not needs_delta:
         options = [*_NO_DELTA, *options]  # the user's own come last, and win
     environment = {
-        "SPARK_CONF_DIR": str(files("spark_log") / "conf"),
+        "SPARK_CONF_DIR": str(conf_directory()),
         "PYSPARK_PYTHON": sys.executable,
         **os.environ,
         **name,

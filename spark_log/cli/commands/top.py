@@ -13,9 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spark_log.cli.cluster_sampler import ClusterSample, ClusterSampler, GroupSample, TopicSample
-from spark_log.cli.completion import complete_groups
-from spark_log.cli.examples import with_examples
+from spark_log.cli.cluster import ClusterSample, ClusterSampler, GroupSample, TopicSample
 from spark_log.cli.format import (
     Output,
     counted,
@@ -24,10 +22,8 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.quit_key import quit_key
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, complete_groups, with_option_groups
+from spark_log.cli.terminal import quit_key, with_examples
 from spark_log.storage import retry_while_unavailable
 from spark_log.threads import Deadline
 

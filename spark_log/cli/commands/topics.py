@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.confirmation import is_confirmed
-from spark_log.cli.examples import with_examples
+from spark_log.admin import PartitionDescription
 from spark_log.cli.format import (
     Output,
     counted,
@@ -21,21 +20,22 @@ from spark_log.cli.format import (
     spinner,
     topic_document,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.properties import parse_pairs
-from spark_log.cli.root import Root, RootOfNewTopic
-from spark_log.cli.topic_options import Topic, Topics
+from spark_log.cli.options import (
+    Root,
+    RootOfNewTopic,
+    Topic,
+    Topics,
+    parse_pairs,
+    with_option_groups,
+)
+from spark_log.cli.terminal import is_confirmed, with_examples
 from spark_log.errors import (
     InvalidConfigurationError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import MetadataImage
-from spark_log.types import (
-    NewPartitions,
-    NewTopic,
-    PartitionDescription,
-)
+from spark_log.types import NewPartitions, NewTopic
 
 app = typer.Typer(rich_markup_mode=None)
 

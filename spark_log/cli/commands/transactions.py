@@ -6,20 +6,23 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.completion import complete_transactional_ids
-from spark_log.cli.examples import with_examples
-from spark_log.cli.format import Output, print_json, print_note, print_table
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topic, Topics
-from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
-from spark_log.types import (
+from spark_log.admin import (
     AbortTransactionSpec,
     ActiveProducer,
     HangingTransaction,
-    TopicPartition,
     TransactionDescription,
 )
+from spark_log.cli.format import Output, print_json, print_note, print_table
+from spark_log.cli.options import (
+    Root,
+    Topic,
+    Topics,
+    complete_transactional_ids,
+    with_option_groups,
+)
+from spark_log.cli.terminal import with_examples
+from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
+from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK
 
 app = typer.Typer(rich_markup_mode=None)
@@ -231,7 +234,7 @@ def find_hanging(
 
     They are open in a partition, and their producer's state log says that they were complete
     before. Readers with read_committed abort them when they are held up, and so does
-    transactions abort. Without names the partitions of all topics are looked at.
+    transactions abort. Without names the partitions of all topics are searched.
     """
     image = root.cluster().image()
     wanted = [

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import (
     Output,
     byte_progress,
@@ -16,12 +15,11 @@ from spark_log.cli.format import (
     print_note,
     print_text,
 )
-from spark_log.cli.option_groups import with_option_groups
-from spark_log.cli.root import Root
-from spark_log.cli.topic_options import Topics
+from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.cluster import ClusterVerifier
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log import Finding, Severity
+from spark_log.log.verify import Finding, Severity
 from spark_log.transaction import TransactionVerifier
 from spark_log.util import printable
 

@@ -7,9 +7,9 @@ import platform
 import pyarrow as pa
 
 from spark_log import __version__
-from spark_log.cli.examples import with_examples
 from spark_log.cli.format import Output
-from spark_log.cli.option_groups import with_option_groups
+from spark_log.cli.options import with_option_groups
+from spark_log.cli.terminal import with_examples
 from spark_log.record import FORMAT_VERSION
 
 

@@ -1,6 +1,6 @@
 from .avro import avro_deserializer as avro_deserializer
 from .consumer_report import ConsumerReport as ConsumerReport
-from .deserializers import Deserializer as Deserializer
+from .deserializers import FieldDeserializer as FieldDeserializer
 from .deserializers import find_deserializer as find_deserializer
 from .format_string import TOKENS as TOKENS
 from .format_string import FormatString as FormatString

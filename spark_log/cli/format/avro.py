@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from spark_log.cli.format.deserializers import Deserializer, bytes_document
+from spark_log.cli.format.deserializers import FieldDeserializer, bytes_document
 from spark_log.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -38,12 +38,17 @@ _CONFLUENT_BYTES: Final = 5
 """A zero byte and the id of a schema."""
 
 _NOT_A_VALUE: Final = (
-    ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """The errors that fastavro raises for bytes that are no value of the schema."""
 
 
-def avro_deserializer(schema_file: Path) -> Deserializer:
+def avro_deserializer(schema_file: Path) -> FieldDeserializer:
     """Return a deserializer of the values of a schema.
 
     Args:
@@ -71,7 +76,7 @@ def avro_deserializer(schema_file: Path) -> Deserializer:
             f"{schema_file} is not an Avro schema in JSON: {detail}"
         ) from error
     reader = _AvroReader(schema, bytes.fromhex(digest), schema_file.name)
-    return Deserializer.of_documents("Avro of the given schema", reader.document)
+    return FieldDeserializer.of_documents("Avro of the given schema", reader.document)
 
 
 class _AvroReader:

@@ -16,7 +16,7 @@ from spark_log.log import FetchedRecords
 
 
 @dataclass(frozen=True, slots=True)
-class Deserializer:
+class FieldDeserializer:
     """Turns the bytes of keys or values into JSON documents, and into text for people.
 
     Attributes:
@@ -32,7 +32,7 @@ class Deserializer:
     text: Callable[[bytes], bytes]
 
     @classmethod
-    def of_documents(cls, kind: str, document: Callable[[bytes], Any]) -> Deserializer:
+    def of_documents(cls, kind: str, document: Callable[[bytes], Any]) -> FieldDeserializer:
         """Return a deserializer whose text is its document as JSON on one line."""
         return cls(
             kind,
@@ -92,15 +92,15 @@ def bytes_document(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
-STRING: Final = Deserializer("a string", bytes_document, lambda data: data)
+STRING: Final = FieldDeserializer("a string", bytes_document, lambda data: data)
 _DESERIALIZERS: Final = {
     "string": STRING,
-    "json": Deserializer.of_documents("JSON", json.loads),
-    "hex": Deserializer("bytes", bytes.hex, lambda data: data.hex().encode()),
+    "json": FieldDeserializer.of_documents("JSON", json.loads),
+    "hex": FieldDeserializer("bytes", bytes.hex, lambda data: data.hex().encode()),
 }
 
 
-def find_deserializer(key: str, name: str) -> Deserializer:
+def find_deserializer(key: str, name: str) -> FieldDeserializer:
     """Return a deserializer by its name.
 
     Args:

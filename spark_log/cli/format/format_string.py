@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.cli.format.deserializers import STRING, Deserializer
+from spark_log.cli.format.deserializers import STRING, FieldDeserializer
 from spark_log.cli.format.record_format import escape, headers_text
 from spark_log.errors import InvalidConfigurationError
 from spark_log.log import FetchedRecords
@@ -90,8 +90,8 @@ class FormatString:
         self,
         topic: str,
         records: FetchedRecords,
-        key: Deserializer = STRING,
-        value: Deserializer = STRING,
+        key: FieldDeserializer = STRING,
+        value: FieldDeserializer = STRING,
         *,
         for_terminal: bool = False,
     ) -> bytes:
@@ -139,7 +139,11 @@ def _refused(problem: str) -> InvalidConfigurationError:
 
 
 def _column(
-    token: str, topic: str, records: FetchedRecords, key: Deserializer, value: Deserializer
+    token: str,
+    topic: str,
+    records: FetchedRecords,
+    key: FieldDeserializer,
+    value: FieldDeserializer,
 ) -> list[bytes]:
     """Return the bytes of a token for each record."""
     match token:

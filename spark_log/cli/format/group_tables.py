@@ -34,8 +34,20 @@ def print_lag(
     for group_id, description in described.items():
         if not description.members:
             print_note(f"Group {group_id!r} has no members.")
-    columns = ["Group", "Topic", "Partition", "Current-offset", "Log-end-offset", "Lag", "Deleted",
-               "Lag-seconds", "Consumer-id", "Host", "Client-id", "Generation"]  # fmt: skip
+    columns = [
+        "Group",
+        "Topic",
+        "Partition",
+        "Current-offset",
+        "Log-end-offset",
+        "Lag",
+        "Deleted",
+        "Lag-seconds",
+        "Consumer-id",
+        "Host",
+        "Client-id",
+        "Generation",
+    ]
     rows = [_lag_row(described[group_id], each) for group_id, lag in lags.items() for each in lag]
     print_table(columns, rows)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
-from spark_log.log import INDEX_SUFFIX, OffsetIndex, SegmentName, TimeIndex
+from spark_log.log import OffsetIndex, SegmentName, TimeIndex
 from spark_log.storage import open_store
 
 
@@ -73,7 +73,7 @@ def _entries(
     path: Path, name: SegmentName, dump: SegmentDump | None, *, is_checked: bool
 ) -> list[IndexEntry]:
     data = open_store(path.absolute().parent).open_buffer(path.name)
-    if path.suffix == INDEX_SUFFIX:
+    if path.name == name.index:
         append_id = dump.append_id if dump is not None and is_checked else None
         return _offset_entries(OffsetIndex.from_bytes(name.base_offset, data, append_id), dump)
     offsets = path.with_name(name.index)

@@ -9,8 +9,14 @@ from typing import Final
 import typer
 
 _LETTERS: Final = {
-    "yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
-}  # fmt: skip
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+}
 
 
 class JavaDateFormat:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_log.cli.format.deserializers import STRING, Deserializer, bytes_document
+from spark_log.cli.format.deserializers import STRING, FieldDeserializer, bytes_document
 from spark_log.log import FetchedRecords
 from spark_log.util import printable_lines
 
@@ -41,8 +41,8 @@ class TextFormat:
 def format_text(
     records: FetchedRecords,
     text_format: TextFormat,
-    key: Deserializer = STRING,
-    value: Deserializer = STRING,
+    key: FieldDeserializer = STRING,
+    value: FieldDeserializer = STRING,
     *,
     is_raw: bool = False,
     for_terminal: bool = False,
@@ -99,7 +99,7 @@ def format_text(
 
 
 def record_documents(
-    records: FetchedRecords, key: Deserializer = STRING, value: Deserializer = STRING
+    records: FetchedRecords, key: FieldDeserializer = STRING, value: FieldDeserializer = STRING
 ) -> list[dict[str, object]]:
     """Return records as documents for JSON.
 

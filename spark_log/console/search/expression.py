@@ -43,39 +43,46 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _CLASSES: Final = {
-    "BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION",
-    "LAMBDA", "OPERATOR", "TYPE",
-}  # fmt: skip
+    *("BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
+    *("LAMBDA", "OPERATOR", "TYPE"),
+}
 _FUNCTIONS: Final = {
     # operators
-    "+", "-", "*", "/", "//", "%", "~~", "!~~", "~~*", "!~~*", "~~~", "->", "->>", "^@", "@>", "<@",
-    "array_extract", "struct_extract", "like_escape", "not_like_escape", "ilike_escape",
+    *("+", "-", "*", "/", "//", "%", "~~", "!~~"),
+    *("~~*", "!~~*", "~~~", "->", "->>", "^@", "@>", "<@"),
+    *("array_extract", "struct_extract", "like_escape", "not_like_escape", "ilike_escape"),
     "not_ilike_escape",
     # text
-    "ascii", "bit_length", "char_length", "character_length", "contains", "ends_with", "hash",
-    "instr", "left", "len", "length", "levenshtein", "lower", "lcase", "ltrim", "md5",
-    "octet_length", "position", "prefix", "regexp_extract", "regexp_full_match", "regexp_matches",
-    "reverse", "right", "rtrim", "starts_with", "strlen", "strpos", "substr", "substring", "suffix",
-    "trim", "ucase", "upper",
+    *("ascii", "bit_length", "char_length", "character_length", "contains", "ends_with", "hash"),
+    *("instr", "left", "len", "length", "levenshtein", "lower", "lcase", "ltrim", "md5"),
+    *("octet_length", "position", "prefix"),
+    *("regexp_extract", "regexp_full_match", "regexp_matches"),
+    *("reverse", "right", "rtrim", "starts_with"),
+    *("strlen", "strpos", "substr", "substring", "suffix"),
+    *("trim", "ucase", "upper"),
     # JSON
-    "json_array_length", "json_contains", "json_exists", "json_extract", "json_extract_path",
-    "json_extract_path_text", "json_extract_string", "json_keys", "json_type", "json_valid",
+    *("json_array_length", "json_contains", "json_exists", "json_extract", "json_extract_path"),
+    *("json_extract_path_text", "json_extract_string", "json_keys", "json_type", "json_valid"),
     "json_value",
     # lists
-    "array_contains", "array_has", "array_length", "list_contains", "list_extract", "list_filter",
-    "list_has", "list_position", "struct_pack", "row",
+    *("array_contains", "array_has", "array_length"),
+    *("list_contains", "list_extract", "list_filter"),
+    *("list_has", "list_position", "struct_pack", "row"),
     # numbers
-    "abs", "ceil", "ceiling", "floor", "greatest", "isfinite", "isinf", "isnan", "least", "log",
-    "ln", "mod", "pow", "power", "round", "sign", "sqrt", "trunc",
+    *("abs", "ceil", "ceiling", "floor", "greatest", "isfinite", "isinf", "isnan", "least", "log"),
+    *("ln", "mod", "pow", "power", "round", "sign", "sqrt", "trunc"),
     # times
-    "century", "date_diff", "date_part", "date_trunc", "datediff", "datepart", "datetrunc", "day",
-    "dayname", "dayofweek", "dayofyear", "epoch", "epoch_ms", "epoch_us", "hour", "isodow",
-    "make_date", "make_timestamp", "minute", "month", "monthname", "quarter", "second", "strftime",
-    "strptime", "to_days", "to_hours", "to_minutes", "to_seconds", "to_timestamp", "try_strptime",
-    "week", "weekday", "year",
+    *("century", "date_diff", "date_part", "date_trunc"),
+    *("datediff", "datepart", "datetrunc", "day"),
+    *("dayname", "dayofweek", "dayofyear", "epoch", "epoch_ms", "epoch_us", "hour", "isodow"),
+    *("make_date", "make_timestamp", "minute", "month"),
+    *("monthname", "quarter", "second", "strftime"),
+    *("strptime", "to_days", "to_hours"),
+    *("to_minutes", "to_seconds", "to_timestamp", "try_strptime"),
+    *("week", "weekday", "year"),
     # null
-    "coalesce", "ifnull", "nullif",
-}  # fmt: skip
+    *("coalesce", "ifnull", "nullif"),
+}
 _MAX_CHARACTERS: Final = 4000
 _MAX_CALLS: Final = 60
 _QUERY: Final = "SELECT 1 FROM records WHERE (\n{}\n)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from spark_log.log import FetchedRecords, IsolationLevel, PartitionLog
 from spark_log.record import HEADERS_TYPE
 from spark_log.util import Clock
 
+_log = logging.getLogger(__name__)
+
 _FIRST_ROWS: Final = 8_192
 _MAX_ROWS: Final = 262_144
 _MAX_BYTES: Final = 33_554_432
@@ -29,7 +32,7 @@ _PIECE_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """The progress of a search.
 
     Attributes:
@@ -79,8 +82,8 @@ class Search:
         budget: Budget,
         clock: Clock,
         on_hits: Callable[[FetchedRecords], None],
-        on_progress: Callable[[Progress], None],
-    ) -> Progress:
+        on_progress: Callable[[SearchProgress], None],
+    ) -> SearchProgress:
         """Read the records, and pass on hits as they are found, by partition in offset order.
 
         While one chunk is evaluated, the next is read.
@@ -97,7 +100,8 @@ class Search:
         """
         began_ms = clock.monotonic_ms()
         total = sum(end - start for start, end in self.ranges.values())
-        progress = Progress(0, total, 0, 0.0)
+        progress = SearchProgress(0, total, 0, 0.0)
+        _log.debug("searching %d offsets in %d partitions", total, len(self.ranges))
         with ThreadPoolExecutor(1, "spark-log-console-evaluate") as pool:
             waiting: list[tuple[Future[list[FetchedRecords]], int]] = []
             chunks = self._chunks(budget)
@@ -112,7 +116,7 @@ class Search:
                     for rows in self._limited(future.result(), hits):
                         on_hits(rows)
                         hits += len(rows)
-                    progress = Progress(
+                    progress = SearchProgress(
                         progress.records + count, total, hits, clock.monotonic_ms() - began_ms
                     )
                     if self.limit is not None and hits >= self.limit:
@@ -120,7 +124,14 @@ class Search:
                     on_progress(progress)
                 elif chunk is None:
                     break
-        return replace(progress, is_done=True, elapsed_ms=clock.monotonic_ms() - began_ms)
+        done = replace(progress, is_done=True, elapsed_ms=clock.monotonic_ms() - began_ms)
+        _log.debug(
+            "search ended: %d records read, %d hits, %.0f ms",
+            done.records,
+            done.hits,
+            done.elapsed_ms,
+        )
+        return done
 
     def _limited(self, found: list[FetchedRecords], hits: int) -> Iterator[FetchedRecords]:
         for rows in found:

@@ -40,7 +40,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaRow:
     """A replica that is out of sync, offline or moving.
 
     Attributes:
@@ -57,7 +57,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Brokers:
+class BrokersPage:
     """The brokers, and the replicas that are out of sync, offline or moving.
 
     Attributes:
@@ -67,11 +67,11 @@ class Brokers:
     """
 
     brokers: tuple[Broker, ...]
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaRow, ...]
     total_replicas: int
 
 
-def read_brokers(console: Console, _: NoParameters, budget: Budget) -> Brokers:
+def read_brokers(console: Console, _: NoParameters, budget: Budget) -> BrokersPage:
     """Read the brokers and their replicas from the metadata."""
     brokers = console.admin.list_brokers()
     offline = {each.broker_id for each in brokers if each.fenced}
@@ -90,8 +90,8 @@ def read_brokers(console: Console, _: NoParameters, budget: Budget) -> Brokers:
                     what = "out of sync"
                 else:
                     continue
-                replicas.append(Replica(topic.name, number, broker_id, what))
-    return Brokers(
+                replicas.append(ReplicaRow(topic.name, number, broker_id, what))
+    return BrokersPage(
         tuple(
             Broker(
                 each.broker_id,
@@ -141,7 +141,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Configs:
+class ConfigsPage:
     """The settings of one resource.
 
     Attributes:
@@ -157,7 +157,7 @@ class Configs:
     clients: tuple[str, ...]
 
 
-def read_configs(console: Console, parameters: ConfigsParameters, _: Budget) -> Configs:
+def read_configs(console: Console, parameters: ConfigsParameters, _: Budget) -> ConfigsPage:
     """Read the settings of a topic, a client or the cluster.
 
     Raises:
@@ -170,7 +170,7 @@ def read_configs(console: Console, parameters: ConfigsParameters, _: Budget) -> 
     )
     entries = described.get(parameters.type, {}).get(parameters.name, {})
     resources = console.admin.list_config_resources([ConfigResourceType.CLIENT])
-    return Configs(
+    return ConfigsPage(
         parameters.type,
         parameters.name,
         tuple(
@@ -187,5 +187,5 @@ def read_configs(console: Console, parameters: ConfigsParameters, _: Budget) -> 
     )
 
 
-BROKERS = View("/brokers", "Brokers", NoParameters, Brokers, read_brokers, "brokers.html")
-CONFIGS = View("/configs", "Configs", ConfigsParameters, Configs, read_configs, "configs.html")
+BROKERS = View("/brokers", "Brokers", NoParameters, BrokersPage, read_brokers, "brokers.html")
+CONFIGS = View("/configs", "Configs", ConfigsParameters, ConfigsPage, read_configs, "configs.html")

@@ -26,7 +26,7 @@ class GroupParameters(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberRow:
     """A member of a group.
 
     Attributes:
@@ -49,7 +49,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLagRow:
     """Committed offset and lag of a group in one partition.
 
     Attributes:
@@ -80,7 +80,7 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupPage:
     """A group.
 
     Attributes:
@@ -103,11 +103,11 @@ class Group:
     lag: int
     deleted: int
     lag_ms: int | None
-    members: tuple[Member, ...]
-    partitions: tuple[PartitionLag, ...]
+    members: tuple[MemberRow, ...]
+    partitions: tuple[PartitionLagRow, ...]
 
 
-def read_group(console: Console, parameters: GroupParameters, budget: Budget) -> Group:
+def read_group(console: Console, parameters: GroupParameters, budget: Budget) -> GroupPage:
     """Read one group, and the log end of each of its partitions.
 
     Raises:
@@ -116,7 +116,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
     (description,) = console.admin.describe_groups([parameters.group]).values()
     budget.check()
     lags = console.admin.group_lag(parameters.group)
-    return Group(
+    return GroupPage(
         description.group_id,
         description.group_state,
         description.protocol,
@@ -125,7 +125,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
         sum(each.deleted or 0 for each in lags),
         max((each.lag_ms for each in lags if each.lag_ms is not None), default=None),
         tuple(
-            Member(
+            MemberRow(
                 each.member_id,
                 each.group_instance_id,
                 each.client_id,
@@ -137,7 +137,7 @@ def read_group(console: Console, parameters: GroupParameters, budget: Budget) ->
             for each in description.members
         ),
         tuple(
-            PartitionLag(
+            PartitionLagRow(
                 each.partition.topic,
                 each.partition.partition,
                 each.current_offset,
@@ -169,7 +169,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupHistory:
+class GroupHistoryPage:
     """Committed offsets of a group over time, for as long as the offsets table keeps them.
 
     Attributes:
@@ -185,7 +185,7 @@ class GroupHistory:
     partitions: int
 
 
-def read_history(console: Console, parameters: GroupParameters, budget: Budget) -> GroupHistory:
+def read_history(console: Console, parameters: GroupParameters, budget: Budget) -> GroupHistoryPage:
     """Read the rows of a group from the offsets table."""
     rows = OffsetsTable(console.cluster).history(parameters.group)
     budget.check()
@@ -214,15 +214,15 @@ def read_history(console: Console, parameters: GroupParameters, budget: Budget) 
             found = latest.get(key, -1)
             column.append(None if found < 0 else found)
     series = (Series(f"{key[0]}-{key[1]}", tuple(columns[key])) for key in sorted(shown))
-    return GroupHistory(parameters.group, tuple(every_us.tolist()), tuple(series), len(counts))
+    return GroupHistoryPage(parameters.group, tuple(every_us.tolist()), tuple(series), len(counts))
 
 
-GROUP = View("/group", "Group", GroupParameters, Group, read_group, "group.html")
+GROUP = View("/group", "Group", GroupParameters, GroupPage, read_group, "group.html")
 HISTORY = View(
     "/group/history",
     "History of a group's offsets",
     GroupParameters,
-    GroupHistory,
+    GroupHistoryPage,
     read_history,
     "history.html",
 )

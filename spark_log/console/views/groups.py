@@ -61,7 +61,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupsPage:
     """One page of the groups, sorted by id.
 
     Attributes:
@@ -75,7 +75,7 @@ class Groups:
     groups: tuple[GroupRow, ...]
 
 
-def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) -> Groups:
+def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) -> GroupsPage:
     """Read groups, their committed offsets, then the logs of the partitions of one page."""
     wanted = parameters.q.lower()
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
@@ -121,7 +121,7 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
                 None if None in behind else max((age for age in behind if age), default=0),
             )
         )
-    return Groups(len(found), parameters.start, tuple(rows))
+    return GroupsPage(len(found), parameters.start, tuple(rows))
 
 
 def _topics(console: Console, keys: Iterable[PartitionKey]) -> dict[PartitionKey, TopicImage]:
@@ -177,4 +177,4 @@ def _ages_ms(
     return dict(zip(positions, console.map(age_ms, positions, budget), strict=True))
 
 
-GROUPS = View("/groups", "Groups", GroupsParameters, Groups, read_groups, "groups.html")
+GROUPS = View("/groups", "Groups", GroupsParameters, GroupsPage, read_groups, "groups.html")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from spark_log.admin import TransactionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.errors import SparkLogError, TransactionalIdNotFoundError
-from spark_log.transaction import list_transactional_ids
-from spark_log.types import TransactionDescription
+from spark_log.transaction import TransactionStateLog
 
 MAX_TRANSACTIONS: Final = 100
 """Maximum number of transactional ids whose state one view reads, besides open transactions, which
@@ -17,7 +17,7 @@ are read again."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransactionRow:
     """A transaction that readers with ``read_committed`` wait for.
 
     Attributes:
@@ -35,10 +35,10 @@ class OpenTransaction:
     partitions: tuple[str, ...]
 
 
-def open_transactions(console: Console, now_us: int, budget: Budget) -> list[OpenTransaction]:
+def open_transactions(console: Console, now_us: int, budget: Budget) -> list[OpenTransactionRow]:
     """Return the open transactions in their present state, the longest first."""
     cluster = console.cluster
-    ids = list_transactional_ids(cluster.store, cluster.clock)
+    ids = TransactionStateLog.list_names(cluster.store, cluster.clock)
 
     def see(transactional_id: str) -> TransactionDescription | None:
         try:
@@ -50,16 +50,22 @@ def open_transactions(console: Console, now_us: int, budget: Budget) -> list[Ope
             return None
 
     began_ms = cluster.clock.monotonic_ms()
-    looks = console.transactions.refresh(
+    observations = console.transactions.refresh(
         ids, lambda due: console.map(see, due, budget), MAX_TRANSACTIONS
     )
-    found = [(key, look) for key, look in looks.items() if _is_open(look.seen)]
+    found = [
+        (key, observation)
+        for key, observation in observations.items()
+        if _is_open(observation.seen)
+    ]
     # A transaction that an earlier view saw may have ended.
-    old = [key for key, look in found if look.looked_ms < began_ms][:MAX_TRANSACTIONS]
-    seen = {key: look.seen for key, look in found}
+    old = [key for key, observation in found if observation.observed_ms < began_ms][
+        :MAX_TRANSACTIONS
+    ]
+    seen = {key: observation.seen for key, observation in found}
     seen.update(zip(old, console.map(see, old, budget), strict=True))
     transactions = [
-        OpenTransaction(
+        OpenTransactionRow(
             key,
             each.state,
             max(0, now_us // 1000 - each.transaction_start_time_ms),

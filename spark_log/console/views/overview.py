@@ -17,12 +17,12 @@ from spark_log.console.activity import STEP_S, STEPS, step_of
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import NoParameters, View
-from spark_log.console.views.health import Finding, health
-from spark_log.console.views.open_transactions import OpenTransaction, open_transactions
-from spark_log.console.views.partition_looks import (
+from spark_log.console.views.health import HealthNotice, health
+from spark_log.console.views.open_transactions import OpenTransactionRow, open_transactions
+from spark_log.console.views.partition_observations import (
     Committed,
-    PartitionLooks,
-    look_at_partitions,
+    PartitionObservations,
+    observe_partitions,
 )
 from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.log import Lag, first_unread_us
@@ -85,7 +85,7 @@ class GroupBehind:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewPage:
     """The cluster at a glance.
 
     Attributes:
@@ -117,16 +117,16 @@ class Overview:
     partitions_seen: int
     oldest_look_ms: int
     groups: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthNotice, ...]
     records_per_second: float
     bytes_per_second: float
     throughput: Throughput
     busiest_topics: tuple[TopicRate, ...]
     groups_behind: tuple[GroupBehind, ...]
-    open_transactions: tuple[OpenTransaction, ...]
+    open_transactions: tuple[OpenTransactionRow, ...]
 
 
-def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview:
+def read_overview(console: Console, _: NoParameters, budget: Budget) -> OverviewPage:
     """Read the metadata, the states of groups, and a bounded number of partitions."""
     clock, cluster = console.cluster.clock, console.cluster
     began_ms = clock.monotonic_ms()
@@ -141,20 +141,20 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
     budget.check()
     now_us = clock.time_us()  # wall clock: only shown
     now_step = step_of(now_us)
-    looks = look_at_partitions(console, image, committed, now_step - STEPS, budget)
+    observations = observe_partitions(console, image, committed, now_step - STEPS, budget)
     transactions = open_transactions(console, now_us, budget)
-    throughput, topics = _throughput(looks, now_step)
+    throughput, topics = _throughput(observations, now_step)
     last = slice(-(_MINUTE_US // 1_000_000 // STEP_S), None)
-    findings = health(console, looks, began_ms, committed, states, transactions)
-    oldest_ms = min((each.looked_ms for each in looks.values()), default=began_ms)
-    return Overview(
+    findings = health(console, observations, began_ms, committed, states, transactions)
+    oldest_ms = min((each.observed_ms for each in observations.values()), default=began_ms)
+    return OverviewPage(
         cluster.root,
         cluster.cluster_id,
         __version__,
         sum(1 for _ in image.brokers()),
         sum(1 for _ in image.topics()),
         sum(topic.num_partitions for topic in image.topics()),
-        len(looks),
+        len(observations),
         max(0, int(began_ms - oldest_ms)),
         {state: list(states.values()).count(state) for state in sorted(set(states.values()))},
         findings,
@@ -162,7 +162,7 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
         _mean(throughput.bytes_per_second[last]),
         throughput,
         topics,
-        _groups_behind(console, looks, committed, states, now_us, budget),
+        _groups_behind(console, observations, committed, states, now_us, budget),
         tuple(transactions[:_SHOWN]),
     )
 
@@ -171,7 +171,9 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _throughput(looks: PartitionLooks, now_step: int) -> tuple[Throughput, tuple[TopicRate, ...]]:
+def _throughput(
+    observations: PartitionObservations, now_step: int
+) -> tuple[Throughput, tuple[TopicRate, ...]]:
     """Return the appends to all topics, and to the topics with the most bytes per second.
 
     The present quarter minute is left out, because it has not ended.
@@ -181,15 +183,15 @@ def _throughput(looks: PartitionLooks, now_step: int) -> tuple[Throughput, tuple
     records: defaultdict[int, float] = defaultdict(float)
     size_bytes: defaultdict[int, float] = defaultdict(float)
     topics: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for key, look in looks.items():
-        if look.seen is None:
+    for key, observation in observations.items():
+        if observation.seen is None:
             continue
-        for step, amount in look.seen.records.items():
+        for step, amount in observation.seen.records.items():
             records[step] += amount
-            size_bytes[step] += look.seen.size_bytes[step]
+            size_bytes[step] += observation.seen.size_bytes[step]
         for step in last:
-            topics[key.topic][0] += look.seen.records.get(step, 0.0)
-            topics[key.topic][1] += look.seen.size_bytes.get(step, 0.0)
+            topics[key.topic][0] += observation.seen.records.get(step, 0.0)
+            topics[key.topic][1] += observation.seen.size_bytes.get(step, 0.0)
     seconds = len(last) * STEP_S
     busy = sorted((each[1], name) for name, each in topics.items() if each[0] > 0)
     return (
@@ -211,7 +213,7 @@ def _throughput(looks: PartitionLooks, now_step: int) -> tuple[Throughput, tuple
 
 def _groups_behind(
     console: Console,
-    looks: PartitionLooks,
+    observations: PartitionObservations,
     committed: Committed,
     states: Mapping[str, str],
     now_us: int,
@@ -220,7 +222,7 @@ def _groups_behind(
     lags: dict[str, dict[PartitionKey, tuple[int, int]]] = {}
     for group_id, offsets in committed.items():
         for key, offset in offsets.items():
-            seen = looks[key].seen if key in looks else None
+            seen = observations[key].seen if key in observations else None
             if seen is not None:
                 lag = Lag.of(offset, seen.log_start_offset, seen.log_end_offset)
                 if lag.unread:
@@ -261,4 +263,4 @@ def _groups_behind(
     )
 
 
-OVERVIEW = View("/", "Overview", NoParameters, Overview, read_overview, "overview.html")
+OVERVIEW = View("/", "Overview", NoParameters, OverviewPage, read_overview, "overview.html")

@@ -14,7 +14,7 @@ from spark_log.console.decoding import Form
 from spark_log.console.reading import (
     MAX_HEADERS,
     PREVIEW_BYTES,
-    Record,
+    DecodedRecord,
     read_backward,
     read_forward,
     shown_records,
@@ -45,7 +45,8 @@ class RecordsParameters(Parameters):
         Offset | None, Field(description="First offset; needs a partition if there are several.")
     ] = None
     before: Annotated[
-        Offset | None, Field(description="The last records before this offset; as offset.")
+        Offset | None,
+        Field(description="The last records before this offset; needs a partition, too."),
     ] = None
     time: Annotated[Time | None, Field(description="First event time.")] = None
     limit: Annotated[int, Field(ge=1, le=500, description="Most records.")] = 50
@@ -54,7 +55,7 @@ class RecordsParameters(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordsPage:
     """Records of a topic.
 
     Attributes:
@@ -71,14 +72,14 @@ class Records:
     topic: str
     partitions: tuple[int, ...]
     order: Literal["offset", "time", "newest"]
-    records: tuple[Record, ...]
+    records: tuple[DecodedRecord, ...]
     before: int | None
     after: int | None
     partition: int | None
     is_cut: bool
 
 
-def read_records(console: Console, parameters: RecordsParameters, budget: Budget) -> Records:
+def read_records(console: Console, parameters: RecordsParameters, budget: Budget) -> RecordsPage:
     """Read the records of one page.
 
     Raises:
@@ -125,7 +126,7 @@ def read_records(console: Console, parameters: RecordsParameters, budget: Budget
         records.reverse()
     offsets = [each.offset for each in records]
     has_offsets = number is not None and bool(offsets)
-    return Records(
+    return RecordsPage(
         topic.name,
         every,
         order,
@@ -185,7 +186,7 @@ class RecordParameters(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
-class OneRecord:
+class RecordPage:
     """A single record, with up to ``max_value_bytes`` of each value.
 
     Attributes:
@@ -194,10 +195,10 @@ class OneRecord:
     """
 
     topic: str
-    record: Record
+    record: DecodedRecord
 
 
-def read_record(console: Console, parameters: RecordParameters, budget: Budget) -> OneRecord:
+def read_record(console: Console, parameters: RecordParameters, budget: Budget) -> RecordPage:
     """Read one record.
 
     Raises:
@@ -220,8 +221,8 @@ def read_record(console: Console, parameters: RecordParameters, budget: Budget) 
     avro = console.settings.avro.get(topic.name)
     most = console.settings.max_value_bytes
     (record,) = shown_records(found[0], parameters.form, avro, most, MAX_HEADERS)
-    return OneRecord(topic.name, record)
+    return RecordPage(topic.name, record)
 
 
-RECORDS = View("/records", "Records", RecordsParameters, Records, read_records, "records.html")
-RECORD = View("/record", "Record", RecordParameters, OneRecord, read_record, "record.html")
+RECORDS = View("/records", "Records", RecordsParameters, RecordsPage, read_records, "records.html")
+RECORD = View("/record", "Record", RecordParameters, RecordPage, read_record, "record.html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -15,6 +16,8 @@ from spark_log.console.console import Console
 from spark_log.console.view import GroupId, Parameters, PartitionNumber
 from spark_log.errors import GroupNotEmptyError, InvalidConfigurationError
 from spark_log.types import OffsetAndMetadata, OffsetSpec, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class ResetParameters(Parameters):
@@ -106,6 +109,7 @@ def execute_reset(console: Console, parameters: ResetParameters, budget: Budget)
         console.admin.alter_group_offsets(
             group_id, {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
         )
+        _log.info("group %s: reset the offsets of %d partitions", group_id, len(plan.offsets))
     return Reset(
         group_id,
         parameters.execute,

@@ -10,8 +10,8 @@ from pydantic import Field
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.decoding import Form
-from spark_log.console.reading import PREVIEW_BYTES, Record, shown_records
-from spark_log.console.search import COLUMNS, Expression, Progress, Search
+from spark_log.console.reading import PREVIEW_BYTES, DecodedRecord, shown_records
+from spark_log.console.search import COLUMNS, Expression, Search, SearchProgress
 from spark_log.console.view import (
     Isolation,
     Parameters,
@@ -51,7 +51,7 @@ class SearchParameters(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class SearchPage:
     """Hits of a search, by partition in offset order.
 
     Attributes:
@@ -65,8 +65,8 @@ class Hits:
 
     topic: str
     partitions: tuple[int, ...]
-    hits: tuple[Record, ...]
-    progress: Progress | None
+    hits: tuple[DecodedRecord, ...]
+    progress: SearchProgress | None
     is_complete: bool
 
 
@@ -107,22 +107,22 @@ def open_search(console: Console, parameters: SearchParameters, *, limit: int | 
     )
 
 
-def read_hits(console: Console, parameters: SearchParameters, budget: Budget) -> Hits:
+def read_hits(console: Console, parameters: SearchParameters, budget: Budget) -> SearchPage:
     """Search until enough hits are found, all records are read, or most of the time is over."""
     topic = console.cluster.topic(parameters.topic)
     every = tuple(sorted(topic.partitions))
     if not parameters.run:
-        return Hits(topic.name, every, (), None, False)
+        return SearchPage(topic.name, every, (), None, False)
     search = open_search(console, parameters, limit=parameters.limit)
     avro = console.settings.avro.get(topic.name)
-    found: list[Record] = []
-    reached = Progress(0, 0, 0, 0.0)
+    found: list[DecodedRecord] = []
+    reached = SearchProgress(0, 0, 0, 0.0)
     most = PREVIEW_BYTES if parameters.limit <= 500 else 500
 
     def on_hits(rows: FetchedRecords) -> None:
         found.extend(shown_records(rows, parameters.form, avro, most))
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: SearchProgress) -> None:
         nonlocal reached
         reached = progress
         if progress.elapsed_ms > 0.8 * budget.timeout_ms:
@@ -135,7 +135,7 @@ def read_hits(console: Console, parameters: SearchParameters, budget: Budget) ->
     finally:
         if search.expression is not None:
             search.expression.close()
-    return Hits(topic.name, every, tuple(found), reached, reached.is_done)
+    return SearchPage(topic.name, every, tuple(found), reached, reached.is_done)
 
 
-SEARCH = View("/search", "Search", SearchParameters, Hits, read_hits, "search.html")
+SEARCH = View("/search", "Search", SearchParameters, SearchPage, read_hits, "search.html")

@@ -9,13 +9,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from spark_log.admin import PartitionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, TopicName, View
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
-from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
+from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class TopicsParameters(Parameters):
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicsPage:
     """One page of the topics, sorted by name.
 
     Attributes:
@@ -91,7 +92,7 @@ class Topics:
     topics: tuple[TopicRow, ...]
 
 
-def read_topics(console: Console, parameters: TopicsParameters, budget: Budget) -> Topics:
+def read_topics(console: Console, parameters: TopicsParameters, budget: Budget) -> TopicsPage:
     """Read the sizes of the topics of one page: a listing for each of their partitions."""
     wanted = parameters.q.lower()
     found = [each for each in console.cluster.image().topics() if wanted in each.name.lower()]
@@ -102,7 +103,7 @@ def read_topics(console: Console, parameters: TopicsParameters, budget: Budget) 
         budget.check()
         with suppress(UnknownTopicOrPartitionError):  # deleted since the metadata were read
             rows.append(_topic_row(console, topic, views[topic.topic_id]))
-    return Topics(len(found), parameters.start, tuple(rows))
+    return TopicsPage(len(found), parameters.start, tuple(rows))
 
 
 def _topic_row(
@@ -162,7 +163,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicPage:
     """A topic.
 
     Attributes:
@@ -188,7 +189,7 @@ class Topic:
     configs: Mapping[str, str | None]
 
 
-def read_topic(console: Console, parameters: TopicParameters, budget: Budget) -> Topic:
+def read_topic(console: Console, parameters: TopicParameters, budget: Budget) -> TopicPage:
     """Read one topic: a listing for each of its partitions.
 
     Raises:
@@ -199,7 +200,7 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
     views = _views(console, [topic], budget)[topic.topic_id]
     known = [view for view in views.values() if view is not None]
     end = sum(view.log_end_offset for view in known)
-    return Topic(
+    return TopicPage(
         topic.name,
         topic.topic_id,
         end - sum(view.log_start_offset for view in known),
@@ -285,5 +286,5 @@ def _cleaner(topic: TopicImage, views: Iterable[LogView]) -> CleanerState:
     )
 
 
-TOPICS = View("/topics", "Topics", TopicsParameters, Topics, read_topics, "topics.html")
-TOPIC = View("/topic", "Topic", TopicParameters, Topic, read_topic, "topic.html")
+TOPICS = View("/topics", "Topics", TopicsParameters, TopicsPage, read_topics, "topics.html")
+TOPIC = View("/topic", "Topic", TopicParameters, TopicPage, read_topic, "topic.html")

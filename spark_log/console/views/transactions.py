@@ -21,12 +21,12 @@ class TransactionsParameters(Parameters):
     start: Annotated[int, Field(ge=0, description="Number of ids to skip.")] = 0
     limit: Annotated[int, Field(ge=1, le=200, description="Most ids.")] = 50
     topic: Annotated[
-        str, Field(max_length=1000, description="Look for hanging transactions in this topic.")
+        str, Field(max_length=1000, description="Search for hanging transactions in this topic.")
     ] = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionRow:
     """A transactional id and its newest transaction.
 
     Attributes:
@@ -51,7 +51,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Hanging:
+class HangingTransactionRow:
     """A transaction that is open in a partition, and that no producer will end.
 
     Attributes:
@@ -72,7 +72,7 @@ class Hanging:
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class TransactionsPage:
     """Transactional ids, and hanging transactions of a topic.
 
     Attributes:
@@ -84,13 +84,13 @@ class Transactions:
 
     total: int
     start: int
-    transactions: tuple[Transaction, ...]
-    hanging: tuple[Hanging, ...] | None
+    transactions: tuple[TransactionRow, ...]
+    hanging: tuple[HangingTransactionRow, ...] | None
 
 
 def read_transactions(
     console: Console, parameters: TransactionsParameters, budget: Budget
-) -> Transactions:
+) -> TransactionsPage:
     """Read the state logs of transactional ids.
 
     Raises:
@@ -112,7 +112,7 @@ def read_transactions(
         state = described[each.transactional_id]
         started_ms = state.transaction_start_time_ms
         rows.append(
-            Transaction(
+            TransactionRow(
                 each.transactional_id,
                 state.state,
                 state.producer_id,
@@ -124,16 +124,16 @@ def read_transactions(
             )
         )
     hanging = _hanging(console, parameters.topic, budget) if parameters.topic else None
-    return Transactions(len(found), parameters.start, tuple(rows), hanging)
+    return TransactionsPage(len(found), parameters.start, tuple(rows), hanging)
 
 
-def _hanging(console: Console, name: str, budget: Budget) -> tuple[Hanging, ...]:
-    found: list[Hanging] = []
+def _hanging(console: Console, name: str, budget: Budget) -> tuple[HangingTransactionRow, ...]:
+    found: list[HangingTransactionRow] = []
     for number in sorted(console.cluster.topic(name).partitions):
         budget.check()
         for each in console.admin.find_hanging_transactions([TopicPartition(name, number)]):
             found.append(
-                Hanging(
+                HangingTransactionRow(
                     name,
                     number,
                     each.producer_id,
@@ -149,7 +149,7 @@ TRANSACTIONS = View(
     "/transactions",
     "Transactions",
     TransactionsParameters,
-    Transactions,
+    TransactionsPage,
     read_transactions,
     "transactions.html",
 )

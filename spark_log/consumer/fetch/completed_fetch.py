@@ -66,16 +66,16 @@ class CompletedFetch:
         """Number of rows that were not handed out yet."""
         return 0 if self.batch is None else int(self.batch.records.num_rows) - self._row
 
-    def take(self, max_rows: int) -> FetchedRows:
+    def take(self, max_rows: int) -> BatchSlice:
         """Hand out the next ``max_rows`` rows, or all rows that are left if they are fewer."""
         assert self.batch is not None
         start, count = self._row, min(max_rows, self.rows_left)
         self._row += count
         size_bytes = self.size_bytes * count // int(self.batch.records.num_rows)
-        return FetchedRows(self.partition, self.batch, start, count, self.next_offset, size_bytes)
+        return BatchSlice(self.partition, self.batch, start, count, self.next_offset, size_bytes)
 
 
-class FetchedRows:
+class BatchSlice:
     """Consecutive rows of one fetched batch.
 
     Attributes:
@@ -135,7 +135,7 @@ class Fetch:
             is empty.
     """
 
-    rows: list[FetchedRows]
+    rows: list[BatchSlice]
     positions: dict[TopicPartition, int]
     failure: tuple[TopicPartition, Exception] | None = None
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.fetch.completed_fetch import CompletedFetch, Fetch, FetchedRows
+from spark_log.consumer.fetch.completed_fetch import BatchSlice, CompletedFetch, Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.types import TopicPartition
 
@@ -66,21 +66,10 @@ class FetchBuffer:
         """
         if not self._ready:
             self._waiting_since_ms = now_ms
-        is_added = False
-        for each in fetched:
-            if each.batch is None and each.next_offset == cursor.offset:
-                continue  # the end of a segment
-            is_added = True
-            cursor.offset = each.next_offset
-            last = cursor.completed[-1] if cursor.completed else None
-            if last is not None and last.batch is None and each.batch is None:
-                last.next_offset = each.next_offset  # many such batches take the memory of one
-                continue
-            cursor.completed.append(each)
-            cursor.completed_bytes += each.size_bytes
-            cursor.held_bytes += each.memory_bytes
-            if not cursor.is_paused:
-                self._count(each.size_bytes, each.memory_bytes)
+        size_bytes, held_bytes = cursor.completed_bytes, cursor.held_bytes
+        is_added = cursor.extend(fetched)
+        if not cursor.is_paused:
+            self._count(cursor.completed_bytes - size_bytes, cursor.held_bytes - held_bytes)
         self.make_ready(cursor)
         return is_added
 
@@ -92,12 +81,12 @@ class FetchBuffer:
 
     def pause(self, cursor: FetchCursor) -> None:
         """Stop handing out a partition; its batches are kept."""
-        cursor.is_paused = True
+        cursor.pause()
         self._count(-cursor.completed_bytes, -cursor.held_bytes)
 
     def resume(self, cursor: FetchCursor) -> None:
         """Hand out a paused partition again."""
-        cursor.is_paused = False
+        cursor.resume()
         self._count(cursor.completed_bytes, cursor.held_bytes)
         self.make_ready(cursor)
 
@@ -127,7 +116,7 @@ class FetchBuffer:
         Args:
             max_records: the maximum number of rows; None for all rows that are buffered.
         """
-        rows: list[FetchedRows] = []
+        rows: list[BatchSlice] = []
         positions: dict[TopicPartition, int] = {}
         left = max_records if max_records is not None else _NO_LIMIT
         while self._ready and left > 0:
@@ -167,9 +156,7 @@ class FetchBuffer:
     def _drop_first(self, cursor: FetchCursor) -> None:
         """Drop the first batch of a partition, and let the fetching thread read more."""
         was_full = not self.has_room()
-        batch = cursor.completed.popleft()
-        cursor.completed_bytes -= batch.size_bytes
-        cursor.held_bytes -= batch.memory_bytes
+        batch = cursor.drop_first()
         self._count(-batch.size_bytes, -batch.memory_bytes)
         if was_full or not cursor.due_ms:  # otherwise it is in the thread's queue, for later
             self._enqueue(cursor)

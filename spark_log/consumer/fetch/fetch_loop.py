@@ -26,19 +26,16 @@ from typing import Final
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
-from spark_log.consumer.fetch.fetch_cursor import FetchCursor
+from spark_log.consumer.fetch.fetch_cursor import Batches, FetchCursor
+from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.errors import AuthorizationError, SparkLogError, StorageError
-from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
+from spark_log.log import ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
 from spark_log.util import retry_pause_ms
 
 _log = logging.getLogger(__name__)
-
-Resolve = Callable[[OpenTransaction, PartitionLog], bool]
-"""A function that ends a transaction that blocks a reader, if its producer is gone. Returns whether
-the transaction has ended."""
 
 _IDLE_MS: Final = 10_000.0
 _HINTED_MIN_MS: Final = 100.0
@@ -113,13 +110,13 @@ class FetchLoop:
 
     def add(self, cursor: FetchCursor) -> None:
         """Read a partition from now on."""
-        cursor.records_ms = self._now_ms()
+        cursor.assign(self._now_ms())
         self._by_directory[cursor.log.directory] = cursor
         self.enqueue(cursor)
 
     def remove(self, cursor: FetchCursor) -> None:
         """Stop reading a partition."""
-        cursor.is_assigned = False
+        cursor.unassign()
         if self._by_directory.get(cursor.log.directory) is cursor:
             del self._by_directory[cursor.log.directory]
             self._watch.remove(cursor.log.directory)
@@ -133,14 +130,13 @@ class FetchLoop:
 
     def retry_later(self, cursor: FetchCursor, error: Exception) -> None:
         """Read a partition again from its offset, after a pause that grows with each failure."""
-        cursor.failures += 1
-        cursor.error = None
-        cursor.due_ms = self._now_ms() + retry_pause_ms(
-            cursor.failures,
+        pause_ms = retry_pause_ms(
+            cursor.failures + 1,
             initial_ms=self._config.retry_backoff_ms,
             max_ms=self._config.retry_backoff_max_ms,
             random=self._random,
         )
+        cursor.on_transient_failure(self._now_ms() + pause_ms)
         if cursor.failures == 1:
             _log.warning("%s cannot be read, retrying: %s", cursor.partition, error)
         self.enqueue(cursor)
@@ -201,7 +197,7 @@ class FetchLoop:
             for directory in hints:
                 cursor = self._by_directory.get(directory)
                 if cursor is not None:
-                    cursor.due_ms = 0.0
+                    cursor.make_due()
                     if cursor in found or self._is_throttled():
                         continue
                     if self._may_fetch(cursor) and self.buffer.has_room():
@@ -243,13 +239,7 @@ class FetchLoop:
         return [rested], 0.0
 
     def _may_fetch(self, cursor: FetchCursor) -> bool:
-        """Return whether a partition may be read in its present state; the lock is held."""
-        return (
-            cursor.is_assigned
-            and not cursor.is_paused
-            and cursor.error is None
-            and (not cursor.completed or cursor.held_bytes < self._config.max_partition_fetch_bytes)
-        )
+        return cursor.is_fetchable(self._config.max_partition_fetch_bytes)
 
     def _is_throttled(self) -> bool:
         return self._quota.is_throttled(self._now_ms())
@@ -274,14 +264,7 @@ class FetchLoop:
         try:
             if not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
-            if cursor.stream is None or cursor.stream[0] != version:
-                batches = cursor.log.read_on(
-                    offset,
-                    check_crcs=self._config.check_crcs,
-                    isolation_level=self._config.isolation_level,
-                )
-                cursor.stream = version, batches
-            for batch, next_offset in cursor.stream[1]:
+            for batch, next_offset in cursor.stream(version) or self._open(cursor, version, offset):
                 visible = None if batch is None or batch.is_control else batch
                 last = CompletedFetch(cursor.partition, visible, next_offset, last)
                 fetched.append(last)
@@ -293,7 +276,7 @@ class FetchLoop:
                     if left_bytes <= 0 or not goes_on:
                         break
             else:
-                cursor.stream = None
+                cursor.close_stream()
                 self._publish(cursor, version, fetched)
                 fetched = []
                 if not self._unblock(cursor):
@@ -302,11 +285,29 @@ class FetchLoop:
             with self._changed:
                 self.enqueue(cursor)
         except Exception as error:
-            cursor.stream = None
+            cursor.close_stream()
             self._publish(cursor, version, fetched)
             self._failed(cursor, version, error)
         finally:
             self._record_bytes(fetched_bytes)
+            if last is not None and last.next_offset != offset:
+                _log.debug(
+                    "%s: fetched from offset %d to before %d: %d bytes in %.1f ms",
+                    cursor.partition,
+                    offset,
+                    last.next_offset,
+                    fetched_bytes,
+                    self._now_ms() - began_ms,
+                )
+
+    def _open(self, cursor: FetchCursor, version: int, offset: int) -> Batches:
+        """Open a stream of the batches from an offset on."""
+        batches = cursor.log.stream(
+            offset,
+            check_crcs=self._config.check_crcs,
+            isolation_level=self._config.isolation_level,
+        )
+        return cursor.open_stream(version, batches)
 
     def _record_bytes(self, fetched_bytes: int) -> None:
         """Count a turn against the quota, which may throttle the next ones."""
@@ -322,14 +323,11 @@ class FetchLoop:
         with self._changed:
             if cursor.version != version or self._is_closed:
                 return False
-            cursor.failures = 0
-            cursor.due_ms = 0.0
-            cursor.is_at_end = False
             now_ms = self._now_ms()
-            if self.buffer.add(cursor, fetched, now_ms):
-                cursor.records_ms = self._last_records_ms = now_ms
-                cursor.is_at_rest = False
-            cursor.end_offset = max(cursor.end_offset, cursor.offset)
+            is_added = self.buffer.add(cursor, fetched, now_ms)
+            if is_added:
+                self._last_records_ms = now_ms
+            cursor.on_read(now_ms, has_records=is_added)
             if not self.buffer.is_empty():
                 self._changed.notify_all()
             return self._may_fetch(cursor) and self.buffer.has_room()
@@ -339,26 +337,29 @@ class FetchLoop:
         blocking = cursor.log.blocking_transaction
         if blocking is None or self._resolve is None or not self._resolve(blocking, cursor.log):
             return False
-        cursor.due_ms = 0.0
+        with self._changed:
+            cursor.make_due()
         return True
 
     def _at_end(self, cursor: FetchCursor, version: int, began_ms: float) -> None:
         with self._changed:
             if cursor.version == version:
                 now_ms = self._now_ms()
-                cursor.is_at_end = True
-                cursor.end_offset = cursor.offset
-                cursor.is_at_rest = self._probes.is_at_rest(now_ms - cursor.records_ms)
-                if cursor.is_at_rest:
-                    cursor.due_ms = began_ms + self._probes.rest_ms
+                is_at_rest = self._probes.is_at_rest(now_ms - cursor.records_ms)
+                if is_at_rest:
+                    due_ms = began_ms + self._probes.rest_ms
                 else:
-                    cursor.due_ms = now_ms + tail_probe_interval_ms(
-                        self._probes,
-                        waited_ms=now_ms - max(self._last_records_ms, cursor.records_ms),
-                        partitions=self._count_probed(),
-                        gives_hints=cursor.gives_hints,
-                    )
+                    due_ms = now_ms + self._tail_interval_ms(cursor, now_ms)
+                cursor.on_end(due_ms, is_at_rest=is_at_rest)
             self.enqueue(cursor)
+
+    def _tail_interval_ms(self, cursor: FetchCursor, now_ms: float) -> float:
+        return tail_probe_interval_ms(
+            self._probes,
+            waited_ms=now_ms - max(self._last_records_ms, cursor.records_ms),
+            partitions=self._count_probed(),
+            gives_hints=cursor.gives_hints,
+        )
 
     def _count_probed(self) -> int:
         """Return the number of partitions that are not at rest."""
@@ -371,7 +372,7 @@ class FetchLoop:
             if cursor.version != version:
                 self.enqueue(cursor)
             elif not _is_transient(error):
-                cursor.error = error
+                cursor.on_failure(error)
                 self.buffer.make_ready(cursor)
                 self._changed.notify_all()
             elif cursor.is_assigned:

@@ -11,7 +11,8 @@ from typing import Final
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
-from spark_log.consumer.fetch.fetch_loop import FetchLoop, Resolve
+from spark_log.consumer.fetch.fetch_loop import FetchLoop
+from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.log import PartitionLog
 from spark_log.storage import DirectoryWatch, Store, watch_directories
@@ -66,7 +67,7 @@ class Fetcher:
         )
         self._buffer = self._loop.buffer
         self._is_woken = False
-        self._is_noticed = False
+        self._has_hint = False
         self._is_closed = False
         self._fatal: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -108,8 +109,7 @@ class Fetcher:
         with self._changed:
             cursor = self._cursors.get(partition)
             if cursor is not None:
-                cursor.log = log
-                cursor.version += 1  # a read that began with the old handle is repeated
+                cursor.use_log(log)
                 self._loop.enqueue(cursor)
 
     def pause(self, partition: TopicPartition) -> None:
@@ -194,7 +194,7 @@ class Fetcher:
                     fetch = self._buffer.take(max_records)
                     if fetch:
                         return fetch
-                if self._is_closed or self._is_woken or self._is_noticed or now_ms >= deadline_ms:
+                if self._is_closed or self._is_woken or self._has_hint or now_ms >= deadline_ms:
                     self._is_woken = False
                     return Fetch([], {})
                 wait_ms = deadline_ms - now_ms
@@ -209,8 +209,8 @@ class Fetcher:
     def consume_metadata_hint(self) -> bool:
         """Return whether ``also_watched`` changed since the last call."""
         with self._changed:  # a hint between the read and the reset must not be lost
-            noticed, self._is_noticed = self._is_noticed, False
-        return noticed
+            has_hint, self._has_hint = self._has_hint, False
+        return has_hint
 
     def close(self) -> None:
         """End the thread and drop all batches. Does nothing if already closed."""
@@ -229,7 +229,7 @@ class Fetcher:
             self._loop.wake()
 
     def _on_metadata_hint(self) -> None:
-        self._is_noticed = True
+        self._has_hint = True
         self._changed.notify_all()
 
     def _begin(self) -> None:

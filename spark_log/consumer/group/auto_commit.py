@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from spark_log.consumer.group.committer import CommitCallback, Committer
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.position import SubscriptionState
 from spark_log.errors import SparkLogError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import Clock
@@ -27,6 +27,7 @@ class AutoCommit:
         self,
         subscription: SubscriptionState,
         committer: Committer | None,
+        *,
         interval_ms: float,
         clock: Clock,
         callback: CommitCallback | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,17 +10,41 @@ from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING
 
 from spark_log.cluster import Cluster
-from spark_log.consumer.group.membership import Membership
+from spark_log.consumer.group.membership import ConsumerMembership
 from spark_log.consumer.latency import Latency
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.position import SubscriptionState, checked_partitions, shown_positions
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.coordinator import OffsetsTable, StandaloneCommits, TransactionalOffsets
 
+_log = logging.getLogger(__name__)
+
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
 """A function that is called with the offsets of a commit, and with None or its error."""
+
+
+def checked_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Offsets:
+    """Return offsets of a user to commit, as a dict.
+
+    Raises:
+        TypeError: a key or a value has the wrong type.
+        ValueError: an offset is negative.
+        InvalidConfigurationError: the metadata of an offset is not Unicode text.
+    """
+    from spark_log.coordinator import check_metadata
+
+    for tp in checked_partitions(offsets):
+        position = offsets[tp]
+        if not isinstance(position, OffsetAndMetadata):
+            raise TypeError(
+                f"{tp}: {position!r} is a {type(position).__name__}; give OffsetAndMetadata(offset)"
+            )
+        if position.offset < 0:
+            raise ValueError(f"{tp}: offset {position.offset} is negative")
+        check_metadata(tp, position)
+    return dict(offsets)
 
 
 class Committer:
@@ -32,7 +57,8 @@ class Committer:
         self,
         cluster: Cluster,
         group_id: str,
-        membership: Membership,
+        *,
+        membership: ConsumerMembership,
         subscription: SubscriptionState,
         latency: Latency,
         on_commit: Callable[[Offsets], object],
@@ -80,6 +106,21 @@ class Committer:
             if tp in partitions
         }
 
+    def initial_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        """Return the committed offsets at which to start newly assigned partitions.
+
+        The group's offset of a partition is None if the group committed none. For a member,
+        partitions that other members may have got meanwhile are missing. The errors are those of
+        `committed`.
+        """
+        offsets = self._membership.initial_offsets(partitions)
+        if offsets is not None:
+            return offsets
+        committed = self.committed(partitions)
+        return {tp: committed[tp].offset if tp in committed else None for tp in partitions}
+
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> Future[None]:
@@ -92,7 +133,7 @@ class Committer:
 
         Returns:
             A future that is done when the offsets are durable. Its exceptions are those of
-            `OffsetsTable.commit`; for a member also those of `Membership.commit`, for other
+            `OffsetsTable.commit`; for a member also those of `ConsumerMembership.commit`, for other
             consumers those of `StandaloneCommits.commit`.
         """
         is_member = self._subscription.is_subscribed
@@ -119,11 +160,21 @@ class Committer:
             self._thread = None
 
     def _commit(self, offsets: Offsets, topic_ids: dict[str, str], is_member: bool) -> None:
+        if _log.isEnabledFor(logging.DEBUG):
+            positions = {tp: each.offset for tp, each in offsets.items()}
+            _log.debug("group %s: committing %s", self._group_id, shown_positions(positions))
+        began_ms = self._cluster.clock.monotonic_ms()
         with self._latency.measure():
             if offsets and is_member:
                 self._membership.commit(offsets, topic_ids)
             elif offsets:
                 self._memberless_commits().commit(offsets, topic_ids)
+        _log.debug(
+            "group %s: committed the offsets of %d partitions in %.1f ms",
+            self._group_id,
+            len(offsets),
+            self._cluster.clock.monotonic_ms() - began_ms,
+        )
         self._on_commit(offsets)
 
     def _memberless_commits(self) -> StandaloneCommits:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Collection, Iterable
 
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.fetch_positions import FetchPositions
 from spark_log.consumer.group.auto_commit import AutoCommit
 from spark_log.consumer.group.committer import Committer
 from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
-from spark_log.consumer.group.membership import GroupAssignment, Membership
-from spark_log.consumer.offset_fetcher import OffsetFetcher
-from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
-from spark_log.consumer.subscription_state import SubscriptionState
+from spark_log.consumer.group.membership import ConsumerMembership, GroupAssignment
+from spark_log.consumer.position import FetchPositions, SubscriptionState, shown_partitions
+from spark_log.consumer.rebalance_listener import (
+    ConsumerRebalanceListener,
+    ConsumerRebalanceListenerInvoker,
+)
 from spark_log.errors import (
     AuthorizationError,
     FencedInstanceIdError,
@@ -39,11 +41,12 @@ class ConsumerCoordinator:
         self,
         cluster: Cluster,
         config: ConsumerConfig,
+        *,
+        name: str,
         fetcher: Fetcher,
-        offset_fetcher: OffsetFetcher,
         positions: FetchPositions,
         subscription: SubscriptionState,
-        membership: Membership,
+        membership: ConsumerMembership,
         committer: Committer | None,
         auto_commit: AutoCommit,
         metrics: CoordinatorMetrics,
@@ -51,23 +54,12 @@ class ConsumerCoordinator:
     ) -> None:
         """Start with no partitions.
 
-        Args:
-            cluster: the opened root.
-            config: the consumer's config.
-            fetcher: the fetcher that reads the assigned partitions.
-            offset_fetcher: the log handles that depend on a topic's settings.
-            positions: the positions of assigned partitions.
-            subscription: the topics, pattern, or partitions, and the state of each partition.
-            membership: the membership that gives the partitions of a subscription.
-            committer: the committer of the group's offsets; None without a group.
-            auto_commit: the automatic commits, which also precede a revocation.
-            metrics: the metrics that record rebalances.
-            listener_invoker: the caller of the user's rebalance listener.
+        The committer is None without a group. The name is the consumer's in log lines.
         """
         self._cluster = cluster
         self._config = config
+        self._name = name
         self._fetcher = fetcher
-        self._offset_fetcher = offset_fetcher
         self._positions = positions
         self._subscription = subscription
         self._membership = membership
@@ -104,6 +96,18 @@ class ConsumerCoordinator:
                 self._positions.remove(tp)
             if tp not in held:
                 self._positions.add(tp, topic)
+        _log.info("%s: reads %s, as assigned by the user", self._name, shown_partitions(wanted))
+
+    def subscribe(
+        self,
+        topics: Collection[str],
+        pattern: str | re.Pattern[str] | None,
+        listener: ConsumerRebalanceListener | None,
+    ) -> None:
+        """Read topics, which the next `update` assigns; the errors are those of `Consumer`."""
+        self._subscription.subscribe(topics, pattern, listener)
+        self.request_update()
+        _log.info("%s: subscribed to %s", self._name, self._subscription.describe())
 
     def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
@@ -112,6 +116,7 @@ class ConsumerCoordinator:
             self._positions.remove(tp)
         self._subscription.clear()
         self._deleted = None
+        _log.info("%s: unsubscribed", self._name)
 
     def leave(self, timeout_ms: float | None = None) -> None:
         """Leave the group, if the consumer is a member, and give up its partitions.
@@ -179,6 +184,11 @@ class ConsumerCoordinator:
         if not self._positions.resolve_if_due(now_ms):
             self.request_update()  # it removes the deleted topic's partitions, or reports them
 
+    def recover(self, tp: TopicPartition, error: Exception) -> None:
+        """Continue a partition after a failed read, as `FetchPositions.recover` does."""
+        if not self._positions.recover(tp, error):
+            self.request_update()
+
     def next_update_ms(self) -> float:
         """Return the milliseconds until `update` has something to do."""
         due_ms = min(self._metadata_due_ms, self._positions.resolve_due_ms())
@@ -205,15 +215,13 @@ class ConsumerCoordinator:
             self._deleted = _deleted_error(deleted, image)
 
     def _update_topics(self, image: MetadataImage) -> None:
-        """Use the current settings of topics, which decide how long a listing is valid."""
+        """Read partitions by the current settings of their topics."""
         for tp, state in self._subscription.partitions.items():
             if state.is_deleted(image):
                 continue
-            found = image.topic(tp.topic)
-            if found.overrides != state.topic.overrides:
-                self._offset_fetcher.forget(state.topic, tp.partition)
-                state.topic = found
-                self._fetcher.update_log(tp, self._cluster.partition_log(found, tp.partition))
+            topic = image.topic(tp.topic)
+            if topic.overrides != state.topic.overrides:
+                self._positions.update_topic(tp, topic)
 
     # --- rebalances ------------------------------------------------------------------------------
 
@@ -270,7 +278,15 @@ class ConsumerCoordinator:
         if known != added:  # this image is older than the group's, or a topic was just deleted
             self._metadata_due_ms = now_ms + self._config.retry_backoff_ms
         if known:
+            _log.info("%s: assigned %s", self._name, shown_partitions(known))
             self._listener_invoker.assigned(self._subscription.listener, known)
+        _log.debug(
+            "%s: has %d partitions in generation %d%s",
+            self._name,
+            len(partitions),
+            assignment.generation,
+            "" if assignment.is_settled else "; partitions of the group are still moving",
+        )
         self._metrics.end_rebalance(assignment.generation, is_settled=assignment.is_settled)
 
     def _is_lost(
@@ -287,6 +303,7 @@ class ConsumerCoordinator:
     def _revoke_partitions(self, revoked: Collection[TopicPartition]) -> None:
         """Stop reading partitions that can still be committed."""
         if revoked:
+            _log.info("%s: revoked %s", self._name, shown_partitions(revoked))
             self._auto_commit.commit_now()
             self._listener_invoker.revoked(self._subscription.listener, revoked)
             self._drop(revoked)
@@ -294,6 +311,7 @@ class ConsumerCoordinator:
     def _lose_partitions(self, lost: Collection[TopicPartition]) -> None:
         """Stop reading partitions that cannot be committed any more."""
         if lost:
+            _log.info("%s: lost %s", self._name, shown_partitions(lost))
             self._listener_invoker.lost(self._subscription.listener, lost)
             self._drop(lost)
 

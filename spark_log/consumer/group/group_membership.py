@@ -1,4 +1,4 @@
-"""The membership of a consumer in a group: adapts `GroupMember` to the `Membership` interface."""
+"""The membership of a consumer in a group: a `GroupMember` as a `ConsumerMembership`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from spark_log.threads import call_beside
 from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_log.coordinator import GroupMember, GroupStatus, OffsetsTable
+    from spark_log.coordinator import GroupMember, MemberStatus, OffsetsTable
 
 _POLLS_PER_INTERVAL = 3
 
 
 class GroupMembership:
-    """A `Membership` in a group. The first `current_assignment` joins the group.
+    """A `ConsumerMembership` in a group. The first `current_assignment` joins the group.
 
     `GroupMember` may read a newer generation at any time; `poll` reports it, and only
     `current_assignment` makes it the consumer's generation. No partition is therefore released
@@ -58,7 +58,7 @@ class GroupMembership:
         self._member: GroupMember | None = None
         self._table: OffsetsTable
         self._topics: frozenset[str] = frozenset()
-        self._known_status: GroupStatus | None = None
+        self._known_status: MemberStatus | None = None
         self._fenced: FencedInstanceIdError | None = None
         self._finalizer: weakref.finalize[..., GroupMembership] | None = None
 
@@ -91,16 +91,7 @@ class GroupMembership:
     def current_assignment(self, topics: Set[str], image: MetadataImage) -> GroupAssignment:
         """Return the assignment; join the group, or change the subscription, if necessary.
 
-        Args:
-            topics: the names of the subscribed topics; they need not exist.
-            image: the current metadata; not used, because the group's coordinator reads them
-                itself.
-
-        Raises:
-            UnknownMemberIdError: the consumer is no member any more and lost all partitions. Call
-                `leave`, then this again.
-            FencedInstanceIdError: another process took over the ``group.instance.id``.
-            StorageError: the storage failed; call again.
+        The image is not used: the group's coordinator reads the metadata itself.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -125,13 +116,7 @@ class GroupMembership:
         )
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Give up revoked partitions, which are not read any more and whose commits are done.
-
-        Raises:
-            UnknownMemberIdError: the consumer is no member any more and lost all partitions.
-            FencedInstanceIdError: another process took over the ``group.instance.id``.
-            StorageError: the storage failed; call again.
-        """
+        """Give up revoked partitions, which are not read any more and whose commits are done."""
         try:
             self._open_member().release(partitions)
         except FencedInstanceIdError as error:
@@ -141,18 +126,7 @@ class GroupMembership:
     def initial_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None] | None:
-        """Return the committed offsets at which to start newly assigned partitions.
-
-        Returns:
-            Partition → the committed offset, or None if the group committed none. Partitions that
-            other members may have got meanwhile are missing. None instead of a mapping if the
-            consumer has not joined.
-
-        Raises:
-            UnstableOffsetCommitError: a transaction that commits one of them is not decided; call
-                again.
-            StorageError: the storage failed; call again.
-        """
+        """Return the committed offsets at which to start newly assigned partitions."""
         if self._member is None:
             return None
         try:
@@ -163,12 +137,7 @@ class GroupMembership:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str]
     ) -> None:
-        """Commit offsets of assigned or revoked partitions, all or none.
-
-        Raises:
-            CommitFailedError: the consumer is no member, or does not have one of the partitions any
-                more; nothing was committed.
-        """
+        """Commit offsets of assigned or revoked partitions, all or none."""
         member = self._member
         if member is None or self._known_status is None:
             raise CommitFailedError(
@@ -222,7 +191,7 @@ class GroupMembership:
                 self._cluster,
                 self._group_id,
                 table,
-                transactions=TransactionalOffsets(self._cluster, table),
+                settle=TransactionalOffsets(self._cluster, table).settle,
                 config=self._config,
                 on_change=self._on_change,
             )

@@ -20,7 +20,7 @@ class GroupAssignment:
 
     Attributes:
         assigned: the partitions to read.
-        revoking: the partitions to stop reading, and then to give to `Membership.release`.
+        revoking: the partitions to stop reading, and then to give to `ConsumerMembership.release`.
         topic_ids: the ids of the topics of these partitions, by name.
         generation: the group's generation; 0 without a group.
         is_settled: whether no partition of the group is moving from one member to another.
@@ -33,7 +33,7 @@ class GroupAssignment:
     is_settled: bool = True
 
 
-class Membership(Protocol):
+class ConsumerMembership(Protocol):
     """A consumer's membership in its group.
 
     For the consumer's thread. Another thread may call `commit` at the same time.

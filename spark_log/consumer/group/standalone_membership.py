@@ -12,7 +12,7 @@ from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicParti
 
 
 class StandaloneMembership:
-    """A `Membership` that assigns every partition of the subscribed topics, and commits nothing."""
+    """A `ConsumerMembership` with every partition of the subscribed topics, and no commits."""
 
     def __init__(self) -> None:
         self._held: set[TopicPartition] = set()

@@ -4,7 +4,7 @@ from .cooperative_sticky import cooperative_step as cooperative_step
 from .partition_assignor import Assignor as Assignor
 from .partition_assignor import Racks as Racks
 from .partition_assignor import Subscription as Subscription
-from .partition_assignor import assignor as assignor
 from .range import RangeAssignor as RangeAssignor
+from .registry import assignor as assignor
 from .roundrobin import RoundRobinAssignor as RoundRobinAssignor
 from .sticky import StickyAssignor as StickyAssignor

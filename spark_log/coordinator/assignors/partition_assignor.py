@@ -1,13 +1,11 @@
-"""The interface of assignors, and the lookup of an assignor by name."""
+"""The interface of assignors, and the orders of names and members that they have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Protocol
 
-from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
 
 Racks = Mapping[TopicPartition, frozenset[str]]
@@ -60,36 +58,6 @@ class Assignor(Protocol):
         Returns:
             Member id → partitions, for every member, in Kafka's order.
         """
-
-
-def assignor(name: str) -> Assignor:
-    """Return the assignor with a name.
-
-    Raises:
-        InvalidConfigurationError: there is no such assignor.
-    """
-    # These modules import this one.
-    from spark_log.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from spark_log.coordinator.assignors.range import RangeAssignor
-    from spark_log.coordinator.assignors.roundrobin import RoundRobinAssignor
-    from spark_log.coordinator.assignors.sticky import StickyAssignor
-
-    every: tuple[Assignor, ...] = (
-        RangeAssignor(),
-        RoundRobinAssignor(),
-        StickyAssignor(),
-        CooperativeStickyAssignor(),
-    )
-    known = {each.name: each for each in every}
-    if name not in known:
-        nearest = next(iter(get_close_matches(name, known, 1)), None)
-        raise InvalidConfigurationError(
-            f"there is no assignor named {name!r}: partition.assignment.strategy is one of "
-            f"{', '.join(known)}" + (f"; did you mean {nearest}?" if nearest else ""),
-            key="partition.assignment.strategy",
-            nearest=nearest,
-        )
-    return known[name]
 
 
 def in_java_order(names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Consumer groups: membership, generations, heartbeats and fenced commits, without a server."""
+"""Membership in consumer groups, without a server: generations, heartbeats, and fenced commits."""
 
 from spark_log.util.exports import attach_stub
 

@@ -2,7 +2,7 @@
 
 There is no coordinator process. A member that sees the need of a change decides it, and makes it by
 one conditional append to the group's log (`GroupLog`). The watchers among the members check the
-topics and the heartbeats of all members (`GroupWatch`).
+topics and the heartbeats of all members (`HeartbeatWatch`).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
-from spark_log.coordinator.group.group_cluster import GroupCluster
-from spark_log.coordinator.group.group_log import Decide, GroupLog
-from spark_log.coordinator.group.group_watch import GroupWatch
-from spark_log.coordinator.group.heartbeats import Heartbeats
+from spark_log.coordinator.group.group_log import GroupLog
+from spark_log.coordinator.group.heartbeat_watch import HeartbeatWatch
+from spark_log.coordinator.group.heartbeats import Heartbeats, HeartbeatWriter
 from spark_log.coordinator.group.join_requests import JoinRequests, join_request
-from spark_log.coordinator.group.member_heartbeat import MemberHeartbeat
 from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.group.status import GroupStatus, present_member
+from spark_log.coordinator.group.status import MemberStatus, present_member
 from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
+from spark_log.storage import Store
 from spark_log.threads import call_beside
 from spark_log.types import TopicPartition, random_id
+from spark_log.util import Clock, SuppressedErrors
 
 _RACE_MS = 10.0
 _TURN_MS = 10.0
@@ -38,6 +38,25 @@ _MAX_PAUSE_MS = 2000.0
 lost race, or `_TURN_MS` for each process that changes the group, if that is longer."""
 
 _log = logging.getLogger(__name__)
+
+
+class GroupCluster(Protocol):
+    """The part of `Cluster` that a group needs."""
+
+    @property
+    def store(self) -> Store:
+        """The files of the root."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that measures time."""
+
+    @property
+    def suppressed(self) -> SuppressedErrors:
+        """The counts of failures that do not stop a caller."""
+
+    def image(self) -> MetadataImage:
+        """Return the present metadata."""
 
 
 class GroupCoordinator:
@@ -82,8 +101,10 @@ class GroupCoordinator:
         self._log.on_lost_race = self._give_way
         self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
         self._requests = JoinRequests(self._heartbeats)
-        self._own = MemberHeartbeat(self._heartbeats, group_id, self._clock, heartbeat_interval_ms)
-        self._watch = GroupWatch(
+        self._own_heartbeats = HeartbeatWriter(
+            self._heartbeats, group_id, self._clock, heartbeat_interval_ms
+        )
+        self._watch = HeartbeatWatch(
             self._heartbeats,
             self._clock,
             heartbeat_interval_ms,
@@ -91,10 +112,10 @@ class GroupCoordinator:
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
-        self._joined_group: Group | None = None
+        self._joined_group: Group | None = None  # the state after which `_topics` were read
         self._member: Member | None = None
         self._is_joining = False
-        self.heartbeats = self._own.counts
+        self.heartbeats = self._own_heartbeats.counts
 
     # --- membership ------------------------------------------------------------------------------
 
@@ -114,7 +135,7 @@ class GroupCoordinator:
         rack: str | None = None,
         session_timeout_ms: int = 45_000,
         max_poll_interval_ms: int = 300_000,
-    ) -> GroupStatus:
+    ) -> MemberStatus:
         """Join the group, or change the subscription of this member.
 
         Args:
@@ -141,24 +162,21 @@ class GroupCoordinator:
                 membership, if it exists, expires.
         """
         for name in assignors:
-            assignor(name)
+            assignor(name)  # raises if it is not known
         self._joined_group = None
-        is_new = self._member is None
         member = Member(
-            self._new_member_id(instance_id, client_id)
-            if self._member is None
-            else self._member.member_id,
-            instance_id,
-            client_id,
-            socket.gethostname(),
-            rack,
-            tuple(sorted(set(topics))),
-            pattern,
-            tuple(assignors),
-            session_timeout_ms,
-            max_poll_interval_ms,
+            self.member_id or self._new_member_id(instance_id, client_id),
+            instance_id=instance_id,
+            client_id=client_id,
+            client_host=socket.gethostname(),
+            rack=rack,
+            topics=tuple(sorted(set(topics))),
+            pattern=pattern,
+            assignors=tuple(assignors),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=max_poll_interval_ms,
         )
-        if is_new:
+        if self._member is None:
             self._is_joining = True
             try:
                 while not self._request_to_join(member):
@@ -166,21 +184,29 @@ class GroupCoordinator:
             finally:
                 self._is_joining = False
             self._watch.begin(self._clock.monotonic_ms())
+            group = self._log.state
+            _log.info(
+                "group %s: joined as %s in generation %d, members: %d",
+                self.group_id,
+                member.member_id,
+                group.generation,
+                len(group.members),
+            )
         else:
             self._commit(lambda group: self._decide_join(group, member))
         self._member = member
         return self.status()
 
-    def status(self) -> GroupStatus:
+    def status(self) -> MemberStatus:
         """Return this member's status in the newest generation that was read; reads nothing.
 
         Raises:
             UnknownMemberIdError: it is not a member: it left, or others expired it.
             FencedInstanceIdError: a process with the same instance id has replaced it.
         """
-        return GroupStatus.of(self._log.group, self._check_present(self._log.group))
+        return MemberStatus.of(self._log.state, self._check_present(self._log.state))
 
-    def heartbeat(self) -> GroupStatus:
+    def heartbeat(self) -> MemberStatus:
         """Write a heartbeat if one is due, check other members and topics, and read new records.
 
         If nothing is due and nothing is new, this costs one lookup of a file name.
@@ -192,10 +218,10 @@ class GroupCoordinator:
         """
         now_ms = self._clock.monotonic_ms()
         if self._member is not None:
-            self._own.beat_if_due(self._member.member_id, now_ms)
+            self._own_heartbeats.beat_if_due(self._member.member_id, now_ms)
         self._log.replay()
         try:
-            self._check_present(self._log.group)
+            self._check_present(self._log.state)
         except UnknownMemberIdError:
             self._heartbeats.forget([self.member_id] if self.member_id else [])
             raise
@@ -205,10 +231,10 @@ class GroupCoordinator:
 
     def next_duty_ms(self) -> float:
         """Return the milliseconds until the next heartbeat or the next check of members is due."""
-        due_ms = min(self._own.due_ms, self._watch.due_ms)
+        due_ms = min(self._own_heartbeats.due_ms, self._watch.due_ms)
         return max(0.0, due_ms - self._clock.monotonic_ms())
 
-    def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
+    def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
         """Release revoked partitions: this member does not commit them any more.
 
         Raises:
@@ -238,6 +264,7 @@ class GroupCoordinator:
         if member is None or (member.instance_id is not None and not is_final):
             return
         self.remove([member.member_id])
+        _log.info("group %s: %s has left", self.group_id, member.member_id)
 
     # --- duties ----------------------------------------------------------------------------------
 
@@ -250,10 +277,16 @@ class GroupCoordinator:
         member = self._member
         if member is None:
             return
-        watchers = self._watch.watchers(self._log.group)
-        dead = self._watch.expired_members(self._log.group, member.member_id, watchers)
+        watchers = self._watch.watchers(self._log.state)
+        dead = self._watch.expired_members(self._log.state, member.member_id, watchers)
         if dead:
-            _log.info("group %s: expiring %s", self.group_id, ", ".join(dead))
+            _log.info(
+                "group %s: %s removes %s, which wrote no heartbeat for session.timeout.ms (%s)",
+                self.group_id,
+                member.member_id,
+                ", ".join(dead),
+                ", ".join(str(self._log.state.members[name].session_timeout_ms) for name in dead),
+            )
             self._commit(
                 lambda group: group_changes.remove(group, dead, self._read_topics(), "expire")
             )
@@ -261,7 +294,7 @@ class GroupCoordinator:
         if member.member_id in watchers:
             # Mostly the topics have not changed, and then the log need not be read.
             topics = self._read_topics()
-            if group_changes.update_topics(self._log.group, topics) is not None:
+            if group_changes.update_topics(self._log.state, topics) is not None:
                 self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
 
     def remove(self, member_ids: Collection[str]) -> None:
@@ -291,7 +324,7 @@ class GroupCoordinator:
             CorruptRecordError: its log is damaged.
         """
         self._log.replay()
-        return self._log.group
+        return self._log.state
 
     # --- joining ---------------------------------------------------------------------------------
 
@@ -306,31 +339,44 @@ class GroupCoordinator:
             to join under another id, because a removed member must not return.
         """
         self._log.replay()
-        generation = self._log.group.generation
+        generation = self._log.state.generation
         attempts = 0
 
         def decide(group: Group) -> GroupRecord | None:
             nonlocal attempts
             attempts += 1
-            if member.member_id in group.members:
+            if member.member_id in group.members:  # another process has added it
                 return self._decide_join(group, member)
-            if group.last_removal > generation:
+            if group.last_removal > generation:  # it may have been added, and removed
                 raise _RequestExpiredError
-            waits = is_crowded or attempts > 1
-            return self._decide_join(group, member, self._requests.members(group) if waits else ())
+            # Others join at the same time: this record adds them, too.
+            are_others_waiting = is_crowded or attempts > 1
+            waiting = self._requests.members(group) if are_others_waiting else ()
+            return self._decide_join(group, member, waiting)
 
         try:
-            # The metadata are read after the group, and at once with the heartbeat's request.
-            image = self._cluster.image
+            # The metadata are read after the group; on an object store, while the heartbeat is put.
+            read_image = self._cluster.image
             if not self._cluster.store.is_mapped:
-                image = call_beside(image)
-            # Before others check its heartbeats.
-            self._own.begin(member.member_id, join_request(member, generation))
-            self._update_topics(image())
-            self._joined_group = self._log.group
+                read_image = call_beside(read_image)
+            # The first heartbeat is written before others can check it.
+            self._own_heartbeats.begin(member.member_id, join_request(member, generation))
+            _log.debug(
+                "group %s: %s asks to join, in generation %d",
+                self.group_id,
+                member.member_id,
+                generation,
+            )
+            self._update_topics(read_image())
+            self._joined_group = self._log.state
             is_crowded = self._await_first_members(member.member_id, member.session_timeout_ms)
             self._log.commit(decide, is_recent=not is_crowded)
         except _RequestExpiredError:
+            _log.debug(
+                "group %s: a member was removed while %s waited to join: asking with another id",
+                self.group_id,
+                member.member_id,
+            )
             self._heartbeats.forget([member.member_id])
             return False
         except SparkLogError:
@@ -361,7 +407,7 @@ class GroupCoordinator:
         Returns:
             Whether it waited.
         """
-        if self._log.group.members:
+        if self._log.state.members:
             return False
         assert self._image is not None
         delay_ms = self._image.cluster_config().group_initial_rebalance_delay_ms
@@ -370,19 +416,26 @@ class GroupCoordinator:
         waited_ms, known, found = 0, 0, 1
         while found > known and waited_ms + delay_ms <= max(delay_ms, session_timeout_ms / 2):
             known = found
+            _log.debug(
+                "group %s: %s waits %d ms for more members, of %d so far",
+                self.group_id,
+                member_id,
+                delay_ms,
+                found,
+            )
             self._sleep_until_member(member_id, delay_ms)
             waited_ms += delay_ms
-            if self._log.group.members:
+            if self._log.state.members:
                 break
-            found = self._requests.count(self._log.group)
-        if member_id not in self._log.group.members:
+            found = self._requests.count(self._log.state)
+        if member_id not in self._log.state.members:
             self._give_way(0)
         return True
 
     def _sleep_until_member(self, member_id: str, duration_ms: float) -> None:
         """Sleep until another process has added this member, at most for a duration."""
-        while duration_ms > 0 and member_id not in self._log.group.members:
-            pause_ms = min(duration_ms, self._own.interval_ms)
+        while duration_ms > 0 and member_id not in self._log.state.members:
+            pause_ms = min(duration_ms, self._own_heartbeats.interval_ms)
             self._clock.sleep_ms(pause_ms)
             duration_ms -= pause_ms
             self._log.replay()
@@ -390,13 +443,13 @@ class GroupCoordinator:
     def _give_way(self, races: int) -> None:
         """Pause after a lost race, longer if more processes change the group."""
         if self._is_joining:
-            others = self._requests.count(self._log.group)
+            others = self._requests.count(self._log.state)
         else:
-            others = sum(bool(member.revoking) for member in self._log.group.members.values())
+            others = sum(bool(member.revoking) for member in self._log.state.members.values())
         mean_ms = max(_RACE_MS * 2.0 ** min(races, 20), _TURN_MS * others)
         self._clock.sleep_ms(self._random.uniform(0, min(mean_ms, _MAX_PAUSE_MS)))
 
-    def _commit(self, decide: Decide) -> None:
+    def _commit(self, decide: Callable[[Group], GroupRecord | None]) -> None:
         """Change the group as its member; raise if this is no longer a member."""
 
         def decide_as_member(group: Group) -> GroupRecord | None:
@@ -420,7 +473,7 @@ class GroupCoordinator:
     def _update_topics(self, image: MetadataImage) -> None:
         if image is not self._image:
             self._image = image
-            self._log.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
+            self._log.trimmer.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
             self._topics = {
                 topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
                 for topic in image.topics()

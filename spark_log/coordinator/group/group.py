@@ -21,8 +21,9 @@ from spark_log.coordinator.group.records import (
     of_partitions,
 )
 from spark_log.errors import CorruptRecordError
-from spark_log.log import ProducerIdAndEpoch, to_partitions
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.types import TopicPartition
+from spark_log.util import to_partitions
 
 GROUP_STATES = ("Empty", "Stable", "Reconciling")
 """The states of a group: it has no members, no partition moves, or some partitions move."""

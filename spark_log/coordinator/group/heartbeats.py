@@ -10,19 +10,26 @@ lower, and it does not count as a heartbeat. The first heartbeat of a member has
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.storage import FileInfo, Store, file_name, map_requests, newest_modified_us
-from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json
+from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, parse_json, shown
 
 _CHECKS_PER_TIMEOUT = 4
 """Minimum number of checks in a timeout: the time between two checks counts as silence only up to a
 quarter of the timeout. An observer that was stopped for longer, or suspended with its machine, has
 not observed that others were silent."""
+
+_RETRIES_PER_INTERVAL = 12
+"""Number of times that a failed heartbeat is retried within ``heartbeat.interval.ms``."""
+
+_log = logging.getLogger(__name__)
 
 
 class Heartbeats:
@@ -40,7 +47,7 @@ class Heartbeats:
         """
         self.store = store
         self.suppressed = suppressed
-        self.directory = f"{group_directory(group_id)}/members"
+        self.directory = f"{GroupLog.directory_of(group_id)}/members"
 
     def beat(self, member_id: str, count: int, join: Mapping[str, Any] | None = None) -> None:
         """Write a member's counter.
@@ -115,7 +122,7 @@ def newest_heartbeat_us(store: Store, group_id: str) -> int:
     Raises:
         StorageError: the storage does not answer.
     """
-    return newest_modified_us(store.list(f"{group_directory(group_id)}/members"))
+    return newest_modified_us(store.list(f"{GroupLog.directory_of(group_id)}/members"))
 
 
 @dataclass(slots=True)
@@ -133,6 +140,75 @@ class HeartbeatCounts:
     def on_heartbeat(self, now_ms: float) -> None:
         """Count one heartbeat."""
         self.total, self.last_ms = self.total + 1, now_ms
+
+
+class HeartbeatWriter:
+    """Writes a member's counter every ``heartbeat.interval.ms``; after a failure, much sooner.
+
+    Attributes:
+        interval_ms: the time between two heartbeats.
+        due_ms: the monotonic time of the next one.
+        counts: the counts of the heartbeats that were written.
+    """
+
+    def __init__(
+        self, heartbeats: Heartbeats, group_id: str, clock: Clock, interval_ms: float
+    ) -> None:
+        """Return the writer of a member that has not joined yet.
+
+        Args:
+            heartbeats: the heartbeats of the group.
+            group_id: the group's id, for log lines.
+            clock: the clock whose monotonic time decides when a heartbeat is due.
+            interval_ms: ``heartbeat.interval.ms``.
+        """
+        self.interval_ms = interval_ms
+        self.due_ms = -math.inf
+        self.counts = HeartbeatCounts()
+        self._heartbeats = heartbeats
+        self._group_id = group_id
+        self._clock = clock
+        self._count = 0
+        self._is_failing = False
+
+    def begin(self, member_id: str, join: Mapping[str, Any]) -> None:
+        """Write the first heartbeat of a new member, before others check its heartbeats.
+
+        Args:
+            member_id: the member's id.
+            join: its request to join.
+
+        Raises:
+            StorageError: it may not have been written.
+        """
+        self._heartbeats.beat(member_id, 1, join)
+        self._count = 1
+        self.due_ms = self._clock.monotonic_ms() + self.interval_ms
+        self.counts.on_heartbeat(self._clock.monotonic_ms())
+
+    def beat_if_due(self, member_id: str, now_ms: float) -> None:
+        """Write the next heartbeat if it is due; after a failure, sooner than usual.
+
+        Of failures in a row the first is logged as a warning.
+
+        Args:
+            member_id: the member's id.
+            now_ms: the present monotonic time.
+        """
+        if now_ms < self.due_ms:
+            return
+        self._count += 1
+        try:
+            self._heartbeats.beat(member_id, self._count)
+        except StorageError as error:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            _log.log(level, "group %s: a heartbeat failed, retrying: %s", self._group_id, error)
+            self._is_failing = True
+            self.due_ms = now_ms + self.interval_ms / _RETRIES_PER_INTERVAL
+        else:
+            self._is_failing = False
+            self.due_ms = now_ms + self.interval_ms
+            self.counts.on_heartbeat(now_ms)
 
 
 @dataclass(slots=True)
@@ -198,6 +274,12 @@ class HeartbeatMonitor:
                 silent.add(member_id)
             if observed.silent_ms >= timeout_ms:
                 dead.add(member_id)
+        if silent != self.silent:
+            _log.debug(
+                "%s: silent for a quarter of session.timeout.ms: %s",
+                self._heartbeats.directory,
+                shown(sorted(silent)) or "no member",
+            )
         self.silent = frozenset(silent)
         return dead
 

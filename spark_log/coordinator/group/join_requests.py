@@ -18,9 +18,9 @@ from spark_log.coordinator.group.group import Group, Member
 from spark_log.coordinator.group.heartbeats import Heartbeats
 from spark_log.coordinator.group.records import MemberPart
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import RecordFields
 from spark_log.storage import FileInfo, file_name, newest_modified_us
 from spark_log.types import TopicPartition
+from spark_log.util import RecordFields
 
 
 class JoinRequest(RecordFields):
@@ -34,7 +34,7 @@ class JoinRequest(RecordFields):
     generation: int
     member: MemberPart
 
-    def may_be_taken(self, group: Group) -> bool:
+    def may_be_accepted(self, group: Group) -> bool:
         """Return whether the member was never in the group.
 
         A removed member must not return: its process may believe that it has kept its partitions,
@@ -78,7 +78,7 @@ class JoinRequests:
             timeout_us = request.member.session_timeout_ms * 1000
             if now_us - file.modified_us > timeout_us:
                 self._heartbeats.forget([request.member.member_id])
-            elif request.may_be_taken(group):
+            elif request.may_be_accepted(group):
                 nothing: frozenset[TopicPartition] = frozenset()
                 member = Member.of(request.member)
                 yield replace(member, owned=nothing, revoking=nothing, pending=nothing)

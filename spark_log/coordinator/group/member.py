@@ -15,13 +15,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 from spark_log.config import ConsumerConfig
-from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group_cluster import GroupCluster
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.coordinator import GroupCluster, GroupCoordinator
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatCounts
-from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits
-from spark_log.coordinator.group.status import GroupStatus
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+from spark_log.coordinator.group.member_commits import FencedOffsets, MemberCommits, Settle
+from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import SparkLogError, StorageError, UnknownMemberIdError
 from spark_log.log import ProbeInterval
 from spark_log.storage import watch_directories
@@ -45,7 +43,7 @@ class GroupMember:
         group_id: str,
         table: FencedOffsets[Any] | None = None,
         *,
-        transactions: TransactionalOffsets | None = None,
+        settle: Settle | None = None,
         config: ConsumerConfig | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,8 +53,8 @@ class GroupMember:
             cluster: the opened root.
             group_id: any string.
             table: the offsets table; None if `begin` and `commit` are not used.
-            transactions: the offsets that transactions commit, which are settled before a partition
-                begins.
+            settle: the function that settles pending offsets of transactions before a partition
+                begins; None if no transaction commits offsets of the group.
             config: the consumer's config.
             on_change: the function that is called on the member's thread when `poll` would return a
                 new status or raise.
@@ -72,28 +70,23 @@ class GroupMember:
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
         )
         self._commits = (
-            MemberCommits(
-                table,
-                group_id,
-                self._current_status,
-                self.refresh,
-                transactions.settle if transactions else None,
-            )
+            MemberCommits(table, group_id, self._current_status, self.refresh, settle)
             if table
             else None
         )
-        self._status: GroupStatus | None = None
+        self._status: MemberStatus | None = None
         self._failure: SparkLogError | None = None
-        self._polled_status: GroupStatus | None = None
+        self._polled_status: MemberStatus | None = None
         self._polled_ms = 0.0
         self._lock = threading.RLock()
         self._watch = watch_directories(cluster.store)
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._is_failing = False
 
     # --- membership ------------------------------------------------------------------------------
 
-    def join(self, topics: Collection[str] = (), *, pattern: str | None = None) -> GroupStatus:
+    def join(self, topics: Collection[str] = (), *, pattern: str | None = None) -> MemberStatus:
         """Join the group, or change the subscription.
 
         A member that was expired joins as a new member, without partitions.
@@ -127,7 +120,7 @@ class GroupMember:
             self._failure = None
             self._polled_ms = self._clock.monotonic_ms()
             if self._thread is None:
-                self._watch.add(group_directory(self.group_id))
+                self._watch.add(GroupLog.directory_of(self.group_id))
                 name = f"spark-log-group-{self.group_id}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
@@ -135,7 +128,7 @@ class GroupMember:
                 self._watch.wake()
             return self._status
 
-    def poll(self) -> GroupStatus:
+    def poll(self) -> MemberStatus:
         """Return this member's status, and record that the application is alive; no request.
 
         Raises:
@@ -148,7 +141,7 @@ class GroupMember:
         self._polled_status = status = self._current_status()
         return status
 
-    def refresh(self) -> GroupStatus:
+    def refresh(self) -> MemberStatus:
         """Read the group, and return this member's present status; one lookup if nothing is new.
 
         Raises:
@@ -171,7 +164,7 @@ class GroupMember:
         """Return whether `poll` would raise, or return another status than the last time."""
         return self._failure is not None or self._status != self._polled_status
 
-    def release(self, partitions: Collection[TopicPartition]) -> GroupStatus:
+    def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
         """Release revoked partitions: this member no longer commits them."""
         with self._lock:
             self._current_status()
@@ -255,6 +248,8 @@ class GroupMember:
                 has_changed = (self._status, self._failure) != before
             now_ms = self._clock.monotonic_ms()
             if has_changed:
+                if self._failure is None:
+                    _log.debug("group %s: %s", self.group_id, self._status)
                 quiet_since_ms = now_ms
                 self._on_change()
 
@@ -273,17 +268,23 @@ class GroupMember:
                     group_id=self.group_id,
                     member_id=member_id,
                 )
+                _log.warning("%s", self._failure)  # the application may never poll again
                 self._coordinator.leave(is_final=False)
             else:
                 self._status = self._coordinator.heartbeat()
         except UnknownMemberIdError as error:
+            _log.debug("group %s: %s", self.group_id, error)
             self._failure = error
         except SparkLogError as error:
-            _log.warning("group %s: retrying: %s", self.group_id, error)
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            _log.log(level, "group %s: retrying: %s", self.group_id, error)
+            self._is_failing = True
             return self._config.retry_backoff_ms
+        else:
+            self._is_failing = False
         return self._coordinator.next_duty_ms()
 
-    def _current_status(self) -> GroupStatus:
+    def _current_status(self) -> MemberStatus:
         failure, status = self._failure, self._status
         if failure is not None:
             raise failure

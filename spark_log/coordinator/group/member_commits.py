@@ -14,16 +14,19 @@ why this is enough:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from spark_log.coordinator.group.group import PendingOffsets
-from spark_log.coordinator.group.status import GroupStatus
+from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 _Position_co = TypeVar("_Position_co", covariant=True)
 _Position = TypeVar("_Position")
+
+_log = logging.getLogger(__name__)
 
 Settle = Callable[[str, Collection[PendingOffsets]], None]
 """Settles pending offsets of a group, as `TransactionalOffsets.settle` does."""
@@ -80,8 +83,8 @@ class MemberCommits(Generic[_Position]):
         self,
         table: FencedOffsets[_Position],
         group_id: str,
-        status: Callable[[], GroupStatus],
-        refresh: Callable[[], GroupStatus],
+        status: Callable[[], MemberStatus],
+        refresh: Callable[[], MemberStatus],
         settle: Settle | None = None,
     ) -> None:
         """Return the commits of a member.
@@ -120,7 +123,8 @@ class MemberCommits(Generic[_Position]):
         for _ in range(_MAX_GENERATIONS):
             try:
                 self._table.fence(self._group_id, status.generation)
-            except IllegalGenerationError:
+            except IllegalGenerationError as error:
+                _log.debug("reading the group before the offsets: %s", error)
                 status = self._refreshed(status)
                 continue
             wanted = status.assigned.intersection(partitions)
@@ -169,7 +173,8 @@ class MemberCommits(Generic[_Position]):
                     member_id=status.member_id,
                     topic_ids=topic_ids,
                 )
-            except IllegalGenerationError:
+            except IllegalGenerationError as refused:
+                _log.debug("reading the group, then committing again: %s", refused)
                 try:
                     status = self._refreshed(status)
                 except UnknownMemberIdError as error:
@@ -183,7 +188,7 @@ class MemberCommits(Generic[_Position]):
 
     def _check_held(
         self,
-        status: GroupStatus,
+        status: MemberStatus,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         topic_ids: Mapping[str, str],
     ) -> None:
@@ -196,7 +201,7 @@ class MemberCommits(Generic[_Position]):
                 f"max.poll.interval.ms"
             )
 
-    def _refreshed(self, before: GroupStatus) -> GroupStatus:
+    def _refreshed(self, before: MemberStatus) -> MemberStatus:
         after = self._refresh()
         if after.generation > before.generation:
             return after
@@ -206,7 +211,7 @@ class MemberCommits(Generic[_Position]):
             f"spark-log groups repair"
         )
 
-    def _status_or_fail(self, read: Callable[[], GroupStatus]) -> GroupStatus:
+    def _status_or_fail(self, read: Callable[[], MemberStatus]) -> MemberStatus:
         try:
             return read()
         except UnknownMemberIdError as error:
@@ -214,7 +219,7 @@ class MemberCommits(Generic[_Position]):
 
 
 def _lost(
-    status: GroupStatus,
+    status: MemberStatus,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, str],
 ) -> set[TopicPartition]:

@@ -12,8 +12,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from spark_log.log import Partitions, RecordFields, StateRecord, record_from_json
+from spark_log.log import StateRecord
 from spark_log.types import TopicPartition
+from spark_log.util import Partitions, RecordFields, record_from_json, shown
+
+_MEMBERS_SHOWN = 10
+_PARTITIONS_SHOWN = 10
 
 
 class TopicPart(RecordFields):
@@ -39,6 +43,12 @@ class MemberPart(RecordFields):
     owned: Partitions = Field(default={})
     revoking: Partitions = Field(default={})
     pending: Partitions = Field(default={})
+
+    def __str__(self) -> str:
+        moving = (("revoking", self.revoking), ("waiting for", self.pending))
+        return f"{self.member_id} has {_shown(self.owned)}" + "".join(
+            f", {what} {_shown(partitions)}" for what, partitions in moving if partitions
+        )
 
 
 class PendingOffsetsPart(RecordFields):
@@ -89,6 +99,22 @@ class GroupRecord(StateRecord):
         """The version: 1 with pending offsets, which older programs would drop; else 0."""
         return 1 if self.pending_offsets else 0
 
+    @property
+    def headline(self) -> str:
+        """The change in a few words, for log lines: ``generation 4 by join of consumer-1``."""
+        revision = f".{self.revision}" if self.revision else ""
+        of_members = f" of {shown(self.changed_members)}" if self.changed_members else ""
+        return f"generation {self.generation}{revision} by {self.change}{of_members}"
+
+    def __str__(self) -> str:
+        members = "; ".join(map(str, self.members[:_MEMBERS_SHOWN])) or "no members"
+        more = len(self.members) - _MEMBERS_SHOWN
+        return (
+            f"{self.headline}: {members}"
+            + (f"; {more} more members" if more > 0 else "")
+            + (f"; {len(self.pending_offsets)} pending offsets" if self.pending_offsets else "")
+        )
+
 
 def from_json(value: bytes) -> GroupRecord:
     """Return the record with this value.
@@ -97,6 +123,10 @@ def from_json(value: bytes) -> GroupRecord:
         CorruptRecordError: it is not a group record, or a newer version of spark-log wrote it.
     """
     return record_from_json(value, {"GroupRecord": GroupRecord}, "group record")
+
+
+def _shown(stored: Mapping[str, Iterable[int]]) -> str:
+    return shown(sorted(of_partitions(stored)), _PARTITIONS_SHOWN) or "nothing"
 
 
 def of_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:

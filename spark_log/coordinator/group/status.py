@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.errors import FencedInstanceIdError, UnknownMemberIdError
 from spark_log.types import TopicPartition
+from spark_log.util import shown
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStatus:
+class MemberStatus:
     """A member's assignment in the newest generation that it has read.
 
     Attributes:
@@ -39,10 +40,17 @@ class GroupStatus:
         """Partitions that it may commit in this generation."""
         return self.assigned | self.revoking
 
+    def __str__(self) -> str:
+        revoking = f", revokes {shown(sorted(self.revoking))}" if self.revoking else ""
+        return (
+            f"{self.member_id} reads {shown(sorted(self.assigned)) or 'nothing'}{revoking} "
+            f"in generation {self.generation}"
+        )
+
     @staticmethod
-    def of(group: Group, member: Member) -> GroupStatus:
+    def of(group: Group, member: Member) -> MemberStatus:
         """Return the status of a member of a group."""
-        return GroupStatus(
+        return MemberStatus(
             member.member_id,
             group.generation,
             group.protocol or "",

@@ -1,3 +1,5 @@
+from .lazy_transactional_offsets import LazyTransactionalOffsets as LazyTransactionalOffsets
+from .lazy_transactional_offsets import transaction_cleaner as transaction_cleaner
 from .repair import LostFile as LostFile
 from .repair import OffsetsRepair as OffsetsRepair
 from .repair import RepairReport as RepairReport
@@ -7,6 +9,8 @@ from .rows import PartitionKey as PartitionKey
 from .rows import Row as Row
 from .rows import check_metadata as check_metadata
 from .rows import check_offset as check_offset
+from .standalone_commits import StandaloneCommits as StandaloneCommits
 from .table import CheckpointLag as CheckpointLag
 from .table import LastCommit as LastCommit
 from .table import OffsetsTable as OffsetsTable
+from .transactional_offsets import TransactionalOffsets as TransactionalOffsets

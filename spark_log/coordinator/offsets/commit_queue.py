@@ -10,7 +10,7 @@ it is read), on the assumption that no other process has changed the same groups
 the version only has to get its name, so that other processes are rarely faster. If the assumption
 turns out wrong, they are written again.
 
-If other processes commit, too, a process pauses after each of its versions (`CommitPace`).
+If other processes commit, too, a process pauses after each of its versions (`CommitThrottle`).
 
 A version is made on exactly the state that its requests were checked on. If another process was
 first, the state is read again and all requests are checked again: no commit of an older generation
@@ -19,6 +19,7 @@ takes effect after a newer one (docs/adr/0010).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,11 +29,11 @@ from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
-from spark_log.coordinator.offsets.commit_pace import CommitPace
+from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
 from spark_log.coordinator.offsets.commit_times import COMMIT_PREFIX
-from spark_log.coordinator.offsets.rows import GroupPositions, Row, StampedRow, to_table
+from spark_log.coordinator.offsets.rows import CommittedOffsets, Row, StampedRow, to_table
 from spark_log.coordinator.offsets.store import OffsetsStore
-from spark_log.delta import DataFile, StagedVersion, Transaction, Version
+from spark_log.delta import DataFile, SetTransaction, StagedVersion, Version
 from spark_log.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -43,7 +44,9 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.storage import is_listing_valid, listing_validity_ms
-from spark_log.util import IN_PROCESS, SYSTEM_CLOCK
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, shown
+
+_log = logging.getLogger(__name__)
 
 MAINTENANCE_EVERY = 32
 """Number of versions after which the process that made the last one starts maintenance."""
@@ -77,7 +80,7 @@ class CommitRequest:
     group: str
     generation: int
     member_id: str
-    decide: Callable[[GroupPositions], Iterable[Row]]
+    decide: Callable[[CommittedOffsets], Iterable[Row]]
     deadline_ms: float
     expected: tuple[Row, ...] | None = None
     is_fenced: bool = True
@@ -100,10 +103,10 @@ class _Content:
     """
 
     rows: list[StampedRow] = field(default_factory=list)
-    transactions: dict[str, Transaction] = field(default_factory=dict)
+    transactions: dict[str, SetTransaction] = field(default_factory=dict)
 
     def add(
-        self, request: CommitRequest, wanted: Sequence[Row], fence: Transaction, now_us: int
+        self, request: CommitRequest, wanted: Sequence[Row], fence: SetTransaction, now_us: int
     ) -> None:
         """Add the rows of a request.
 
@@ -124,7 +127,7 @@ class _Content:
                 for row in wanted
             ]
         generation = max(request.generation, fence.version)
-        self.transactions[request.group] = Transaction(fence.app_id, generation, updated_ms)
+        self.transactions[request.group] = SetTransaction(fence.app_id, generation, updated_ms)
 
 
 @dataclass(slots=True)
@@ -157,7 +160,7 @@ class CommitQueue:
         self._waiting: deque[CommitRequest] = deque()
         self._turns = threading.Condition()
         self._is_committing = False
-        self._pace = CommitPace()
+        self._throttle = CommitThrottle()
         self._staged: _Staged | None = None
         self._now_us = 0
         self._is_due = False
@@ -205,7 +208,7 @@ class CommitQueue:
             return True
 
     def _let_others_commit(self) -> None:
-        pause_ms = self._pace.pause_ms(SYSTEM_CLOCK.monotonic_ms())
+        pause_ms = self._throttle.pause_ms(SYSTEM_CLOCK.monotonic_ms())
         if pause_ms > 0:
             SYSTEM_CLOCK.sleep_ms(pause_ms)
 
@@ -262,7 +265,7 @@ class CommitQueue:
                 content.add(request, wanted, fence, self._now_us)
         return content if len(content.rows) <= _MAX_BATCH_ROWS else _Content()
 
-    def _fence(self, request: CommitRequest, content: _Content) -> Transaction:
+    def _fence(self, request: CommitRequest, content: _Content) -> SetTransaction:
         """Return the fence of a request's group after the requests in a version's content."""
         return content.transactions.get(request.group) or self._table.transaction(request.group)
 
@@ -294,7 +297,16 @@ class CommitQueue:
             return
         version = self._append(content)
         now_ms = SYSTEM_CLOCK.monotonic_ms()
-        self._pace.on_appended(version.number, now_ms - began_ms, now_ms)
+        _log.debug(
+            "%s: version %d has %d commits, of %s: %d offsets, after %.0f ms",
+            self._table.log.directory,
+            version.number,
+            len(accepted),
+            shown(content.transactions),
+            len(content.rows),
+            now_ms - began_ms,
+        )
+        self._throttle.on_appended(version.number, now_ms - began_ms, now_ms)
         self._is_due |= version.number % MAINTENANCE_EVERY == 0
         self._table.on_appended(content.transactions.keys(), content.rows)
         for request in accepted:
@@ -306,7 +318,8 @@ class CommitQueue:
         staged, self._staged = self._staged, None
         try:
             return self._table.log.append_staged(version)
-        except LogEndOffsetMismatchError:
+        except LogEndOffsetMismatchError as error:
+            _log.debug("checking the commits again: %s", error)
             if not version.is_put:
                 self._staged = staged  # for the next try: no version holds the file
             raise
@@ -316,7 +329,7 @@ class CommitQueue:
 
     def _decide(self, request: CommitRequest) -> tuple[Row, ...] | None:
         """Return the rows that a request commits; None if it was refused, with its outcome set."""
-        positions = GroupPositions()
+        positions = CommittedOffsets()
         if request.expected is None:
             positions = self._table.positions(request.group)
         try:
@@ -327,7 +340,7 @@ class CommitQueue:
 
     def _stage(self, content: _Content) -> StagedVersion:
         """Return a written version with this content: the last attempt's, if it is the same."""
-        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
         if self._staged is not None and not (
             # Cleanup deletes a file without a version some time after it was written.
             self._staged.content == content
@@ -375,7 +388,7 @@ def _are_done(requests: Sequence[CommitRequest]) -> bool:
     return all(request.is_done for request in requests)
 
 
-def _is_allowed(request: CommitRequest, fence: Transaction) -> bool:
+def _is_allowed(request: CommitRequest, fence: SetTransaction) -> bool:
     if request.generation >= fence.version or not request.is_fenced:
         return True
     request.end(

@@ -48,7 +48,8 @@ def create_table(log: DeltaLog, clock: Clock) -> None:
     time_ms = clock.time_us() // 1000  # wall clock: Delta's createdTime, for users
     with suppress(LogEndOffsetMismatchError):
         log.append(definition(time_ms), "CREATE TABLE")
-    if log.state.version < 0 or not log.is_known():  # others have created it, or it took long
+    # Others have created it, or it took long.
+    if log.state.version < 0 or not log.has_valid_listing():
         log.refresh()
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.coordinator.group import GroupView
+from spark_log.coordinator.group import Group
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId
 from spark_log.coordinator.offsets.rows import CommittedOffset, PartitionKey
 from spark_log.delta import DataFile, DataFiles
+from spark_log.log import StateView
 from spark_log.metadata import MetadataImage
 from spark_log.record import int_scalar, text_array
 
@@ -20,7 +21,7 @@ _COLUMNS = ["group", "topic_id", "offset", "commit_timestamp"]
 
 def expired(
     positions: Mapping[PartitionKey, CommittedOffset],
-    view: GroupView,
+    view: StateView[Group],
     image: MetadataImage,
     before_us: int,
     times: CommitTimes,
@@ -40,7 +41,7 @@ def expired(
         before_us: the present storage time minus the retention.
         times: commit times of rows with wrong timestamps.
     """
-    group = view.group
+    group = view.state
     empty_since_us = 0 if group.members else view.changed_us
     found = []
     for key, committed in positions.items():

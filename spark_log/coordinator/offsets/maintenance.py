@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from spark_log.coordinator.group import view_group
+from spark_log.coordinator.group import GroupLog
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
 from spark_log.coordinator.offsets.expiry import candidates, expired
-from spark_log.coordinator.offsets.rows import TOMBSTONE, GroupPositions, Row
+from spark_log.coordinator.offsets.rows import TOMBSTONE, CommittedOffsets, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
 from spark_log.delta import DataFile, DeltaCleanup, interval_us
 from spark_log.errors import (
@@ -46,7 +46,8 @@ from spark_log.storage import (
     listing_validity_ms,
     storage_time_us,
 )
-from spark_log.util import SYSTEM_CLOCK, parse_json
+from spark_log.types import TopicPartition
+from spark_log.util import SYSTEM_CLOCK, parse_json, shown
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -131,7 +132,7 @@ class OffsetsMaintenance:
         self._told.discard("skew")
         self._compact(now_us, is_full=is_forced)
         if self._checkpoint(is_forced=is_forced):
-            self._free_versions(now_us)
+            self._delete_versions(now_us)
         tidied_us, compacted_us = self._tidied(now_us)
         if not is_forced and 0 <= now_us - tidied_us < self.tidy_every_us:
             return
@@ -142,7 +143,7 @@ class OffsetsMaintenance:
         self._expire(now_us)
         if is_full_due:
             self._compact(now_us, is_full=True)
-        self._free_data_files(now_us)
+        self._delete_data_files(now_us)
 
     def retention_us(self) -> int:
         """Return the table's ``offsets.retention.minutes``, in microseconds."""
@@ -200,7 +201,7 @@ class OffsetsMaintenance:
         if planned is None:
             return
         began_ms = self._table.clock.monotonic_ms()
-        valid_ms = listing_validity_ms(self._table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
         times = self._commit_times(planned.inputs)
         written = compact(self._table.files, planned, before_us, times)
         rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
@@ -219,6 +220,14 @@ class OffsetsMaintenance:
                     self._table.log.append(actions, "OPTIMIZE")
                 except LogEndOffsetMismatchError:
                     continue
+                _log.debug(
+                    "%s: %d files with %d rows are compacted into %d files with %d rows",
+                    DIRECTORY,
+                    len(planned.inputs),
+                    rows[0],
+                    len(written),
+                    rows[1],
+                )
                 return
         for file in written:
             self._table.files.delete(file)
@@ -254,18 +263,19 @@ class OffsetsMaintenance:
             table = self._delta_table()
             table.create_checkpoint()
             version = table.version()
+        _log.debug("%s: checkpoint of version %d", DIRECTORY, version)
         # delta-rs does not sync, and the versions that the checkpoint replaces are deleted next.
         log = f"{DIRECTORY}/_delta_log"
         for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
             self._table.store.sync(f"{log}/{name}")
 
-    def _free_versions(self, now_us: int) -> None:
+    def _delete_versions(self, now_us: int) -> None:
         kept_us = max(self._interval_us(name) for name in (_LOG_RETENTION, _FILE_RETENTION))
-        self._cleanup.free_versions(now_us - kept_us)
+        self._cleanup.delete_versions(now_us - kept_us)
 
-    def _free_data_files(self, now_us: int) -> None:
+    def _delete_data_files(self, now_us: int) -> None:
         if self._table.state.version >= 0:
-            self._cleanup.free_data_files(now_us - self._interval_us(_FILE_RETENTION))
+            self._cleanup.delete_data_files(now_us - self._interval_us(_FILE_RETENTION))
 
     def _interval_us(self, name: str) -> int:
         text = self._table.state.configuration.get(name, TABLE_PROPERTIES[name])
@@ -321,18 +331,20 @@ class OffsetsMaintenance:
     def _expiry(
         self, group: str, before_us: int, times: CommitTimes, changed: ChangedGroups
     ) -> CommitRequest:
-        view = view_group(self._table.store, group, self._table.clock)
+        """Return the commit that deletes the expired offsets of a group."""
+        view = GroupLog.view(self._table.store, group, self._table.clock)
 
-        def decide(positions: GroupPositions) -> list[Row]:
-            if (
-                group in changed
-            ):  # its new commits have no known commit times: wait for the next round
+        def decide(positions: CommittedOffsets) -> list[Row]:
+            # The commit times of its new commits are not known: it waits for the next round.
+            if group in changed:
                 return []
-            found = expired(positions.positions(), view, self._image(), before_us, times)
-            return [Row(key, TOMBSTONE) for key in found]
+            keys = expired(positions.positions(), view, self._image(), before_us, times)
+            partitions = [TopicPartition(key.topic, key.partition) for key in keys]
+            _log.debug("group %s: committed offsets expire: %s", group, shown(partitions) or "none")
+            return [Row(key, TOMBSTONE) for key in keys]
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
-        return CommitRequest(group, view.group.generation, "", decide, deadline_ms)
+        return CommitRequest(group, view.state.generation, "", decide, deadline_ms)
 
 
 class _delta_errors:  # noqa: N801 - a context manager

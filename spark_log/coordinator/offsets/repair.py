@@ -21,19 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.cluster import Cluster
-from spark_log.coordinator.group import (
-    GroupCoordinator,
-    group_directory,
-    list_group_ids,
-    view_group,
-)
+from spark_log.coordinator.group import GroupCoordinator, GroupLog
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
-from spark_log.delta import DataFile, Transaction
+from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import Witness
+from spark_log.log import ExistenceMarker
 from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"
@@ -129,8 +124,8 @@ class OffsetsRepair:
             for group, generation in self._generations(rows).items():
                 fences[group] = max(generation, fences.get(group, 0))
         generations = {
-            group: view_group(self._cluster.store, group, self._cluster.clock).group.generation
-            for group in list_group_ids(self._cluster.store, self._cluster.clock)
+            group: GroupLog.view(self._cluster.store, group, self._cluster.clock).state.generation
+            for group in GroupLog.list_names(self._cluster.store, self._cluster.clock)
         }
         for group, fence in fences.items():
             if fence > 0 and self._last_generation(group, generations.get(group)) < fence:
@@ -142,8 +137,8 @@ class OffsetsRepair:
                 self._write(rows, fences, highest)
             for group, fence in report.lagging_groups.items():
                 # If its whole log is lost, a new one starts above the committed generations.
-                self._table.store.delete(Witness(group_directory(group)).path)
-                self._table.store.make_directory(group_directory(group))
+                self._table.store.delete(ExistenceMarker(GroupLog.directory_of(group)).path)
+                self._table.store.make_directory(GroupLog.directory_of(group))
                 GroupCoordinator(self._cluster, group).raise_generation(fence)
             report.is_repaired = saved is not None or bool(report.lagging_groups)
         return report
@@ -154,7 +149,11 @@ class OffsetsRepair:
         """Return the generation of a group in its log; infinity if it never had a log."""
         if generation is not None:
             return generation
-        return 0 if Witness(group_directory(group)).exists(self._table.store) else math.inf
+        return (
+            0
+            if ExistenceMarker(GroupLog.directory_of(group)).exists(self._table.store)
+            else math.inf
+        )
 
     def _salvage(
         self, report: RepairReport, known: list[DataFile], with_unnamed: bool
@@ -292,7 +291,9 @@ class OffsetsRepair:
             file = self._table.files.write([rows], footer=lambda: to_footer(self._times))
             actions.append(file.to_add(time_us // 1000))
         actions += [
-            Transaction(f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)).to_action()
+            SetTransaction(
+                f"{APP_PREFIX}{group}", fence, -(-last.get(group, 0) // 1000)
+            ).to_action()
             for group, fence in sorted(fences.items())
         ]
         info = {"timestamp": time_us // 1000, "operation": "REPAIR", "engineInfo": "spark-log"}

@@ -79,7 +79,7 @@ class StampedRow(NamedTuple):
 
 
 @dataclass(slots=True)
-class GroupPositions:
+class CommittedOffsets:
     """The committed offsets of a group after a version of the table.
 
     Attributes:

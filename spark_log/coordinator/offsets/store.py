@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark, mark_new
-from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, GroupPositions, StampedRow
-from spark_log.delta import DataFile, DataFiles, DeltaLog, TableState, Transaction, Version
+from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, CommittedOffsets, StampedRow
+from spark_log.delta import DataFile, DataFiles, DeltaLog, SetTransaction, TableState, Version
 from spark_log.errors import StorageError
 from spark_log.record import text_scalar
 from spark_log.storage import OFFSETS_TABLE, Store, map_requests
@@ -75,7 +75,7 @@ class OffsetsStore:
         self.files = DataFiles(store, DIRECTORY, OFFSETS_SCHEMA)
         self.lock = threading.RLock()
         self.maintain: Callable[[], None] | None = None
-        self._cache: OrderedDict[str, GroupPositions] = OrderedDict()
+        self._cache: OrderedDict[str, CommittedOffsets] = OrderedDict()
         self._cached_positions = 0
         self._is_marked = False
         self._absent_ms: float | None = None
@@ -128,7 +128,7 @@ class OffsetsStore:
     def _was_absent(self) -> bool:
         """Return whether the table was missing a moment ago: it is then created without a check."""
         absent_ms, self._absent_ms = self._absent_ms, None
-        if absent_ms is None or self.state.version >= 0 or not self.log.is_known():
+        if absent_ms is None or self.state.version >= 0 or not self.log.has_valid_listing():
             return False
         return self.clock.monotonic_ms() - absent_ms < self.log.listing_valid_ms
 
@@ -157,12 +157,12 @@ class OffsetsStore:
         self._watchers.add(changed)
         return changed
 
-    def transaction(self, group: str) -> Transaction:
+    def transaction(self, group: str) -> SetTransaction:
         """Return the group's fence, with the time of its last commit."""
         app_id = f"{APP_PREFIX}{group}"
-        return self.state.transaction(app_id) or Transaction(app_id, -1)
+        return self.state.transaction(app_id) or SetTransaction(app_id, -1)
 
-    def transactions(self) -> dict[str, Transaction]:
+    def transactions(self) -> dict[str, SetTransaction]:
         """Return the fences of all groups that ever committed, by group id."""
         found = self.state.transactions()
         return {
@@ -171,7 +171,7 @@ class OffsetsStore:
             if app_id.startswith(APP_PREFIX)
         }
 
-    def positions(self, group: str) -> GroupPositions:
+    def positions(self, group: str) -> CommittedOffsets:
         """Return a group's offsets in `state`; the caller must not change them.
 
         Raises:
@@ -179,13 +179,13 @@ class OffsetsStore:
         """
         found = self._cache.pop(group, None)
         if found is None:
-            found = GroupPositions()
+            found = CommittedOffsets()
             found.apply(self.rows_of(group))
             self._cached_positions += len(found.latest)
         self._keep(group, found)
         return found
 
-    def all_positions(self) -> dict[str, GroupPositions]:
+    def all_positions(self) -> dict[str, CommittedOffsets]:
         """Return the offsets of all groups in `state`; the caller must not change them.
 
         Groups that are not cached are read together: each file once.
@@ -195,7 +195,7 @@ class OffsetsStore:
         """
         groups = self.transactions().keys()
         found = {group: self._cache[group] for group in groups & self._cache.keys()}
-        missing = {group: GroupPositions() for group in groups - found.keys()}
+        missing = {group: CommittedOffsets() for group in groups - found.keys()}
         for file in self.state.files.values():
             if any(map(file.may_hold, missing)):
                 self._read_into(missing, file)
@@ -233,13 +233,13 @@ class OffsetsStore:
                 cached.add(row)
                 self._cached_positions += len(cached.latest) - before
 
-    def _read_into(self, found: Mapping[str, GroupPositions], file: DataFile) -> None:
+    def _read_into(self, found: Mapping[str, CommittedOffsets], file: DataFile) -> None:
         for part in self.files.parts(file, min(found), max(found)):
             groups = part.column("group")
             for group in found.keys() & set(pc.unique(groups).to_pylist()):
                 found[group].apply(part.filter(pc.equal(groups, text_scalar(group))))
 
-    def _keep(self, group: str, found: GroupPositions) -> None:
+    def _keep(self, group: str, found: CommittedOffsets) -> None:
         """Put a group into the cache; its offsets are already in the cache's count."""
         self._cache[group] = found
         while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:

@@ -29,7 +29,7 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
     OFFSETS_SCHEMA,
     CommittedOffset,
-    GroupPositions,
+    CommittedOffsets,
     PartitionKey,
     Row,
     check_metadata,
@@ -144,16 +144,16 @@ class OffsetsTable:
         """
         if not offsets:
             return
-        look = self._begin_look()
+        read_image = self._begin_reading_image()
         known = self._cluster.metadata.known_image()
         try:
             rows = self._rows(offsets, topic_ids or {}, known)
         except UnknownTopicOrPartitionError:
-            known = look()
+            known = read_image()
             rows = self._rows(offsets, topic_ids or {}, known)
 
-        def decide(_: GroupPositions) -> tuple[Row, ...]:
-            image = look()
+        def decide(_: CommittedOffsets) -> tuple[Row, ...]:
+            image = read_image()
             return rows if image is known else self._rows(offsets, topic_ids or {}, image)
 
         self._submit(group, generation, member_id, decide, timeout_s, expected=rows)
@@ -192,7 +192,7 @@ class OffsetsTable:
                 committed.
         """
 
-        def rows(positions: GroupPositions) -> Iterable[Row]:
+        def rows(positions: CommittedOffsets) -> Iterable[Row]:
             return decide(positions.positions())
 
         self._submit(group, generation, "", rows)
@@ -230,9 +230,9 @@ class OffsetsTable:
                 committed.
         """
         table = self._shared().table
-        valid_ms = listing_validity_ms(table.log.free_delay_ms)
+        valid_ms = listing_validity_ms(table.log.deletion_delay_ms)
 
-        def decide(positions: GroupPositions) -> Iterable[Row]:
+        def decide(positions: CommittedOffsets) -> Iterable[Row]:
             if not is_listing_valid(table.clock, decided_ms, valid_ms):
                 # A deletion that was committed meanwhile may have been compacted away.
                 raise CommitFailedError(
@@ -336,7 +336,7 @@ class OffsetsTable:
         """
         rows = self.history(group)
         stamps = rows.column("commit_timestamp").cast(pa.int64())
-        then = GroupPositions()
+        then = CommittedOffsets()
         then.apply(rows.filter(pc.less_equal(stamps, int_scalar(time_us, pa.int64()))))
         return then.positions()
 
@@ -449,7 +449,7 @@ class OffsetsTable:
         group: str,
         generation: int,
         member_id: str,
-        decide: Callable[[GroupPositions], Iterable[Row]],
+        decide: Callable[[CommittedOffsets], Iterable[Row]],
         timeout_s: float | None = None,
         *,
         expected: tuple[Row, ...] | None = None,
@@ -462,8 +462,11 @@ class OffsetsTable:
             CommitRequest(group, generation, member_id, decide, deadline_ms, expected, is_fenced)
         )
 
-    def _begin_look(self) -> Callable[[], MetadataImage]:
-        """Begin to read the metadata; on an object store, in parallel with later requests."""
+    def _begin_reading_image(self) -> Callable[[], MetadataImage]:
+        """Return a function that returns the metadata as they are now, or later.
+
+        On an object store they are read in parallel with the caller's next requests.
+        """
         if not self._cluster.store.is_mapped:
             return call_beside(self._cluster.image)
         image = self._cluster.image()
@@ -527,6 +530,10 @@ class _SharedTables:
     """The shared tables of this process; each exists while it is referenced."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start empty, as in a forked child: a thread that held a lock does not exist there."""
         self._lock = threading.Lock()
         self._tables: WeakValueDictionary[tuple[object, ...], _SharedTable] = WeakValueDictionary()
 
@@ -538,10 +545,6 @@ class _SharedTables:
             if shared is None:
                 shared = self._tables[key] = _SharedTable(cluster)
             return shared
-
-    def forget(self) -> None:
-        """Start empty in a forked child: a thread that held a lock does not exist there."""
-        self.__init__()  # type: ignore[misc]
 
 
 _shared_tables = _SharedTables()

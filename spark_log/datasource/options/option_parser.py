@@ -39,8 +39,14 @@ _CLIENT_KEYS: Final = ConsumerConfig.keys() | ProducerConfig.keys()
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
-    "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
-}  # fmt: skip
+    "us": 0.001,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
 
 
 class OptionParser:

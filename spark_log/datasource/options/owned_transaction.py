@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from spark_log.errors import InvalidOptionError
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 
 JOIN_TRANSACTION = "joinTransaction"
 

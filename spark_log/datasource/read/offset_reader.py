@@ -23,7 +23,7 @@ from spark_log.log import (
     LOG_CACHES,
     LogCache,
     LogView,
-    ReplicatedLog,
+    PartitionLog,
     TailView,
     TransactionIndex,
 )
@@ -88,7 +88,7 @@ class OffsetReader:
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None
-        self._logs: dict[TopicPartition, tuple[str, ReplicatedLog]] = {}
+        self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
         self._listings: dict[TopicPartition, _Listing] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
         self._resolve_blocking: Resolve | None = None
@@ -133,7 +133,7 @@ class OffsetReader:
             found = {topic.name: topic for topic in self._topics(image)}
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
-    def log(self, tp: TopicPartition) -> ReplicatedLog:
+    def log(self, tp: TopicPartition) -> PartitionLog:
         """Return a partition's log; the same object until the topic is deleted and created again.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,21 +16,8 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
-from spark_log.errors import (
-    CorruptRecordError,
-    NotFoundError,
-    OffsetOutOfRangeError,
-    SparkLogError,
-)
-from spark_log.log import (
-    REPLICA_ERRORS,
-    LogBatch,
-    LogView,
-    PartitionLog,
-    SegmentReader,
-    TransactionIndex,
-    list_aborted,
-)
+from spark_log.errors import OffsetOutOfRangeError, SparkLogError
+from spark_log.log import REPLICA_ERRORS, LocalLog, LogBatch, LogView, Selection
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
 from spark_log.storage import OutageWait, is_unavailable
@@ -113,7 +101,7 @@ def _read_through_outages(
         try:
             for batch in _read_replicas(split, position, columns, options):
                 wait.end()
-                if not (batch.is_control or batch.is_aborted):
+                if batch is not None and not batch.is_control:
                     yield batch
         except SparkLogError as error:
             if not is_unavailable(error):
@@ -137,7 +125,7 @@ class _Position:
 
 def _read_replicas(
     split: LogSplit, position: _Position, columns: list[str] | None, options: ReadOptions
-) -> Iterator[LogBatch]:
+) -> Iterator[LogBatch | None]:
     """Yield a split's batches from its first replica; continue with the next if this one fails.
 
     Raises:
@@ -153,10 +141,10 @@ def _read_replicas(
         is_last = not split.replicas or replica in lacking
         try:
             log = replica.open(split.topic_id, split.partition, options)
-            for batch in _read_batches(
+            for batch, next_offset in _read_batches(
                 log, split, position.offset, columns, options, is_last=is_last
             ):
-                position.offset = batch.end_offset
+                position.offset = next_offset
                 yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
@@ -174,22 +162,24 @@ def _read_replicas(
 
 
 def _read_batches(
-    log: PartitionLog,
+    log: LocalLog,
     split: LogSplit,
     offset: int,
     columns: list[str] | None,
     options: ReadOptions,
     *,
     is_last: bool,
-) -> Iterator[LogBatch]:
-    """Yield a split's batches from an offset on, also control batches and aborted ones.
+) -> Iterator[tuple[LogBatch | None, int]]:
+    """Yield a split's batches from an offset on, each with the offset after it.
 
-    If a segment is rewritten and deleted during the read, the read continues from its replacement.
+    Control batches are yielded, too, and None in place of an aborted batch.
 
     Raises:
         OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
         _LacksOffsetsError: the log lacks offsets, and is not the last one to be read.
     """
+    times_us = None if split.times_us.is_everything else (split.times_us.low, split.times_us.high)
+    selection = Selection(columns, options.check_crcs, split.transactions, times_us)
     while offset < split.end_offset:
         view, last = log.files.observe_and_open()
         is_whole = view.log_start_offset <= offset and split.end_offset <= view.log_end_offset
@@ -198,62 +188,12 @@ def _read_batches(
         if not view.log_start_offset <= offset < view.log_end_offset:
             offset = _offset_after_loss(view, split, offset, options)
             continue
-        end_offset = min(split.end_offset, view.log_end_offset)
-        log.load_segment_ids(view)
-        try:
-            for begin, _, reader in log.files.walk(view, offset, end_offset, last):
-                stop = min(end_offset, reader.end_offset)
-                if split.transactions is not None:
-                    list_aborted(log.files, split.transactions, reader, begin, stop)
-                for low, high in _offset_ranges_in_time(reader, begin, stop, split.times_us, log):
-                    for batch in _batches(
-                        log,
-                        reader,
-                        view,
-                        low,
-                        high,
-                        columns,
-                        check_crcs=options.check_crcs,
-                        transactions=split.transactions,
-                    ):
-                        yield batch
-                        offset = batch.end_offset
-                offset = stop
-        except NotFoundError:
-            continue  # the segment was deleted: list the log again
-        except OffsetOutOfRangeError:
-            continue  # the log start offset has moved
-
-
-def _batches(
-    log: PartitionLog,
-    reader: SegmentReader,
-    view: LogView,
-    low: int,
-    high: int,
-    columns: list[str] | None,
-    *,
-    check_crcs: bool,
-    transactions: TransactionIndex | None,
-) -> Iterator[LogBatch]:
-    """Yield a segment's batches between two offsets.
-
-    Raises:
-        NotFoundError: on an object store, the segment was or may have been deleted during the read.
-    """
-    try:
-        for batch in reader.read(
-            low,
-            high,
-            columns=columns,
-            check_crcs=check_crcs,
-            is_aborted=None if transactions is None else transactions.is_aborted,
-        ):
-            log.files.check_unchanged(reader, view.observed_ms)
-            yield batch
-    except CorruptRecordError:
-        log.files.check_unchanged(reader, view.observed_ms)
-        raise
+        with suppress(OffsetOutOfRangeError):  # the log start offset has moved
+            for batch, next_offset in log.reader.scan_view(
+                view, offset, split.end_offset, selection, last
+            ):
+                yield batch, next_offset
+                offset = next_offset
 
 
 def _offset_after_loss(view: LogView, split: LogSplit, offset: int, options: ReadOptions) -> int:
@@ -271,38 +211,6 @@ def _offset_after_loss(view: LogView, split: LogSplit, offset: int, options: Rea
             log_end_offset=view.log_end_offset,
         )
     return view.log_start_offset if offset < view.log_start_offset else split.end_offset
-
-
-def _offset_ranges_in_time(
-    reader: SegmentReader, begin: int, end: int, times_us: Bounds, log: PartitionLog
-) -> Iterator[tuple[int, int]]:
-    """Yield the offset ranges of a segment whose batches contain records within time bounds.
-
-    The time index skips batches before the first such record. On a mapped file the timestamps of
-    the other batches are read first, so that other columns of batches without a match are not
-    touched.
-    """
-    if times_us.is_everything:
-        yield begin, end
-        return
-    found = reader.offset_for_time(times_us.low, begin)
-    if found is None or found[0] >= end:
-        return
-    if not log.files.store.is_mapped:
-        yield found[0], end  # reading the timestamps first would fetch every batch twice
-        return
-    low = high = found[0]
-    # Checksums are verified whatever the query says: timestamps decide which records are read.
-    for batch in reader.read(found[0], end, columns=["timestamp"]):
-        if not _time_mask(batch.records, times_us).any():
-            continue
-        if high < batch.base_offset and low < high:
-            yield low, high
-            low = batch.base_offset
-        low = batch.base_offset if low == high else low
-        high = batch.end_offset
-    if low < high:
-        yield low, high
 
 
 def _time_mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spark_log.cluster import storage_options_of
 from spark_log.datasource.options import ReadOptions
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.storage import StorageOptions, open_store
 
@@ -25,7 +25,7 @@ class SplitReplica:
     root: str
     directory: str
 
-    def open(self, topic_id: str, partition: int, options: ReadOptions) -> PartitionLog:
+    def open(self, topic_id: str, partition: int, options: ReadOptions) -> LocalLog:
         """Return the replica's log, without reading the metadata.
 
         Args:
@@ -43,4 +43,4 @@ class SplitReplica:
                 options.storage_options,
             )
         store = open_store(self.root, storage_options)
-        return PartitionLog(store, self.directory, topic_id=topic_id, partition=partition)
+        return LocalLog(store, self.directory, topic_id=topic_id, partition=partition)

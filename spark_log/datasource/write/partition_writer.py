@@ -26,12 +26,11 @@ from spark_log.log import (
     REPLICA_ERRORS,
     LogAppendInfo,
     PartitionLog,
-    ProducerAppend,
     SegmentName,
     SegmentWriter,
     StagedSegment,
 )
-from spark_log.record import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA, ProducerAppend
 from spark_log.storage import OutageWait, is_unavailable
 from spark_log.threads import Deadline
 

@@ -15,7 +15,7 @@ from spark_log.errors import (
     ProducerFencedError,
     TransactionAbortableError,
 )
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from spark_log.cluster import Cluster
 from spark_log.errors import ProducerFencedError
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     TransactionCoordinator,
     TransactionMetadata,

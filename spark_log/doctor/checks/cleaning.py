@@ -21,7 +21,7 @@ from spark_log.doctor.finding import (
     size_text,
 )
 from spark_log.doctor.partition_examination import PartitionExamination
-from spark_log.log import FAN_IN, MergePolicy, candidates_of_view, first_dirty_offset
+from spark_log.log.clean import count_mergeable, first_dirty_offset
 
 RETENTION_OVERDUE = Problem(
     "retention-overdue",
@@ -173,17 +173,10 @@ def _compaction(partition: PartitionExamination) -> Iterator[Finding]:
 
 
 def _merges(partition: PartitionExamination) -> Iterator[Finding]:
-    limit, view, config = (
-        partition.examination.limits.small_segments,
-        partition.view,
-        partition.config,
-    )
+    limit, view = partition.examination.limits.small_segments, partition.view
     if len(view.live.segments) <= limit:
         return
-    policy = MergePolicy(
-        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * _US, fan_in=FAN_IN
-    )
-    small = sum(len(run) for run in policy.runs(candidates_of_view(view)))
+    small = count_mergeable(view, partition.config)
     if small > limit:
         yield MERGES_OVERDUE.finding(
             Subject.of_partition(partition.tp),

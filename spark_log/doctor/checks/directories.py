@@ -59,7 +59,7 @@ class DirectoriesCheck(Check):
     def findings(self, examination: Examination) -> Iterator[Finding]:
         """Return findings about the directories without an owner."""
         if not examination.is_whole:
-            raise NotCheckedError("only some topics are looked at")
+            raise NotCheckedError("only some topics are checked")
         # List the markers first: a topic deleted meanwhile is in the metadata, or has no directory.
         markers = {
             file.name: file.modified_us for file in examination.cluster.store.list(DELETION_MARKERS)
@@ -127,7 +127,7 @@ def _unknown(store: Store, directory: OrphanedDirectory, subject: Subject) -> Fi
         return FOREIGN_DIRECTORY.finding(
             subject,
             "it does not belong to spark-log",
-            remedy="Look at it, and move it elsewhere",
+            remedy="Inspect it, and move it elsewhere",
             evidence=f"a listing of {store.url}",
         )
     return UNKNOWN_TOPIC.finding(

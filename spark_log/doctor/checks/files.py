@@ -16,7 +16,8 @@ from spark_log.doctor.finding import (
     size_text,
 )
 from spark_log.doctor.partition_examination import PartitionExamination, ReplicaFiles
-from spark_log.log import find_deletable, is_partition_file
+from spark_log.log import find_deletable
+from spark_log.log.verify import is_partition_file
 
 FILES_LEFT = Problem(
     "files-left",
@@ -82,6 +83,6 @@ def _unknown(replica: ReplicaFiles, subject: Subject) -> Iterator[Finding]:
         yield UNKNOWN_FILES.finding(
             subject,
             f"its directory has files that do not belong to it: {', '.join(names[:3])}{more}",
-            remedy="Look at them, and remove them by hand",
+            remedy="Inspect them, and remove them by hand",
             evidence=f"a listing of {replica.directory.url}",
         )

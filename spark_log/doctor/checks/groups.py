@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Final
 
-from spark_log.coordinator import (
-    CommittedOffset,
-    GroupView,
-    list_group_ids,
-    newest_heartbeat_us,
-    view_group,
-)
+from spark_log.coordinator import CommittedOffset, Group, GroupLog, newest_heartbeat_us
 from spark_log.doctor.check import NotCheckedError, PartitionCheck
 from spark_log.doctor.checks.offsets_table import offsets_table
 from spark_log.doctor.examination import Examination
@@ -33,7 +27,7 @@ from spark_log.doctor.finding import (
 )
 from spark_log.doctor.partition_examination import PartitionExamination
 from spark_log.errors import CorruptRecordError
-from spark_log.log import Lag
+from spark_log.log import Lag, StateView
 from spark_log.types import TopicPartition
 
 GROUP_STUCK = Problem(
@@ -50,7 +44,7 @@ GROUP_WITHOUT_MEMBERS = Problem(
 MEMBERS_GONE = Problem(
     "group-members-gone",
     Severity.WARNING,
-    "A group has members that send no heartbeats, and nobody is there to expire them: all of its "
+    "A group has members that send no heartbeats, and no client expires them: all of its "
     "processes have ended.",
 )
 REBALANCE_STUCK = Problem(
@@ -126,7 +120,7 @@ class GroupsCheck(PartitionCheck):
 
     def __init__(self) -> None:
         self._committed: dict[tuple[str, int], list[tuple[str, CommittedOffset]]] = {}
-        self._views: dict[str, GroupView] = {}
+        self._views: dict[str, StateView[Group]] = {}
         self._beats_us: dict[str, int] = {}
         self._behind: dict[str, list[_Behind]] = {}
         self._lock = threading.Lock()
@@ -147,14 +141,14 @@ class GroupsCheck(PartitionCheck):
                 self._committed.setdefault(place, []).append((group_id, committed))
         cluster = examination.cluster
 
-        def view(group_id: str) -> tuple[GroupView, int]:
-            found = view_group(cluster.store, group_id, cluster.clock)
-            beat_us = newest_heartbeat_us(cluster.store, group_id) if found.group.members else 0
+        def view(group_id: str) -> tuple[StateView[Group], int]:
+            found = GroupLog.view(cluster.store, group_id, cluster.clock)
+            beat_us = newest_heartbeat_us(cluster.store, group_id) if found.state.members else 0
             return found, beat_us
 
         ids = [
             each
-            for each in list_group_ids(cluster.store, cluster.clock)
+            for each in GroupLog.list_names(cluster.store, cluster.clock)
             if not wanted or each in wanted
         ]
         if missing := wanted - known - set(ids):
@@ -164,7 +158,7 @@ class GroupsCheck(PartitionCheck):
                 yield _damaged(group_id, outcome.error)
                 continue
             found, beat_us = outcome.result()
-            if found.group.members:
+            if found.state.members:
                 self._views[group_id], self._beats_us[group_id] = found, beat_us
         for group_id in sorted(self._views):
             yield from self._rebalance(examination, group_id)
@@ -212,7 +206,7 @@ class GroupsCheck(PartitionCheck):
         view, now_us = partition.view, partition.examination.now_us
         appeared_us = view.live.appeared_us(lag.first_offset)
         last = view.live.segments[-1]
-        group = self._views[group_id].group if group_id in self._views else None
+        group = self._views[group_id].state if group_id in self._views else None
         return _Behind(
             partition.tp,
             lag.unread,
@@ -225,7 +219,7 @@ class GroupsCheck(PartitionCheck):
 
     def _rebalance(self, examination: Examination, group_id: str) -> Iterator[Finding]:
         view = self._views[group_id]
-        holding = [each for each in view.group.members.values() if each.revoking]
+        holding = [each for each in view.state.members.values() if each.revoking]
         if not holding:
             return
         timeout_ms = max(each.rebalance_timeout_ms for each in holding)
@@ -239,13 +233,13 @@ class GroupsCheck(PartitionCheck):
             f"{count} partitions have waited for {duration_text(age_us)} to be released by {names}",
             remedy="End the process of this member: the others expire it after its session timeout",
             command=shell_command("groups", "describe", group_id, "--members"),
-            evidence=f"generation {view.group.generation} of the group's log",
+            evidence=f"generation {view.state.generation} of the group's log",
         )
 
     def _gone(
         self, examination: Examination, group_id: str, stuck: list[_Behind]
     ) -> Finding | None:
-        members = self._views[group_id].group.members.values()
+        members = self._views[group_id].state.members.values()
         newest_us = max(self._beats_us[group_id], self._views[group_id].changed_us)
         silent_us = examination.now_us - newest_us
         timeout_ms = max(each.session_timeout_ms for each in members)
@@ -263,15 +257,15 @@ class GroupsCheck(PartitionCheck):
 
     def _stuck(self, group_id: str, stuck: list[_Behind]) -> Finding:
         view = self._views[group_id]
-        owners = {view.group.owners[each.tp] for each in stuck}
-        members = [view.group.members[each] for each in sorted(owners)]
+        owners = {view.state.owners[each.tp] for each in stuck}
+        members = [view.state.members[each] for each in sorted(owners)]
         names = ", ".join(f"{each.member_id} ({each.client_host})" for each in members[:_SHOWN])
         idle_us = min(each.idle_us for each in stuck)
         return GROUP_STUCK.finding(
             Subject.of_group(group_id),
             f"its members send heartbeats, and have committed nothing for {duration_text(idle_us)} "
             f"in {_partitions(stuck)}; they are read by {names}",
-            remedy="Look at the logs of this member: it hangs, or fails at the record at the "
+            remedy="Read the logs of this member: it hangs, or fails at the record at the "
             "committed offset",
             command=shell_command("groups", "describe", group_id),
             evidence="committed offsets, dates of the segments, and the group's log",
@@ -316,7 +310,7 @@ def _before_start(
         f"{lag.first_offset}: {lag.deleted:,} offsets were deleted before it read them, and "
         f"{lag.unread:,} are left to read",
         remedy="Its consumers continue where auto.offset.reset says; or choose where, without "
-        "members. Keep records for longer than a consumer may stand still",
+        "members. Keep records for longer than a consumer may be stopped",
         command=_reset(group_id, partition, "--to-earliest"),
         evidence="committed offsets and a listing",
     )

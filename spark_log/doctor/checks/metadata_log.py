@@ -11,7 +11,7 @@ from spark_log.doctor.checks.snapshots import segments_without_snapshot
 from spark_log.doctor.examination import Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, shell_command
 from spark_log.errors import CorruptRecordError
-from spark_log.metadata import METADATA_DIRECTORY, METADATA_WITNESS
+from spark_log.metadata import METADATA_DIRECTORY, METADATA_MARKER
 
 METADATA_DAMAGED = Problem(
     "metadata-damaged", Severity.ERROR, "Files of the metadata log are damaged or missing."
@@ -73,5 +73,5 @@ class MetadataLogCheck(Check):
                 f"each process that opens the root reads {behind:,} files of metadata",
                 remedy="Change any setting: each change writes the checkpoint. If that does not "
                 "help, logs of the process that made the change name the error",
-                evidence=f"{METADATA_WITNESS.path}, and {seen}",
+                evidence=f"{METADATA_MARKER.path}, and {seen}",
             )

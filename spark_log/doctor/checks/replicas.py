@@ -15,7 +15,7 @@ from spark_log.doctor.finding import (
     numbers_text,
     shell_command,
 )
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata import TopicImage, imbalanced_partitions
 
 OFFLINE = Problem(

@@ -21,12 +21,8 @@ from spark_log.doctor.finding import (
 )
 from spark_log.doctor.partition_examination import PartitionExamination
 from spark_log.errors import CorruptRecordError
-from spark_log.transaction import (
-    TransactionState,
-    TransactionView,
-    list_transactional_ids,
-    view_transaction,
-)
+from spark_log.log import StateView
+from spark_log.transaction import TransactionMetadata, TransactionState, TransactionStateLog
 
 TRANSACTION_OPEN = Problem(
     "transaction-open",
@@ -71,9 +67,9 @@ class TransactionsCheck(PartitionCheck):
     def begin(self, examination: Examination) -> Iterator[Finding]:
         """Return findings about transactions that have been open, or not finished, for long."""
         cluster = examination.cluster
-        ids = list_transactional_ids(cluster.store, cluster.clock)
+        ids = TransactionStateLog.list_names(cluster.store, cluster.clock)
         views = examination.outcomes(
-            lambda each: view_transaction(cluster.store, each, cluster.clock), ids
+            lambda each: TransactionStateLog.view(cluster.store, each, cluster.clock), ids
         )
         wanted = {topic.topic_id: topic.name for topic in examination.topics}
         for transactional_id, outcome in views:
@@ -128,7 +124,7 @@ def _damaged(transactional_id: str, error: CorruptRecordError) -> Finding:
 
 
 def _open(
-    examination: Examination, view: TransactionView, wanted: dict[str, str]
+    examination: Examination, view: StateView[TransactionMetadata], wanted: dict[str, str]
 ) -> Iterator[Finding]:
     state = view.state
     places = sorted(

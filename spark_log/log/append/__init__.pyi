@@ -1,6 +1,6 @@
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
-from .derived_files import Beside as Beside
 from .follower_appender import CopiedSegment as CopiedSegment
 from .follower_appender import DivergedReplicaError as DivergedReplicaError
 from .follower_appender import FollowerAppender as FollowerAppender
+from .merge_task import MergeExecutor as MergeExecutor

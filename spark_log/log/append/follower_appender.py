@@ -26,7 +26,6 @@ from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName, StartMarker
 from spark_log.log.segment import StagedSegment
-from spark_log.log.snapshot import SegmentSummary, Snapshots
 from spark_log.storage import StagedFile, is_listing_valid
 
 _MAX_TRIES: Final = 10
@@ -79,12 +78,10 @@ class FollowerAppender:
     def __init__(
         self,
         directory: PartitionDirectory,
-        snapshots: Snapshots,
         config: TopicConfig,
         derived: DerivedFiles,
     ) -> None:
         self._directory = directory
-        self._snapshots = snapshots
         self._config = config
         self._derived = derived
         self._tail: LogTail | None = None
@@ -158,7 +155,7 @@ class FollowerAppender:
             self._directory.store.put_if_absent(path, b"", sync=self._config.flush_on_append)
         except AlreadyExistsError:
             self._make_durable()
-        self._create_witness()
+        self._derived.create_existence_marker()
 
     def append(
         self,
@@ -193,9 +190,6 @@ class FollowerAppender:
         if self.copy(copied, staged):
             observed_ms = before.observed_ms if before is not None else tried_ms
             self._derived.on_own_append(segment, base_offset, observed_ms)
-            summary = SegmentSummary.of_staged(segment, base_offset)
-            self._snapshots.summaries.on_appended(summary, segment.headers)
-            self._derived.write(segment, base_offset)
             if self._derived.misses_files:
                 self.reset()
 
@@ -215,6 +209,13 @@ class FollowerAppender:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StorageError: the storage does not answer.
         """
+        try:
+            return self._copy(segment, staged)
+        except BaseException:
+            self.reset()
+            raise
+
+    def _copy(self, segment: CopiedSegment, staged: StagedFile | None) -> bool:
         lost: UnknownOutcomeError | None = None
         for _ in range(_MAX_TRIES):
             tail = self._tail_before(segment)
@@ -233,21 +234,14 @@ class FollowerAppender:
                     sync=self._config.flush_on_append,
                 )
             except AlreadyExistsError:
-                is_same = self._is_same(segment)
-                if is_same is None:  # rewritten meanwhile
-                    self.reset()
-                    continue
-                if not is_same:
-                    self.reset()
-                    raise self._diverged(segment) from None
                 is_new = False
             except UnknownOutcomeError as error:
                 lost = error
                 self.reset()
                 continue
-            except BaseException:
-                self.reset()
-                raise
+            if not is_new and not self._is_same(segment):
+                self.reset()  # the follower's segments were rewritten meanwhile
+                continue
             self._check_is_not_gone(tail)
             if not self._is_recent(tail):
                 self.reset()  # the name may have been freed: list the log to see if the put counts
@@ -255,7 +249,9 @@ class FollowerAppender:
             if not is_new:
                 self._make_durable()
             self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
-            self._on_copied(segment)
+            self._directory.on_log_end(segment.end_offset)
+            if not segment.name.base_offset:
+                self._derived.create_existence_marker()
             return is_new
         raise lost or StorageTimeoutError(
             f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
@@ -278,23 +274,10 @@ class FollowerAppender:
             assert tail is not None
         end_offset = tail.log_end_offset
         if end_offset < name.base_offset:
-            self.reset()
             raise self._directory.truncated(end_offset, name.base_offset)
         if name.last_offset is None and name.base_offset < end_offset < segment.end_offset:
-            self.reset()
             raise self._diverged(segment)
         return tail
-
-    def _on_copied(self, segment: CopiedSegment) -> None:
-        self._directory.on_log_end(segment.end_offset)
-        if not segment.name.base_offset:
-            self._create_witness()
-
-    def _create_witness(self) -> None:
-        if self._directory.witness is not None:
-            suppressed, path = self._directory.suppressed, self._directory.path
-            with suppressed.suppress("witness", path, SparkLogError):
-                self._directory.witness.create(self._directory.store)
 
     def _check_is_not_gone(self, tail: LogTail) -> None:
         """Check after a put that the put has not re-created a directory that was removed.
@@ -303,7 +286,6 @@ class FollowerAppender:
             StorageUnavailableError: the root was removed.
         """
         if is_last_gone(self._directory, tail):
-            self.reset()
             raise StorageUnavailableError(
                 f"{self._directory.url} was removed during a put", path=self._directory.path
             )
@@ -324,21 +306,25 @@ class FollowerAppender:
         except NotFoundError:
             return
         if here.append_id != segment.append_id:
-            self.reset()
             raise self._diverged(segment)
 
-    def _is_same(self, segment: CopiedSegment) -> bool | None:
+    def _is_same(self, segment: CopiedSegment) -> bool:
         """Return whether the file of this name is a copy of the segment.
 
         Returns:
-            None if the file does not exist any more, or if the follower has rewritten its segments
+            False if the file does not exist any more, or if the follower has rewritten its segments
             by itself.
+
+        Raises:
+            DivergedReplicaError: the follower has other records at the segment's offset.
         """
         try:
             is_same = self._directory.open(segment.name).append_id == segment.append_id
         except NotFoundError:
-            return None
-        return is_same if is_same or segment.name.last_offset is None else None
+            return False
+        if not is_same and segment.name.last_offset is None:
+            raise self._diverged(segment)
+        return is_same
 
     def _diverged(self, segment: CopiedSegment) -> DivergedReplicaError:
         return DivergedReplicaError(

@@ -5,30 +5,21 @@ therefore merge them without listing the directory. It deletes the merged segmen
 ``file.delete.delay.ms``; if the process ends before, the cleaner deletes them.
 
 The appender's thread decides which segments are merged, and records the result. The merge itself is
-a `TailWork`, which another thread may do, as it shares no state with the appender.
+a `MergeTask`, which another thread may do.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError
+from spark_log.log.append.merge_task import MergedSegment, MergeTask
 from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
-from spark_log.log.files import LiveLog, LiveSegment, SegmentName
-from spark_log.log.rewrite import (
-    MergeCandidate,
-    MergePolicy,
-    candidates_of_view,
-    delete_segments,
-    merge,
-)
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.files import LiveSegment, SegmentName
+from spark_log.log.rewrite import MergeCandidate, MergePolicy, candidates_of_view
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Maximum bytes merged at once."""
@@ -41,62 +32,10 @@ _SPREAD: Final = 8
 """Divisor of ``merge.tail.segments`` that limits how much later than partition 0 others merge."""
 
 
-@dataclass(frozen=True, slots=True)
-class TailMerge:
-    """A merged segment.
-
-    Attributes:
-        summary: the merged segment's summary.
-        covered: the segments that were merged into it.
-        deletable_ms: monotonic time from which the covered segments may be deleted.
-    """
-
-    summary: SegmentSummary
-    covered: SegmentTable
-    deletable_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class TailWork:
-    """Merges and deletions that are due at a log's end. Nothing in it changes.
-
-    Attributes:
-        directory: a copy of the partition's directory, for this work alone. Later appends do not
-            change it.
-        segments: the tail's segments; empty if none are to be merged.
-        log_start_offset: the log start offset, or the first offset of ``segments``.
-        log_end_offset: the log end offset, or the end offset of ``segments``.
-        observed_ms: monotonic time before the log was listed.
-        runs: ranges of indexes of ``segments``; each range is merged into one segment.
-        backlog: number of segments to merge, in multiples of ``merge.tail.segments``; at least 1.
-        deletable: segments that may be deleted.
-    """
-
-    directory: PartitionDirectory
-    segments: SegmentTable
-    log_start_offset: int
-    log_end_offset: int
-    observed_ms: float
-    runs: Sequence[range]
-    backlog: int
-    deletable: Sequence[SegmentTable]
-
-    @property
-    def view(self) -> LogView:
-        """A view of the segments."""
-        live = LiveLog(self.log_start_offset, self.segments)
-        return LogView(live, self.log_end_offset, self.observed_ms, origin=self.directory.url)
-
-
 class TailMerger:
-    """The merges of one appender. Its state can be lost at any time.
-
-    Attributes:
-        limit_offset: segments that end after this offset are not merged.
-    """
+    """Decides on the merges of one appender. Its state can be lost at any time."""
 
     def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
-        self.limit_offset: float = math.inf
         self._directory = directory
         self._config = config
         self._clock = directory.clock
@@ -116,7 +55,7 @@ class TailMerger:
         self._has_others = False
         self._needs_listing = False
         self._merges = 0
-        self._covered: list[TailMerge] = []
+        self._covered: list[MergedSegment] = []
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
@@ -177,58 +116,40 @@ class TailMerger:
         """
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
 
-    def merge_if_due(self, end_offset: float = math.inf) -> list[SegmentSummary]:
-        """Merge the newest segments if they are enough, and return the merged segments.
-
-        Raises:
-            NotFoundError, CorruptRecordError, StorageError, InvalidRecordError: See `run`.
-        """
-        work = self.due_work(end_offset)
-        merges: list[TailMerge] = []
-        try:
-            if work is not None:
-                merges += self.run(work)
-        finally:
-            self.on_merged(merges)
-        return [each.summary for each in merges]
-
-    def due_work(self, end_offset: float = math.inf) -> TailWork | None:
+    def due_task(self, limit_offset: float) -> MergeTask | None:
         """Return the merges and deletions that are due, once; None if nothing is due.
 
         Args:
-            end_offset: segments that end after this offset, or after `limit_offset`, are not
-                merged.
+            limit_offset: segments that end after this offset are not merged.
 
         Raises:
             CorruptRecordError: segments are missing or damaged.
             StorageError: the log could not be listed. A later call tries again.
         """
-        work: TailWork | None = None
-        deletable: Sequence[SegmentTable] = ()
+        task: MergeTask | None = None
         if self._needs_listing or len(self._tail) >= max(1, self._due):
-            work = self._mergeable(end_offset)
+            task = self._mergeable(limit_offset)
         deletable = self._take_deletable()
-        if work is not None:
-            return replace(work, deletable=deletable)
         if not deletable:
-            return None
-        return TailWork(copy(self._directory), self._empty(), 0, 0, 0, (), 1, deletable)
+            return task
+        if task is None:
+            task = MergeTask(copy(self._directory), self._config, self._empty())
+        return replace(task, deletable=deletable)
 
-    def _mergeable(self, end_offset: float) -> TailWork | None:
+    def _mergeable(self, limit_offset: float) -> MergeTask | None:
         """Return the newest segments to merge, and drop them from the tail; None for no merge."""
-        limit = min(self.limit_offset, end_offset)
         if self._is_remembered():
             candidates = [
                 MergeCandidate(0, size_bytes, base_offset, end, us, us)
                 for base_offset, end, size_bytes, us in self._tail.rows()
             ]
-            runs = self._runs(candidates, limit)
+            runs = self._runs(candidates, limit_offset)
             segments, start, end = self._tail, self._tail.start_offset, self._tail.end_offset
             observed_ms = self._observed_ms
         else:
             view = self._observe()
             candidates = candidates_of_view(view)
-            runs = self._runs(candidates, limit)
+            runs = self._runs(candidates, limit_offset)
             listed: Sequence[LiveSegment] = ()
             if runs:
                 first = runs[0].start
@@ -238,11 +159,13 @@ class TailMerger:
             start, end = view.log_start_offset, view.log_end_offset
             observed_ms = view.observed_ms
         if runs or len(candidates) >= self._fan_in:
-            self._tail = self._tail.behind(limit)
+            self._tail = self._tail.behind(limit_offset)
         if not runs:
             return None
         backlog = max(1, sum(map(len, runs)) // self._policy.fan_in)
-        return TailWork(copy(self._directory), segments, start, end, observed_ms, runs, backlog, ())
+        return MergeTask(
+            copy(self._directory), self._config, segments, start, end, observed_ms, runs, backlog
+        )
 
     def _runs(self, candidates: list[MergeCandidate], limit: float) -> Sequence[range]:
         """Return the runs of candidates to merge; remove candidates that end after a limit."""
@@ -250,44 +173,12 @@ class TailMerger:
             candidates.pop()
         return self._policy.runs(candidates)
 
-    def run(
-        self, work: TailWork, on_progress: Callable[[int], None] = lambda done_bytes: None
-    ) -> Iterator[TailMerge]:
-        """Merge and delete, and yield each merged segment. Any thread may call it at any time.
-
-        Args:
-            work: the work to do, from `due_work`.
-            on_progress: called with numbers of bytes as they are read and written; may block.
-
-        Raises:
-            NotFoundError, CorruptRecordError: segments are missing or damaged. A segment that was
-                observed so recently was not deleted by a cleaner.
-            StorageError, InvalidRecordError: segments could not be merged, or merged ones could not
-                be deleted. A cleaner does it later.
-        """
-        with suppress(OffsetOutOfRangeError):  # the log's start has moved
-            view = work.view
-            for each in work.runs:
-                try:
-                    yield self._merge(work.directory, view, each, on_progress)
-                except NotFoundError:
-                    if not work.directory.is_outdated(work.observed_ms):
-                        raise
-                    break
-        deletable = [
-            (segment.name, segment.file.size_bytes > self._config.index_interval_bytes)
-            for each in work.deletable
-            for segment in each
-        ]
-        if deletable:
-            delete_segments(work.directory, deletable)
-
-    def on_merged(self, merges: Sequence[TailMerge]) -> None:
-        """Update the state from merges that were made."""
-        self._covered.extend(merges)
+    def on_merged(self, merged: Sequence[MergedSegment]) -> None:
+        """Update the state from segments that a task has made."""
+        self._covered.extend(merged)
         # An occasional listing shows whether enough merged segments wait to be merged again.
-        self._merges += len(merges)
-        if self._merges >= self._fan_in and merges:
+        self._merges += len(merged)
+        if self._merges >= self._fan_in and merged:
             self._merges, self._needs_listing = 0, True
 
     def _empty(self) -> SegmentTable:
@@ -322,27 +213,6 @@ class TailMerger:
         self.on_listed(view)
         self._needs_listing = False
         return view
-
-    def _merge(
-        self,
-        directory: PartitionDirectory,
-        view: LogView,
-        run: range,
-        on_progress: Callable[[int], None],
-    ) -> TailMerge:
-        interval_bytes = self._config.index_interval_bytes
-        merged = merge(
-            directory,
-            view,
-            run[0],
-            run[-1],
-            index_interval_bytes=interval_bytes,
-            on_progress=on_progress,
-        )
-        resolution_ms = directory.store.time_resolution_us / 1000
-        delay_ms = self._config.file_delete_delay_ms + resolution_ms
-        covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
-        return TailMerge(merged, covered, self._clock.monotonic_ms() + delay_ms)
 
     def _take_deletable(self) -> list[SegmentTable]:
         """Return segments that a merge of this appender has covered for long enough."""

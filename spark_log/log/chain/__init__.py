@@ -1,15 +1,15 @@
 """Replication of a partition: a chain of replicas, in the order that the metadata give.
 
 - `partition_state`: the replicas at one leader epoch, and the source of newer states.
-- `replica_chain`: appends to the leader, and changes the chain when a replica fails.
+- `replica_chain`: appends to the leader, and to the other replicas through `chain_followers`.
+- `chain_attempt`, `append_attempt`: one operation across changes of the partition's state.
 - `chain_followers`: brings the other replicas up to the leader.
 - `chain_appender`: stages segments and puts them through the chain.
 - `replica_selection`: chooses the replica that is read, and limits what readers see of it.
 - `replica_fetcher`: copies segments to a replica that lacks them.
-- `chain_start`, `committed_end`: deletion of records; the committed end of a replica outside the
-  chain.
-- `replicated_log`: a partition's log that appends through the chain, and reads only records that
-  all in-sync replicas have.
+
+`log.partition_log` appends through the chain, and reads only records that all in-sync replicas
+have.
 """
 
 from spark_log.util.exports import attach_stub

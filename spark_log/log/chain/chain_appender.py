@@ -9,24 +9,22 @@ from functools import partial
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
-from spark_log.log.chain.replica_chain import MAX_CHANGES, ReplicaChain
+from spark_log.log.chain.replica_chain import ALL, ReplicaChain
 from spark_log.log.chain.replica_failure import (
     ReplicaFailedError,
     StagingFailedError,
     blaming,
     is_replicas_fault,
 )
-from spark_log.log.partition_log import ALL
-from spark_log.log.producers import EndTransactionMarker, ProducerAppend
-from spark_log.log.replica import Replica
-from spark_log.log.segment import LogValidator, SegmentWriter, StagedSegment
-from spark_log.util import Clock
+from spark_log.log.local_log import LocalLog
+from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
 class ChainAppender:
-    """Stages segments on the leader's root, and puts them, for `ReplicatedLog`."""
+    """Stages segments on the leader's root, and puts them, for `PartitionLog`."""
 
     def __init__(
         self,
@@ -34,7 +32,6 @@ class ChainAppender:
         *,
         name: str,
         config: TopicConfig,
-        clock: Clock,
     ) -> None:
         """Access no storage yet.
 
@@ -42,13 +39,11 @@ class ChainAppender:
             chain: the replicas.
             name: the partition's name, for messages.
             config: the topic's settings.
-            clock: the clock that gives records their append time.
         """
         self._chain = chain
         self._followers = chain.followers
         self._name = name
         self._config = config
-        self._clock = clock
 
     def segment_writer(
         self, compression: str = "none", producer: ProducerAppend | None = None
@@ -64,26 +59,24 @@ class ChainAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        topics, attempt = self._config.compression_type, self._chain.attempt()
-        state = self._chain.states.current()
+        attempt = self._chain.attempt(self._chain.states.current())
         for _ in range(MAX_CHANGES):
-            state = self._chain.available(state, needs_enough=False)
+            state = attempt.available()
             copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
                 with blaming(state.leader):
                     leader = self._chain.replica(state, state.leader)
                 return leader.segment_writer(
-                    compression if topics == "producer" else topics,
+                    compression,
                     producer,
                     leader_epoch=state.leader_epoch,
-                    validator=LogValidator(self._config, self._clock),
                     copies=copies,
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
             except ReplicaFailedError as failed:
-                state = self._chain.without(state, failed, attempt)
+                attempt.move_to(attempt.shrink_isr(state, failed))
             except StagingFailedError:  # the leader was left out just now
-                state = self._chain.states.current()
+                attempt.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
@@ -93,13 +86,12 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ReplicaChain.without`.
+            SparkLogError: See `ChainAttempt.shrink_isr`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            failed = ReplicaFailedError(state.leader, error)
-            self._chain.without(state, failed, attempt)
+            attempt.shrink_isr(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:
@@ -132,12 +124,12 @@ class ChainAppender:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: See `PartitionLog.append_segment`.
+            SparkLogError: See `Appender.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
 
-        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo:
+        def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo:
             nonlocal put_to
             self._followers.forget_put()
             latest = staged[-1]
@@ -168,7 +160,7 @@ class ChainAppender:
                 copy.discard()
 
     def _find_again(
-        self, leader: Replica, segment: StagedSegment, url: str, info: LogAppendInfo
+        self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo | None:
         """Return the offsets of a segment that was put in an earlier leader epoch.
 
@@ -191,7 +183,7 @@ class ChainAppender:
         if offset == info.base_offset:
             return info
         if segment.producer is None:
-            raise self._chain.unknown_outcome("it is not in the log of the leader that it was for")
+            raise unknown_outcome(self._name, "it is not in the log of the leader that it was for")
         if offset is None:
             return None
         return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)
@@ -209,10 +201,10 @@ class ChainAppender:
         Raises:
             NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
                 `append_segment`.
-            SparkLogError: See `PartitionLog.append_markers`.
+            SparkLogError: See `Appender.append_markers`.
         """
 
-        def put(leader: Replica, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
+        def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
             self._followers.forget_put()
             return leader.appender.append_markers(
                 markers,
@@ -241,6 +233,6 @@ class ChainAppender:
             StagingFailedError: it cannot be read, which is not the new leader's fault.
         """
         try:
-            segment.data  # noqa: B018 - read now, and kept
+            segment.load()
         except (StorageError, OSError) as error:
             raise self._staging_failed(error) from error

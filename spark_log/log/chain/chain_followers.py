@@ -14,7 +14,7 @@ from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.chain.replica_fetcher import ReplicaFetcher
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import StagedCopies, StagedSegment
 
 
@@ -52,7 +52,7 @@ class ChainFollowers:
 
     def __init__(
         self,
-        replica: Callable[[PartitionState, int], Replica],
+        replica: Callable[[PartitionState, int], LocalLog],
         check_root: Callable[[int], None],
     ) -> None:
         """Access no storage yet.
@@ -94,12 +94,11 @@ class ChainFollowers:
                     with blaming(state.leader):  # or it was emptied, and has other records now
                         self._check_leaders_root(state)
                 raise
-        if state.is_replicated and not state.hidden_from_epoch:
+        if state.is_replicated and not state.high_watermark_cap_epoch:
             # All replicas have the log up to this offset: now its segments may be merged.
             for broker_id in state.chain:
                 with blaming(broker_id):
-                    merger = self._replica(state, broker_id).appender.derived.merger
-                merger.limit_offset = end_offset
+                    self._replica(state, broker_id).appender.merge_limit_offset = end_offset
         return is_own
 
     def _check_leaders_root(self, state: PartitionState) -> None:
@@ -108,8 +107,8 @@ class ChainFollowers:
 
     def _bring_up(
         self,
-        replica: Replica,
-        leader: Replica,
+        replica: LocalLog,
+        leader: LocalLog,
         state: PartitionState,
         broker_id: int,
         end_offset: int,
@@ -164,7 +163,7 @@ class ChainFollowers:
             base_offset: the segment's first offset.
         """
         self.forget_put()
-        self._own = _Own(segment, base_offset, segment.data, segment.take_copies())
+        self._own = _Own(segment, base_offset, segment.load(), segment.take_copies())
 
     def forget_put(self) -> None:
         """Forget the segment that was put last, and discard its staged copies."""
@@ -173,7 +172,7 @@ class ChainFollowers:
         self._own = None
 
     @staticmethod
-    def limit_merges(replica: Replica, state: PartitionState) -> None:
+    def limit_merges(replica: LocalLog, state: PartitionState) -> None:
         """Keep a replica from merging segments that other replicas may lack.
 
         A merged segment is copied under its own name, which leaves the plain names that it covers
@@ -184,8 +183,8 @@ class ChainFollowers:
             replica: the replica that will be appended to.
             state: the partition state that the append is made under.
         """
-        merger = replica.appender.derived.merger
+        appender = replica.appender
         if not state.is_replicated:
-            merger.limit_offset = math.inf
-        elif merger.limit_offset == math.inf:
-            merger.limit_offset = 0
+            appender.merge_limit_offset = math.inf
+        elif appender.merge_limit_offset == math.inf:
+            appender.merge_limit_offset = 0

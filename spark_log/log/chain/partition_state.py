@@ -25,9 +25,9 @@ class PartitionState:
             epoch on, no record is acknowledged that they lack.
         replicas: ids of all replicas, the preferred leader first.
         directories: number of each replica's directory by broker id; 0 for an id that is missing.
-        hidden_from_epoch: the leader epoch since which fewer than ``min.insync.replicas`` have been
-            in sync, while a replica that left in this time may be elected (KIP-966). Readers see no
-            batch of this epoch or of a later one. 0 if readers see all batches.
+        high_watermark_cap_epoch: the leader epoch since which fewer than ``min.insync.replicas``
+            have been in sync, while a replica that left in this time may be elected (KIP-966).
+            Readers see no batch of this epoch or of a later one. 0 if readers see all batches.
     """
 
     leader: int = 0
@@ -36,7 +36,7 @@ class PartitionState:
     joining: tuple[int, ...] = ()
     replicas: tuple[int, ...] = (0,)
     directories: Mapping[int, int] = field(default_factory=dict)
-    hidden_from_epoch: int = 0
+    high_watermark_cap_epoch: int = 0
 
     @property
     def is_replicated(self) -> bool:
@@ -84,8 +84,8 @@ class PartitionStates(Protocol):
             StorageError: the metadata cannot be read.
         """
 
-    def leave(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
-        """Take brokers out of ``isr`` and ``joining``, unless the state is not the newest.
+    def shrink_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+        """Remove brokers from ``isr`` and ``joining``, unless the state is not the newest.
 
         The new leader is the first remaining broker of ``isr`` that can lead; brokers before it
         leave, too. The last replica that can lead stays, even if it failed.

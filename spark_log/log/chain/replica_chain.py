@@ -14,32 +14,29 @@ from functools import partial
 from typing import Final, TypeVar
 
 from spark_log.errors import (
-    AuthorizationError,
     FencedLeaderEpochError,
-    LeaderNotAvailableError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
+    OffsetOutOfRangeError,
     SparkLogError,
-    StorageError,
-    StorageUnavailableError,
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.chain.chain_attempt import ChainAttempt, unknown_outcome
+from spark_log.log.chain.append_attempt import AppendAttempt
+from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.chain_followers import ChainFollowers
-from spark_log.log.chain.partition_state import NO_LEADER, PartitionState, PartitionStates
+from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
-from spark_log.log.partition_log import ALL
-from spark_log.log.replica import Replica
-from spark_log.storage import Store
+from spark_log.log.directory import LogView
+from spark_log.log.local_log import LocalLog
+from spark_log.log.log_start import move_log_start
+from spark_log.storage import Store, with_reserve
 from spark_log.util import SuppressedErrors
 
-MAX_CHANGES: Final = 100
-"""Number of changes of the chain that one call follows before it gives up."""
+ALL: Final = -1
+"""``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 _Result = TypeVar("_Result")
 
-Put = Callable[[Replica, PartitionState, bool], _Result]
+Put = Callable[[LocalLog, PartitionState, bool], _Result]
 """A function that appends to the leader's replica. The flag says whether the state was read from
 the metadata just now (`Appender.append_segment`)."""
 
@@ -58,7 +55,7 @@ class ReplicaChain:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], Replica],
+        open_replica: Callable[[int, int], LocalLog],
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -82,10 +79,10 @@ class ReplicaChain:
         self._name = name
         self._suppressed = suppressed
         self.check_root = check_root
-        self._replicas: dict[tuple[int, int], Replica] = {}
+        self._replicas: dict[tuple[int, int], LocalLog] = {}
         self.followers = ChainFollowers(self.replica, check_root)
 
-    def replica(self, state: PartitionState, broker_id: int) -> Replica:
+    def replica(self, state: PartitionState, broker_id: int) -> LocalLog:
         """Return a broker's replica.
 
         Raises:
@@ -94,7 +91,7 @@ class ReplicaChain:
         """
         return self.open_replica(broker_id, state.directory_number(broker_id))
 
-    def open_replica(self, broker_id: int, number: int) -> Replica:
+    def open_replica(self, broker_id: int, number: int) -> LocalLog:
         """Return the replica in a numbered directory of a broker.
 
         Raises:
@@ -137,90 +134,128 @@ class ReplicaChain:
             StorageError: all replicas have failed, or the metadata cannot be reached; nothing was
                 appended.
         """
-        with self.attempt() as attempt:
-            return self._append(
-                put,
-                attempt,
-                waits_for_all=acks == ALL,
-                repeatable=repeatable,
-                needs_enough=needs_enough and acks == ALL,
-            )
+        attempt: AppendAttempt[_Result] = AppendAttempt(
+            self.states,
+            name=self._name,
+            suppressed=self._suppressed,
+            repeatable=repeatable,
+            needs_enough=needs_enough and acks == ALL,
+        )
+        with attempt:
+            for state in attempt.states():
+                try:
+                    newer = self._append_under(state, put, attempt, waits_for_all=acks == ALL)
+                except FencedLeaderEpochError:
+                    # Another process has changed the chain, and put its barrier.
+                    newer = attempt.refresh_epoch()
+                except UnknownLeaderEpochError as unknown:
+                    # The process that changed the chain has not put its barrier; or the leader's
+                    # log was emptied.
+                    attempt.on_missing_barrier(unknown)
+                    continue
+                except ReplicaFailedError as failed:
+                    # The other replicas have the records, or get them, without this one.
+                    newer = attempt.shrink_isr(state, failed)
+                if newer is state:
+                    attempt.check_enough()
+                    break
+                attempt.move_to(newer)
+            return attempt.result
 
-    def _append(
+    def _append_under(
         self,
+        state: PartitionState,
         put: Put[_Result],
-        attempt: ChainAttempt,
+        attempt: AppendAttempt[_Result],
         *,
         waits_for_all: bool,
-        repeatable: bool,
-        needs_enough: bool,
-    ) -> _Result:
-        state, is_certain = self.states.current(), False
-        appended_to: tuple[int, int] | None = None
-        appended_in = -1
-        result: list[_Result] = []
-        lacks_barrier = False
-        for _ in range(MAX_CHANGES):
-            state = self.available(state, needs_enough=needs_enough and not attempt.has_put)
-            leader_key = state.leader, state.directory_number(state.leader)
-            is_new_leader = appended_to != leader_key
-            if is_new_leader and appended_to is not None and not repeatable:
-                raise self.unknown_outcome("its leader changed")
-            newer = state
-            try:
-                with blaming(state.leader):
-                    leader = self._leader(state)
-                if lacks_barrier:
-                    newer = self._begin_epoch(state)
-                is_new_epoch = appended_in != state.leader_epoch
-                if (is_new_leader or is_new_epoch) and newer is state:
-                    result = [self._put(put, leader, state, is_certain, attempt, repeatable)]
-                    appended_to, appended_in = leader_key, state.leader_epoch
-                if waits_for_all and newer is state:
-                    newer = self._bring_up_followers(leader, state)
-            except FencedLeaderEpochError:
-                newer = self._newer(state)
-            except UnknownLeaderEpochError as unknown:
-                # A log that was emptied does not tell of newer epochs.
-                state = self.states.refresh() if unknown.log_epoch is None else state
-                lacks_barrier = is_certain = True
-                continue
-            except ReplicaFailedError as failed:
-                newer = self.without(state, failed, attempt)
-            newer = self._recent(state) if newer is state else newer
-            if newer is state:
-                if needs_enough:
-                    self._check_enough_after_append(state)
-                return result[0]
-            state, is_certain, lacks_barrier = newer, True, newer.leader_epoch > 0
-        raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
+    ) -> PartitionState:
+        """Append under one state, and return it; a newer state if the append has to be continued.
+
+        Raises:
+            FencedLeaderEpochError: the leader's log has the barrier of a newer leader epoch.
+            UnknownLeaderEpochError: the leader's log lacks the barrier of the state's leader epoch.
+            ReplicaFailedError: a replica failed.
+            UnknownOutcomeError: the append may be in the log, and may not be put again.
+        """
+        attempt.check_leader()
+        with blaming(state.leader):
+            leader = self._leader(state)
+        if attempt.lacks_barrier:
+            newer = self._put_barrier(state)
+            if newer is not state:
+                return newer
+        if attempt.has_to_put:
+            self._put(put, leader, attempt)
+        if waits_for_all:
+            newer = self._bring_up_followers(leader, state)
+            if newer is not state:
+                return newer
+        return attempt.recent_state()
 
     @staticmethod
-    def _put(
-        put: Put[_Result],
-        leader: Replica,
-        state: PartitionState,
-        is_certain: bool,
-        attempt: ChainAttempt,
-        repeatable: bool,
-    ) -> _Result:
-        """Append to the leader's log, and record in the attempt that something was put.
+    def _put(put: Put[_Result], leader: LocalLog, attempt: AppendAttempt[_Result]) -> None:
+        """Append to the leader's log.
 
         Raises:
             ReplicaFailedError: the leader failed.
             UnknownOutcomeError: the leader's answer was lost, and the append is not repeatable.
         """
+        state = attempt.state
         try:
             with blaming(state.leader):
-                result = put(leader, state, is_certain)
+                result = put(leader, state, attempt.is_certain)
         except ReplicaFailedError as failed:
             if isinstance(failed.error, UnknownOutcomeError):
-                attempt.has_put = True
-                if not repeatable:
-                    raise failed.error from failed.error.__cause__
+                attempt.on_lost_put(failed.error)
             raise
-        attempt.has_put = True
-        return result
+        attempt.on_put(result)
+
+    def _put_barrier(self, state: PartitionState) -> PartitionState:
+        """Put the barrier of a state. In a log that was emptied, read the newest state instead."""
+        if state.leader_epoch <= 0:
+            return self._newest(state)
+        with blaming(state.leader):
+            leader = self.replica(state, state.leader)
+            leader.append_barrier(state.leader_epoch, state.isr, state.joining)
+        return state
+
+    def _bring_up_followers(self, leader: LocalLog, state: PartitionState) -> PartitionState:
+        """Bring the other replicas up to the end of the leader's log after an append.
+
+        The replicas may have got the append from the leader's log, where an earlier try had put it,
+        and not from this process. Then the leader's root is checked: if it was emptied after the
+        append was found, others may have put their records in its place.
+
+        Returns:
+            The state; a newer one if the chain has changed, because a broker may then have another
+            root.
+
+        Raises:
+            ReplicaFailedError: a replica failed, or the leader's root was emptied.
+            StorageError: the metadata cannot be read.
+        """
+        end_offset = leader.appender.end_offset_in(state.leader_epoch)
+        if self.followers.replicate(state, end_offset):
+            return state
+        with blaming(state.leader):
+            self.check_root(state.leader)
+        return self._newest(state)
+
+    def _newest(self, state: PartitionState) -> PartitionState:
+        """Read the metadata; return the state itself if it is the newest."""
+        newer = self.states.refresh()
+        return state if newer.leader_epoch == state.leader_epoch else newer
+
+    def _leader(self, state: PartitionState) -> LocalLog:
+        """Return the leader's replica, prepared for appends under a state."""
+        leader = self.replica(state, state.leader)
+        self.followers.limit_merges(leader, state)
+        if state.is_replicated:
+            leader.appender.check_root = partial(self.check_root, state.leader)
+        return leader
+
+    # --- without an append -----------------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Bring the other replicas up to the records that this process appended with ``acks=1``.
@@ -241,9 +276,8 @@ class ReplicaChain:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        state, attempt = self.states.refresh(), self.attempt()
-        for _ in range(MAX_CHANGES):
-            state = self.available(state, needs_enough=False)
+        attempt = self.attempt(self.states.refresh())
+        for state in attempt.states():
             try:
                 with blaming(state.leader):
                     leader = self._leader(state)
@@ -251,194 +285,103 @@ class ReplicaChain:
                         leader.append_barrier(state.leader_epoch, state.isr, state.joining)
                     end_offset = leader.appender.observe_end_offset_in(state.leader_epoch)
                 self.followers.replicate(state, end_offset)
+                break
             except FencedLeaderEpochError:
-                state = self._newer(state)
+                attempt.move_to(attempt.refresh_epoch())
             except ReplicaFailedError as failed:
-                state = self.without(state, failed, attempt)
-            else:
-                return state
-        raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
+                attempt.move_to(attempt.shrink_isr(state, failed))
+        return attempt.state
 
-    def attempt(self, *certain: type[SparkLogError]) -> ChainAttempt:
-        """Return a record of one call's failures and puts.
+    def move_start(self, offset: int, view: LogView | None = None) -> int:
+        """Move the log start offset of all in-sync and joining replicas, the leader first.
+
+        A replica that comes back later gets the leader's log start offset before the barrier of its
+        epoch.
 
         Args:
-            certain: errors that leave no doubt about the outcome even after something was put.
-        """
-        return ChainAttempt(self._name, certain)
-
-    # --- one state -------------------------------------------------------------------------------
-
-    def _leader(self, state: PartitionState) -> Replica:
-        """Return the leader's replica, prepared for appends under a state."""
-        leader = self.replica(state, state.leader)
-        self.followers.limit_merges(leader, state)
-        if state.is_replicated:
-            leader.appender.check_root = partial(self.check_root, state.leader)
-        return leader
-
-    # --- changes of the state --------------------------------------------------------------------
-
-    def _begin_epoch(self, state: PartitionState) -> PartitionState:
-        """Put the barrier of a state. In a log that was emptied, read the newest state instead."""
-        if state.leader_epoch <= 0:
-            newer = self.states.refresh()
-            return state if newer.leader_epoch == state.leader_epoch else newer
-        with blaming(state.leader):
-            leader = self.replica(state, state.leader)
-            leader.append_barrier(state.leader_epoch, state.isr, state.joining)
-        return state
-
-    def _bring_up_followers(self, leader: Replica, state: PartitionState) -> PartitionState:
-        """Bring the other replicas up to the end of the leader's log after an append.
-
-        The replicas may have got the append from the leader's log, where an earlier try had put it,
-        and not from this process. Then the leader's root is checked: if it was emptied after the
-        append was found, others may have put their records in its place.
+            offset: the offset of the first record that is kept, at most the high watermark.
+            view: a complete view of one replica's log, made a moment ago, so that this replica need
+                not be listed; None without one.
 
         Returns:
-            The state; a newer one if the chain has changed, because a broker may then have another
-            root.
-
-        Raises:
-            ReplicaFailedError: a replica failed, or the leader's root was emptied.
-            StorageError: the metadata cannot be read.
-        """
-        end_offset = leader.appender.end_offset_in(state.leader_epoch)
-        if self.followers.replicate(state, end_offset):
-            return state
-        with blaming(state.leader):
-            self.check_root(state.leader)
-        newer = self.states.refresh()
-        return state if newer.leader_epoch == state.leader_epoch else newer
-
-    def _recent(self, state: PartitionState) -> PartitionState:
-        """Return the state that an append was made under; a newer one if that was not recent.
-
-        The replicas of an old state may all have lost their files, one after the other, after other
-        replicas had copied them. An append made under that state may exist on no current replica.
-
-        Raises:
-            UnknownOutcomeError: the metadata cannot be read.
-        """
-        if not state.is_replicated:
-            return state
-        try:
-            newer = self.states.recent()
-        except StorageError as error:
-            raise self.unknown_outcome(f"the metadata cannot be read: {error}") from error
-        return state if newer.leader_epoch == state.leader_epoch else newer
-
-    def _newer(self, state: PartitionState) -> PartitionState:
-        newer = self.states.refresh()
-        if newer.leader_epoch <= state.leader_epoch:
-            raise self.unknown_epoch(newer)
-        return newer
-
-    def unknown_epoch(self, state: PartitionState) -> StorageError:
-        """Return the error for a log with a newer leader epoch than the newest state."""
-        return StorageError(
-            f"{self._name}: the log has a newer leader epoch than the metadata "
-            f"({state.leader_epoch}): the metadata log is not the one of this log",
-            path=self._name,
-        )
-
-    def without(
-        self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
-    ) -> PartitionState:
-        """Return the state without a replica that failed.
-
-        Args:
-            state: the partition state that the replica was used under.
-            failed: the failed replica, and its error.
-            attempt: the call, which continues with the other replicas.
-
-        Raises:
-            LeaderNotAvailableError: it is the last replica that may lead; others are not in sync.
-            StorageUnavailableError: this user may not change the metadata, or it is not known
-                whether they were changed.
-            StorageError: the metadata cannot be changed.
-            SparkLogError: all replicas have failed in this call: this is the error of the last one.
-        """
-        broker_id, error = failed.broker_id, failed.error
-        attempt.failed.add(broker_id)
-        newer = state
-        if state.chain != (broker_id,):
-            newer = self._leave(state, failed)
-        elif state.is_replicated:  # by this state no replica is left: a newer one may have some
-            try:
-                newer = self.states.refresh()
-            except StorageError as unread:
-                raise error from (error.__cause__ or unread)
-        if newer.leader_epoch != state.leader_epoch:
-            self._suppressed.add("replica", self._name, error)
-            return newer
-        others = sorted(set(state.replicas) - attempt.failed)
-        if others and isinstance(error, StorageError) and not error.retriable:
-            raise LeaderNotAvailableError(
-                f"{self._name}: the replica on broker {broker_id} failed ({error}), and no other "
-                f"one may lead: those on brokers {others} lack records. Bring this root back",
-                topic=self._name,
-            ) from error
-        raise error from error.__cause__
-
-    def _leave(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
-        """Take a replica out of the in-sync and joining replicas; return the newest state."""
-        why = f"{self._name}: the replica on broker {failed.broker_id} failed ({failed.error})"
-        try:
-            return self.states.leave(state, (failed.broker_id,))
-        except UnknownOutcomeError as unknown:  # of the change, not of the append
-            raise StorageUnavailableError(
-                f"{why}, and it is not known whether it was taken out of the in-sync replicas: "
-                f"{unknown}",
-                path=self._name,
-            ) from unknown
-        except AuthorizationError as denied:
-            raise StorageUnavailableError(
-                f"{why}, and this user may not take it out of the in-sync replicas ({denied}): a "
-                f"controller, or a writer with this right, does so",
-                path=self._name,
-            ) from denied
-
-    def available(self, state: PartitionState, *, needs_enough: bool) -> PartitionState:
-        """Return a state in which the partition can be appended to: this one or a newer one.
+            The lowest log start offset of the in-sync replicas (Kafka's low watermark).
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
-            NotEnoughReplicasError: ``needs_enough``, and too few replicas are in sync.
+            OffsetOutOfRangeError: a replica ends before the offset.
+            UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
+            StorageError: the storage does not answer; the start was not moved on any replica.
         """
-        if state.leader == NO_LEADER or (needs_enough and self._are_too_few(state)):
-            state = self.states.refresh()
-        if state.leader == NO_LEADER:
-            raise LeaderNotAvailableError(
-                f"{self._name} has no leader: the in-sync replicas, on brokers "
-                f"{list(state.isr)}, are not available. Bring one of these roots back",
-                topic=self._name,
-            )
-        if needs_enough and self._are_too_few(state):
-            raise NotEnoughReplicasError(
-                f"{self._name}: {self._shortage(state)}; nothing was appended", topic=self._name
-            )
-        return state
+        starts: list[int] = []
+        with self.attempt(self.states.current(), OffsetOutOfRangeError) as attempt:
+            for state in attempt.states():
+                try:
+                    starts, lags = self._move_starts(state, offset, view, attempt)
+                except ReplicaFailedError as failed:
+                    attempt.has_put |= isinstance(failed.error, UnknownOutcomeError)
+                    attempt.move_to(attempt.shrink_isr(state, failed))
+                    continue
+                if lags:
+                    self.replicate()
+                newer = self._newest(state)
+                if newer is state and not lags:
+                    break
+                attempt.move_to(newer)
+        return min(starts)
 
-    def _check_enough_after_append(self, state: PartitionState) -> None:
-        if not self._are_too_few(state):
-            return
-        raise NotEnoughReplicasAfterAppendError(
-            f"{self._name}: {self._shortage(state)} after an append; its records are in the log. "
-            f"An idempotent producer may send them again",
-            topic=self._name,
+    def _move_starts(
+        self, state: PartitionState, offset: int, view: LogView | None, attempt: ChainAttempt
+    ) -> tuple[list[int], bool]:
+        """Move the log start offset of each replica of a chain.
+
+        Returns:
+            The log start offsets; and whether a joining replica does not have the offset yet.
+
+        Raises:
+            OffsetOutOfRangeError: an in-sync replica ends before the offset.
+            ReplicaFailedError: a replica failed.
+        """
+        starts, lags = [], False
+        for broker_id in state.chain:
+            try:
+                with blaming(broker_id):
+                    replica = self.replica(state, broker_id)
+                    move = partial(self._move_replica_start, broker_id, replica, offset, view)
+                    starts.append(with_reserve(replica.files.store, move))
+                attempt.has_put = True
+            except OffsetOutOfRangeError:
+                if broker_id in state.isr:
+                    raise
+                lags = True
+        return starts, lags
+
+    def _move_replica_start(
+        self, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
+    ) -> int:
+        """Move the log start offset of one replica.
+
+        Raises:
+            OffsetOutOfRangeError: the replica's log ends before the offset, and its root exists.
+            StorageError: the root was emptied, or the storage does not answer.
+        """
+        is_of_replica = view is not None and view.origin == replica.files.url
+        try:
+            return move_log_start(replica, offset, view if is_of_replica else None)
+        except OffsetOutOfRangeError:
+            self.check_root(broker_id)
+            raise
+
+    def attempt(self, state: PartitionState, *certain: type[SparkLogError]) -> ChainAttempt:
+        """Return one operation, which continues under newer states when replicas fail.
+
+        Args:
+            state: the state to begin with.
+            certain: errors that leave no doubt about the outcome even after something was put.
+        """
+        return ChainAttempt(
+            self.states,
+            state,
+            name=self._name,
+            suppressed=self._suppressed,
+            certain=certain,
         )
-
-    def _are_too_few(self, state: PartitionState) -> bool:
-        return len(state.isr) < self.states.min_insync_replicas()
-
-    def _shortage(self, state: PartitionState) -> str:
-        return (
-            f"in-sync replicas are on brokers {list(state.isr)}, fewer than min.insync.replicas, "
-            f"{self.states.min_insync_replicas()}"
-        )
-
-    def unknown_outcome(self, why: str) -> UnknownOutcomeError:
-        """Return the error for an append, or a change, that may be in the log or not."""
-        return unknown_outcome(self._name, why)

@@ -10,6 +10,7 @@ replicas that share blocks would be damaged together (ADR 25).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -19,8 +20,10 @@ from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, LeaderFailedError
 from spark_log.log.directory import LogView
 from spark_log.log.files import StartMarker
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.replica import Replica
+
+_log = logging.getLogger(__name__)
 
 
 class ReplicaFetcher:
@@ -28,8 +31,8 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        leader: Replica,
-        follower: Replica,
+        leader: LocalLog,
+        follower: LocalLog,
         on_progress: Callable[[int], None] = lambda done_bytes: None,
         *,
         check_crcs: bool = False,
@@ -160,6 +163,12 @@ class ReplicaFetcher:
             self._on_progress(data.size)
         if start:
             follow_log_start(self._follower, min(start, offset))
+        _log.debug(
+            "%s: copied up to offset %d from %s",
+            self._follower.files.url,
+            offset,
+            self._leader.files.url,
+        )
         return offset
 
     def _leading_view(self) -> LogView:

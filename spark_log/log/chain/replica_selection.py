@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from spark_log.errors import NotFoundError, StorageUnavailableError
+from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageUnavailableError
 from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
-from spark_log.log.replica import Replica
+from spark_log.log.local_log import LocalLog
 from spark_log.util import Clock, SuppressedErrors
 
-_LOOK_MS: Final = 500
+_log = logging.getLogger(__name__)
+
+_REFRESH_MS: Final = 500
 """Minimum interval at which a reader at the end of a replicated log checks whether the chain has
 changed. All readers of a process share the metadata that one of them has read."""
 
@@ -34,9 +37,9 @@ class ReplicaSelection:
     sync next. It is read only if it has the barrier of the present leader epoch.
 
     Attributes:
-        state: the partition state that the log is read under; None before the first `look`.
-        hidden_from: the offset from which on readers see no record (KIP-966); infinite if they see
-            all.
+        state: the partition state that the log is read under; None before the first `refresh`.
+        high_watermark_cap: the offset from which on readers see no record (KIP-966); infinite if
+            they see all.
         near: an in-sync replica in the reader's rack, to be read up to the high watermark; None if
             the last replica is to be read.
     """
@@ -60,27 +63,27 @@ class ReplicaSelection:
             is_near: tells whether a broker is in the reader's rack; None reads the last replica.
         """
         self.state: PartitionState | None = None
-        self.hidden_from: float = math.inf
-        self.near: Replica | None = None
+        self.high_watermark_cap: float = math.inf
+        self.near: LocalLog | None = None
         self._chain = chain
         self._name = name
         self._clock = clock
         self._suppressed = suppressed
         self._is_near = is_near
-        self._looked_ms = 0.0
+        self._refreshed_ms = 0.0
 
     @property
     def known_state(self) -> PartitionState:
-        """The state that the log is read under; before the first `look`, the last known state."""
+        """The state that the log is read under; the last known state before the first `refresh`."""
         return self.state or self._chain.states.current()
 
     @property
-    def replica(self) -> Replica:
+    def replica(self) -> LocalLog:
         """The replica that is read."""
         state = self.known_state
         return self._chain.replica(state, state.chain[-1])
 
-    def look(self, *, max_age_ms: float = math.inf) -> None:
+    def refresh(self, *, max_age_ms: float = math.inf) -> None:
         """Choose the replica to be read.
 
         Args:
@@ -97,13 +100,13 @@ class ReplicaSelection:
             state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
-        attempt = self._chain.attempt()
+        attempt = self._chain.attempt(state)
         for _ in range(_MAX_READ_TRIES):
             try:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = self._chain.without(state, failed, attempt)
+                state = attempt.shrink_isr(state, failed)
                 continue
             if can_read:
                 return
@@ -114,55 +117,65 @@ class ReplicaSelection:
             f"{self._name}: its replicas change all the time", path=self._name
         )
 
-    def look_for_newer(self) -> None:
+    def refresh_epoch(self) -> None:
         """Read the metadata, after the log has shown a newer leader epoch than `state`.
 
         Raises:
             StorageError: the metadata do not have this epoch.
         """
-        before = self.state
-        state = self._chain.states.refresh()
-        if before is not None and state.leader_epoch <= before.leader_epoch:
-            raise self._chain.unknown_epoch(state)
-        self.look()
+        self.attempt().refresh_epoch()
+        self.refresh()
 
-    def is_look_due(self) -> bool:
+    def is_refresh_due(self) -> bool:
         """Return whether the chain may have changed since the replica was chosen."""
         state = self._chain.states.current()
         if self.state != state:
             return True
-        age_ms = self._clock.monotonic_ms() - self._looked_ms
-        return state.is_replicated and age_ms >= _LOOK_MS
+        age_ms = self._clock.monotonic_ms() - self._refreshed_ms
+        return state.is_replicated and age_ms >= _REFRESH_MS
 
-    def look_if_due(self) -> None:
+    def refresh_if_due(self) -> None:
         """Choose the replica again if the chain may have changed.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
             StorageError: the storage does not answer.
         """
-        if self.is_look_due():
-            self._looked_ms = self._clock.monotonic_ms()
-            self.look(max_age_ms=_LOOK_MS)
+        if self.is_refresh_due():
+            self._refreshed_ms = self._clock.monotonic_ms()
+            self.refresh(max_age_ms=_REFRESH_MS)
 
     def attempt(self) -> ChainAttempt:
-        """Return a record of one read's failures; the read continues with another replica."""
-        return self._chain.attempt()
+        """Return one read, which continues with another replica when one fails."""
+        return self._chain.attempt(self.known_state)
 
-    def leave_out(
-        self, state: PartitionState, failed: ReplicaFailedError, attempt: ChainAttempt
-    ) -> None:
-        """Leave out a replica that cannot be read.
+    def committed_end(self, state: PartitionState, broker_id: int) -> int:
+        """Return an offset up to which a replica has only records that all in-sync replicas have.
+
+        A replica that is not in sync may have records that were never acknowledged, if it once led
+        the partition.
 
         Args:
-            state: the partition state that the replica was read under.
-            failed: the failed replica, and its error.
-            attempt: the record of the read.
+            state: the partition state.
+            broker_id: the broker id of a replica that is not in sync.
+
+        Returns:
+            The offset; 0 if it is not known.
 
         Raises:
-            SparkLogError: no other replica can be read. See `ReplicaChain.without`.
+            StorageError, CorruptRecordError: one of the two replicas cannot be read.
         """
-        self._chain.without(state, failed, attempt)
+        replica, last = self._chain.replica(state, broker_id), self.replica
+        committed, view = last.files.observe(), replica.files.observe()
+        end_offset = min(view.log_end_offset, committed.log_end_offset)
+        if end_offset <= max(view.log_start_offset, committed.log_start_offset):
+            return 0
+        try:
+            here = replica.leader_epoch_at(end_offset - 1, view)
+            there = last.leader_epoch_at(end_offset - 1, committed)
+        except OffsetOutOfRangeError:  # deleted since
+            return 0
+        return int(min(end_offset, self.high_watermark_cap)) if here == there else 0
 
     def is_newer(self, view: LogView) -> bool:
         """Return whether a view has a newer leader epoch than `state`."""
@@ -189,17 +202,24 @@ class ReplicaSelection:
         replica = self._chain.replica(state, state.chain[-1])
         if state.leader_epoch > 0 and not self._has_barrier(state, replica):
             return False
-        hidden_from = math.inf
-        if state.hidden_from_epoch:
+        high_watermark_cap = math.inf
+        if state.high_watermark_cap_epoch:
             view = replica.files.observe()
-            hidden_from = replica.offset_of_epoch(state.hidden_from_epoch, view)
-        self.hidden_from = hidden_from
+            high_watermark_cap = replica.offset_of_epoch(state.high_watermark_cap_epoch, view)
+        self.high_watermark_cap = high_watermark_cap
         self.state = state
         self.near = self._find_near(state)
         self._begin_epoch(replica, state)
+        _log.debug(
+            "%s: read the replica on broker %d in leader epoch %d, up to offset %s",
+            self._name,
+            state.chain[-1],
+            state.leader_epoch,
+            high_watermark_cap,
+        )
         return True
 
-    def _find_near(self, state: PartitionState) -> Replica | None:
+    def _find_near(self, state: PartitionState) -> LocalLog | None:
         """Return an in-sync replica in the reader's rack; None to read the last replica."""
         if self._is_near is None or self._is_near(state.chain[-1]):
             return None
@@ -211,7 +231,7 @@ class ReplicaSelection:
         return None
 
     @staticmethod
-    def _begin_epoch(replica: Replica, state: PartitionState) -> None:
+    def _begin_epoch(replica: LocalLog, state: PartitionState) -> None:
         """Prepare a replica for reads under another state than before."""
         # In later epochs the chain may not end with this replica.
         replica.reader.max_leader_epoch = state.leader_epoch
@@ -219,7 +239,7 @@ class ReplicaSelection:
         replica.reader.forget()
 
     @staticmethod
-    def _has_barrier(state: PartitionState, replica: Replica) -> bool:
+    def _has_barrier(state: PartitionState, replica: LocalLog) -> bool:
         """Return whether a replica, the last one of a state's chain, has the state's barrier."""
         for _ in range(MAX_REWRITES):
             with suppress(NotFoundError):  # rewritten since it was listed

@@ -20,6 +20,7 @@ clock differs too much from it does nothing at all (`storage.storage_time`).
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS
+from spark_log.config import DEFAULT_MAX_CLOCK_SKEW_MS, TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -41,19 +42,22 @@ from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
+from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
-from spark_log.log.partition_log import PartitionLog
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
     MergePolicy,
     candidates_of_summaries,
+    candidates_of_view,
     delete_found,
     find_deletable,
     merge,
 )
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
+
+_log = logging.getLogger(__name__)
 
 FAN_IN: Final = 8
 """Minimum number of segments of a merge. A smaller number rewrites bytes more often; a larger one
@@ -125,7 +129,7 @@ class PartitionCleaner:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LocalLog,
         *,
         on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
@@ -170,11 +174,7 @@ class PartitionCleaner:
         self._limit_offset = limit_offset
         self._now_us = 0
         self.report = CleanReport(log.directory)
-        self._policy = MergePolicy(
-            segment_bytes=self._config.segment_bytes,
-            segment_us=self._config.segment_ms * 1000,
-            fan_in=fan_in,
-        )
+        self._policy = _merge_policy(log.config, fan_in)
 
     def clean(self) -> CleanReport:
         """Clean the log; return the report.
@@ -290,7 +290,13 @@ class PartitionCleaner:
         self._count_expired(segments, breach, listing.view)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
         if start_offset > listing.view.log_start_offset:
-            follow_log_start(self._log.replica, start_offset)
+            follow_log_start(self._log, start_offset)
+            _log.debug(
+                "%s: retention deletes %d segments by size and %d by time",
+                self._log.directory,
+                breach.by_size,
+                breach.by_time,
+            )
             listing = self._list()
         return listing
 
@@ -332,10 +338,10 @@ class PartitionCleaner:
                 segments_written = done.segments_written
             listing = self._list()
             if segments_written or found.has_read_horizons:
-                log.write_snapshot(listing.view)
+                log.snapshots.write(listing.view)
             segments, listing = self._segments(listing)
         elif found.has_read_horizons:  # of an earlier version's snapshot: read them only once
-            log.write_snapshot(listing.view)
+            log.snapshots.write(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -354,7 +360,7 @@ class PartitionCleaner:
             with self._rewriting:
                 segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
-            self._log.write_snapshot(listing.view)
+            self._log.snapshots.write(listing.view)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -368,7 +374,7 @@ class PartitionCleaner:
                 break
             for run in runs:
                 try:
-                    log.on_rewritten(self._merge_run(listing.view, run))
+                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, run))
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in run])
@@ -413,6 +419,14 @@ class PartitionCleaner:
         if found.all and listing is not None and listing.files is not None:
             found = self._deletable()
         delete_found(self._log.files.store, found)
+        if found.all:
+            _log.debug(
+                "%s: deleted %d files of %d bytes, %d of them segments",
+                self._log.directory,
+                len(found.all),
+                found.size_bytes,
+                len(found.segments),
+            )
         self._count_deleted(found)
 
     def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
@@ -463,3 +477,20 @@ class PartitionCleaner:
             deleted_bytes=found.size_bytes,
             waiting_segments=found.waiting,
         )
+
+
+def count_mergeable(view: LogView, config: TopicConfig) -> int:
+    """Return the number of segments that a cleaner would merge, from their sizes in a listing.
+
+    Args:
+        view: the log's view from a listing.
+        config: the topic's settings.
+    """
+    runs = _merge_policy(config, FAN_IN).runs(candidates_of_view(view))
+    return sum(len(run) for run in runs)
+
+
+def _merge_policy(config: TopicConfig, fan_in: int) -> MergePolicy:
+    return MergePolicy(
+        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * 1000, fan_in=fan_in
+    )

@@ -12,7 +12,7 @@ from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.directory import LogView
 from spark_log.log.files import SegmentName
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.log.rewrite import KEEP_COMPRESSION, compression_of, join_batches, live_batches
 from spark_log.log.segment import (
     MAX_SEGMENT_BYTES,
@@ -68,9 +68,7 @@ class CompactedSegment:
         bytes_written: the size of the segment's file.
     """
 
-    def __init__(
-        self, log: PartitionLog, view: LogView, generation: int, compaction_id: str
-    ) -> None:
+    def __init__(self, log: LocalLog, view: LogView, generation: int, compaction_id: str) -> None:
         """Prepare the segment; touches nothing.
 
         Args:

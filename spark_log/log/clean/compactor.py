@@ -21,6 +21,7 @@ yet.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -41,12 +42,14 @@ from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
 from spark_log.log.directory import LogView, OpenedSegments, open_in_order
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import NOT_LISTED_US, OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
 from spark_log.types import random_id
+
+_log = logging.getLogger(__name__)
 
 DEDUPE_BUFFER_BYTES = 134_217_728
 """Kafka's default of ``log.cleaner.dedupe.buffer.size``."""
@@ -88,7 +91,7 @@ class Compaction:
 
 
 def compact(
-    log: PartitionLog,
+    log: LocalLog,
     *,
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,
@@ -181,11 +184,22 @@ def compact(
                 segments_written=done.segments_written + 1,
                 tombstones_removed=batch_filter.tombstones_removed,
             )
+    _log.debug(
+        "%s: compacted offsets %d to %d: %d of %d records kept, %d segments into %d, generation %d",
+        log.directory,
+        done.start_offset,
+        done.end_offset,
+        done.records_written,
+        done.records_read,
+        done.segments_read,
+        done.segments_written,
+        generation,
+    )
     return done
 
 
 def _open(
-    log: PartitionLog, view: LogView, end_offset: int, opened: OpenedSegments | None
+    log: LocalLog, view: LogView, end_offset: int, opened: OpenedSegments | None
 ) -> list[OpenSegment]:
     """Open the segments of a view from the log's start to an offset.
 
@@ -230,7 +244,7 @@ def _add_keys(
 
 
 def last_batches_of_producers(
-    log: PartitionLog, view: LogView, limit_offset: float, opened: OpenedSegments
+    log: LocalLog, view: LogView, limit_offset: float, opened: OpenedSegments
 ) -> tuple[frozenset[int], dict[int, int]]:
     """Return the batches that must be retained for producer state.
 
@@ -256,7 +270,7 @@ def last_batches_of_producers(
     return last_offsets, {id_: entry.epoch for id_, entry in entries if not entry.runs}
 
 
-def _replay_producers(log: PartitionLog, view: LogView, limit_offset: float) -> ProducerState:
+def _replay_producers(log: LocalLog, view: LogView, limit_offset: float) -> ProducerState:
     """Return the producer state of the view's segments that end at or before an offset."""
     state = ProducerState(view.log_start_offset)
     for segment in view.live.segments:

@@ -32,13 +32,13 @@ from spark_log.log.clean.compactor import (
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.directory import OpenedSegments, open_in_order
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import MAX_SEGMENT_BYTES
 from spark_log.storage import storage_time_us
 
 
 def remove_expired_tombstones(
-    log: PartitionLog,
+    log: LocalLog,
     *,
     now_us: int,
     memory_bytes: int = DEDUPE_BUFFER_BYTES,

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from spark_log.log.directory import LogView
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.local_log import LocalLog
+from spark_log.log.segment import SegmentSummary
 from spark_log.record import NO_TIMESTAMP
 
 
@@ -54,7 +54,7 @@ class LogToClean:
 
 
 def log_to_clean(
-    log: PartitionLog, view: LogView, *, now_us: int, limit_offset: float = math.inf
+    log: LocalLog, view: LogView, *, now_us: int, limit_offset: float = math.inf
 ) -> tuple[LogToClean, LogView]:
     """Return the cleanable range of a log, and the view of the log that it is valid for.
 
@@ -92,7 +92,7 @@ def log_to_clean(
             clean_bytes += summary.size_bytes
             horizon_us = summary.delete_horizon_us
             if horizon_us is None:
-                horizon_us = log.read_delete_horizon(segment, view)
+                horizon_us = log.snapshots.summaries.read_delete_horizon(segment, view.observed_ms)
                 has_read_horizons = True
             if NO_TIMESTAMP < horizon_us <= now_us:
                 expired.append(summary)
@@ -132,7 +132,7 @@ def first_dirty_offset(view: LogView) -> int:
     return end_offset
 
 
-def is_recently_compacted(log: PartitionLog, view: LogView, found: LogToClean, now_us: int) -> bool:
+def is_recently_compacted(log: LocalLog, view: LogView, found: LogToClean, now_us: int) -> bool:
     """Return whether the log was compacted less than ``file.delete.delay.ms`` ago.
 
     A reader's listing from before that compaction may still be valid, and shows the records that

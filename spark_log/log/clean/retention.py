@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,8 @@
 from .log_tail import LogTail as LogTail
-from .log_tail import PutResult as PutResult
 from .log_tail import is_last_gone as is_last_gone
+from .log_view import DirectoryListing as DirectoryListing
+from .log_view import LogView as LogView
 from .opened_segments import OpenedSegments as OpenedSegments
 from .opened_segments import open_in_order as open_in_order
-from .opener import SegmentOpener as SegmentOpener
-from .partition_directory import DirectoryListing as DirectoryListing
-from .partition_directory import LogView as LogView
 from .partition_directory import PartitionDirectory as PartitionDirectory
 from .segment_table import SegmentTable as SegmentTable

@@ -18,7 +18,7 @@ from typing import Final
 from spark_log.errors import CorruptRecordError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.files import SegmentName
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentSummary
 
 _ID_BYTES: Final = 250
 """Approximate memory of one append id and its base offset, in a dictionary."""

@@ -1,4 +1,4 @@
-"""The end of a log as an appender knows it, and the outcome of a put at this end."""
+"""The end of a log as an appender knows it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files import SegmentName, StartMarker
-from spark_log.log.segment import SegmentReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +24,6 @@ class LogTail:
     observed_ms: float
     last: SegmentName | None = None
     leader_epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PutResult:
-    """The segment at an offset after a put at this offset.
-
-    Attributes:
-        is_ours: whether it is the segment that was put.
-        end_offset: the offset after the segment's last offset.
-        winner: reader of the segment that had the name before; None if the put succeeded.
-    """
-
-    is_ours: bool
-    end_offset: int
-    winner: SegmentReader | None
 
 
 def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:

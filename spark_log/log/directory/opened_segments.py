@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_log.log.directory.opener import AHEAD, AHEAD_BYTES
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files import LiveSegment
 from spark_log.log.segment import SegmentReader
 from spark_log.storage import FileInfo
-
-if TYPE_CHECKING:
-    from spark_log.log.directory.partition_directory import PartitionDirectory
 
 KEPT_BYTES: Final = 4_194_304
 """Bytes of small segments that are kept at most. What does not fit is read again."""

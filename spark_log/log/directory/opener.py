@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+from spark_log.log.directory.log_view import LogView
 from spark_log.log.files import LiveSegment
 from spark_log.log.segment import TAIL_BYTES, WHOLE_BYTES, SegmentReader
 
-if TYPE_CHECKING:
-    from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+OpenListed = Callable[[LiveSegment, float, SegmentReader | None], SegmentReader]
+"""Opens a segment of a listing (`PartitionDirectory.open_listed`)."""
 
 AHEAD: Final = 16
 """Segments that are opened ahead at most, each by one request."""
@@ -27,16 +29,24 @@ class SegmentOpener:
     """
 
     def __init__(
-        self, directory: PartitionDirectory, end_offset: int, last: SegmentReader | None = None
+        self,
+        open_listed: OpenListed,
+        end_offset: int,
+        last: SegmentReader | None = None,
+        *,
+        opens_ahead: bool,
     ) -> None:
         """Open nothing yet.
 
         Args:
-            directory: the partition's directory.
+            open_listed: function that opens a segment of a listing.
             end_offset: segments that begin at or after it are not opened ahead.
             last: reader of the first view's last segment if it is open; else None.
+            opens_ahead: whether following segments are opened in the background, for an object
+                store.
         """
-        self._directory = directory
+        self._open_listed = open_listed
+        self._opens_ahead = opens_ahead
         self._end_offset = end_offset
         self._view: LogView | None = None
         self._ahead: dict[LiveSegment, Future[SegmentReader]] = {}
@@ -81,14 +91,14 @@ class SegmentOpener:
         self._last_index = index
         segment = view.live.segments[index]
         future = self._ahead.pop(segment, None)
-        if is_next and not self._directory.store.is_mapped:
+        if is_next and self._opens_ahead:
             self._open_ahead(view, index + 1)
         elif future is None:
             self._ahead = {}  # the reader is elsewhere
         if future is not None:
             return future.result()
         opened = self.take_last() if index == len(view.live.segments) - 1 else None
-        return self._directory.open_listed(segment, view.observed_ms, opened)
+        return self._open_listed(segment, view.observed_ms, opened)
 
     def _open_ahead(self, view: LogView, first: int) -> None:
         wanted: list[LiveSegment] = []
@@ -107,6 +117,6 @@ class SegmentOpener:
         threads = ThreadPoolExecutor(len(wanted), "spark-log-open-ahead")
         for segment in wanted:
             self._ahead[segment] = threads.submit(
-                self._directory.open_listed, segment, view.observed_ms
+                self._open_listed, segment, view.observed_ms, None
             )
         threads.shutdown(wait=False)

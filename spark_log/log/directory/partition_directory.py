@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
     NotFoundError,
-    OffsetOutOfRangeError,
     StorageTimeoutError,
     StorageUnavailableError,
 )
 from spark_log.log.directory.identities import SegmentIdentities
+from spark_log.log.directory.log_view import DirectoryListing, LogView
 from spark_log.log.directory.opener import SegmentOpener
-from spark_log.log.directory.segment_table import SegmentTable
 from spark_log.log.files import (
+    ExistenceMarker,
     LiveLog,
     LiveSegment,
     SegmentName,
     StartMarker,
-    Witness,
     decode_leader_epoch,
     live_log,
 )
@@ -32,105 +32,13 @@ from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
+_log = logging.getLogger(__name__)
+
 _MAX_MISSES = 5
 """Number of failed reads of a listed file after which its storage counts as failed."""
 
 _MAX_SLOW_LISTINGS = 10
 """Number of listings that take too long after which `PartitionDirectory.observe` fails."""
-
-_SEGMENT_BYTES = 480
-"""Approximate memory of a listed segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """The log as one listing showed it, with the log end offset from its last segment.
-
-    Attributes:
-        live: the chain of segments.
-        log_end_offset: the next offset to be written.
-        observed_ms: monotonic time before the listing began.
-        leader_epoch: leader epoch of the log's last batch; -1 if the log never had a batch. None
-            if it is not known: the last segment is a rewritten one and was not opened, or the log
-            was emptied.
-        origin: URL of the directory.
-    """
-
-    live: LiveLog
-    log_end_offset: int
-    observed_ms: float
-    leader_epoch: int | None = None
-    origin: str = ""
-
-    def __repr__(self) -> str:
-        return (
-            f"<LogView log_start_offset={self.log_start_offset} "
-            f"log_end_offset={self.log_end_offset} segments={len(self.live.segments)}>"
-        )
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read."""
-        return self.live.log_start_offset
-
-    @property
-    def memory_bytes(self) -> int:
-        """Approximate memory of the listed segments, with their names, paths and times."""
-        segments = self.live.segments
-        if isinstance(segments, SegmentTable):
-            return segments.memory_bytes
-        return len(segments) * _SEGMENT_BYTES
-
-    def from_offset(self, offset: int, path: str) -> LogView:
-        """Return the view in little memory, without the segments before an offset.
-
-        Args:
-            offset: an offset in the first segment to keep.
-            path: the partition's directory, relative to the store's root.
-        """
-        segments = SegmentTable(path, self.live.segments[max(0, self.live.index_of(offset)) :])
-        return replace(self, live=replace(self.live, segments=segments))
-
-    def check_offset(self, offset: int, where: str) -> None:
-        """Check that the log can be read from ``offset``. The log end offset is valid.
-
-        Args:
-            offset: the offset to check.
-            where: the partition's directory, for the error message.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
-        """
-        start, end = self.log_start_offset, self.log_end_offset
-        if start <= offset <= end:
-            return
-        holds = (
-            f"the log holds {start} to {end - 1}" if start < end else f"the log is empty at {end}"
-        )
-        raise OffsetOutOfRangeError(
-            f"{where}: offset {offset} is out of range; {holds}",
-            offset=offset,
-            log_start_offset=start,
-            log_end_offset=end,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryListing:
-    """One listing of a partition's directory, shared by several steps of maintenance.
-
-    Use it only to decide that no work is due. Before a file is deleted, the directory is listed
-    again.
-
-    Attributes:
-        view: the log.
-        last: reader of the log's last segment if the listing had to open it; else None.
-        files: the plain files and the hidden ones; None if the listing was not kept.
-    """
-
-    view: LogView
-    last: SegmentReader | None = None
-    files: tuple[Sequence[FileInfo], Sequence[FileInfo]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +64,7 @@ class PartitionDirectory:
         topic_id: the topic's id; checked against every segment.
         partition: number of the partition; checked against every segment.
         clock: the clock whose monotonic time dates listings.
-        witness: the file that shows that the log has had records; None if the log has none.
+        existence_marker: the file that shows that the log has had records; None without one.
         valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``. A file that
             was part of the log at the listing cannot have been deleted within this time.
         suppressed: counter of errors that fail no read and no append, such as those of indexes.
@@ -173,7 +81,7 @@ class PartitionDirectory:
         clock: Clock,
         valid_ms: float = math.inf,
         suppressed: SuppressedErrors = IN_PROCESS,
-        witness: Witness | None = None,
+        existence_marker: ExistenceMarker | None = None,
     ) -> None:
         self.store = store
         self.path = path
@@ -183,7 +91,7 @@ class PartitionDirectory:
         self.valid_ms = valid_ms
         self.suppressed = suppressed
         self.identities = SegmentIdentities()
-        self.witness = witness
+        self.existence_marker = existence_marker
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
         self._is_missing_checked = False
@@ -210,8 +118,8 @@ class PartitionDirectory:
         """
         if not self._is_missing_checked and self.store.is_gone(self.path):
             reached_offset = self._reached_offset
-            if not reached_offset and self.witness is not None:
-                reached_offset = int(self.witness.exists(self.store))
+            if not reached_offset and self.existence_marker is not None:
+                reached_offset = int(self.existence_marker.exists(self.store))
             if reached_offset:
                 raise self.truncated(0, reached_offset)
         self._is_missing_checked = True
@@ -281,15 +189,26 @@ class PartitionDirectory:
             except NotFoundError:  # rewritten and deleted since the listing: list again
                 slow_listings += self.is_outdated(observed_ms)
                 continue
-            reached_offset = max(live.witnessed_offset, self._reached_offset)
+            reached_offset = max(live.reached_offset, self._reached_offset)
             if not end_offset and not reached_offset:
-                reached_offset = int(self.witness is not None and self.witness.exists(self.store))
+                reached_offset = int(
+                    self.existence_marker is not None and self.existence_marker.exists(self.store)
+                )
             if end_offset < reached_offset:
                 if truncated != (end_offset, reached_offset):
                     truncated = end_offset, reached_offset  # an error if seen twice, as a gap
                     continue
                 raise self.truncated(end_offset, reached_offset)
             self._reached_offset = end_offset
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug(
+                    "%s: listed offsets %d to %d in %d segments, in %d ms",
+                    self.path,
+                    live.log_start_offset,
+                    end_offset,
+                    len(live.segments),
+                    self.clock.monotonic_ms() - observed_ms,
+                )
             return LogView(live, end_offset, observed_ms, leader_epoch, self.url), opened
         raise StorageTimeoutError(
             f"{self.path}: listing it takes more than {self.valid_ms:.0f} ms, half of "
@@ -298,7 +217,7 @@ class PartitionDirectory:
             path=self.path,
         )
 
-    def observe_behind(self, base_offset: int, end_offset: int) -> LogView | None:
+    def observe_tail(self, base_offset: int, end_offset: int) -> LogView | None:
         """Return the end of a log that is never rewritten, from a listing of its last names.
 
         A segment of such a log is deleted only after a start marker with a higher offset was
@@ -429,7 +348,7 @@ class PartitionDirectory:
         position = start_offset
         doubted: LiveSegment | None = None
         view.check_offset(position, self.path)
-        with SegmentOpener(self, end_offset, last) as opener:
+        with self.opener(end_offset, last) as opener:
             while position < min(end_offset, view.log_end_offset):
                 index = view.live.index_of(position)
                 segment = view.live.segments[index]
@@ -445,6 +364,17 @@ class PartitionDirectory:
                     doubted = segment  # the listing may lack a segment that appeared during it
                 view = self.observe()
                 view.check_offset(position, self.path)
+
+    def opener(self, end_offset: int, last: SegmentReader | None = None) -> SegmentOpener:
+        """Return an opener of segments in order; on an object store it opens some of them ahead.
+
+        Args:
+            end_offset: segments that begin at or after it are not opened ahead.
+            last: reader of the first view's last segment if it is open; else None.
+        """
+        return SegmentOpener(
+            self.open_listed, end_offset, last, opens_ahead=not self.store.is_mapped
+        )
 
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment.
@@ -490,7 +420,7 @@ class PartitionDirectory:
             return opened
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
-            reader.end_offset  # noqa: B018 - on an object store this may read the last batch
+            end_offset = reader.end_offset  # on an object store this may read the last batch
         except NotFoundError as error:
             self.on_missed(error, observed_ms)
             raise
@@ -500,6 +430,7 @@ class PartitionDirectory:
         else:
             if not self.is_outdated(observed_ms):
                 self.identities.check(reader.path, segment.name, reader.append_id)
+                _log.debug("%s: opened, it ends at offset %d", reader.path, end_offset)
                 return reader
         raise self._gone(self.file_path(segment.name.log))
 

@@ -1,5 +1,4 @@
-from .existence_marker import Witness as Witness
-from .existence_marker import delete_witnesses as delete_witnesses
+from .existence_marker import ExistenceMarker as ExistenceMarker
 from .file_names import GENERATION_BYTES as GENERATION_BYTES
 from .file_names import INDEX_SUFFIX as INDEX_SUFFIX
 from .file_names import LOG_SUFFIX as LOG_SUFFIX

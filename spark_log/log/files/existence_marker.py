@@ -1,9 +1,9 @@
-"""Witness of a log: an empty file that shows that the log has had records (docs/adr/0019).
+"""Existence marker of a log: an empty file that shows that the log has had records (ADR 19).
 
 Without it, a log whose files were all removed would look like a new log, and its offsets would be
 used again. On storage: ``__witnesses/<directory of the log>``, created after the log's first
 segment, and removed with the topic. It is looked up only if a listing shows an empty log. A crash
-between the first segment and the witness leaves a log without one: then only processes that knew
+between the first segment and the marker leaves a log without one: then only processes that knew
 the log notice that all of its files are gone.
 """
 
@@ -17,8 +17,8 @@ from spark_log.storage import WITNESSES, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """The witness of one log.
+class ExistenceMarker:
+    """The existence marker of one log.
 
     Attributes:
         directory: the log's directory, relative to the storage root.
@@ -28,7 +28,7 @@ class Witness:
 
     @property
     def path(self) -> str:
-        """Path of the witness file, relative to the storage root."""
+        """Path of the marker, relative to the storage root."""
         return f"{WITNESSES}/{self.directory}"
 
     def exists(self, store: Store) -> bool:
@@ -44,7 +44,7 @@ class Witness:
         return True
 
     def create(self, store: Store) -> None:
-        """Create the witness file; does nothing if it exists.
+        """Create the marker; does nothing if it exists.
 
         Raises:
             StorageError: the file may not have been created.
@@ -52,11 +52,10 @@ class Witness:
         with suppress(AlreadyExistsError):
             store.put_if_absent(self.path, b"")
 
+    def delete_all_below(self, store: Store) -> None:
+        """Delete the markers of all logs below the directory, which was a deleted topic's.
 
-def delete_witnesses(store: Store, directory: str) -> None:
-    """Delete the witnesses of all logs below a directory, which belonged to a deleted topic.
-
-    Raises:
-        StorageError: the storage does not answer.
-    """
-    store.delete_directory(f"{WITNESSES}/{directory}")
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        store.delete_directory(self.path)

@@ -86,6 +86,17 @@ class SegmentName:
             return cls(int(base))
         return cls(int(base), int(last), int(generation))
 
+    @classmethod
+    def parse_index(cls, name: str) -> SegmentName | None:
+        """Parse the file name of an index; return None if no index has such a name.
+
+        Returns:
+            The name of the index's segment.
+        """
+        if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+            return None
+        return cls.parse(name.rpartition(".")[0] + LOG_SUFFIX)
+
 
 @dataclass(frozen=True, slots=True)
 class StartMarker:

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 
 from spark_log.log.files.file_names import (
     GENERATION_BYTES,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
     MAX_MERGE_GENERATION,
-    TIME_INDEX_SUFFIX,
     SegmentName,
     StartMarker,
     parse_generation_name,
@@ -62,7 +59,7 @@ class LiveLog:
             only removed tombstones. Equal to ``compaction_generation`` if there are none.
         newest_us: the newest last-modified time of the listing, microseconds since the epoch. It is
             never later than the storage's present time. 0 for an empty directory.
-        witnessed_offset: the log has reached at least this offset. Snapshots, indexes, and a start
+        reached_offset: the log has reached at least this offset. Snapshots, indexes, and a start
             marker inside a segment show it. If the log ends before it, segments were removed.
         last_before_start: the last segment before the start of an emptied log if no snapshot has
             this start's offset, else None. Unless the segment ends at the start, the marker is
@@ -76,7 +73,7 @@ class LiveLog:
     compaction_generation: int = MAX_MERGE_GENERATION
     clean_generation: int = MAX_MERGE_GENERATION
     newest_us: int = 0
-    witnessed_offset: int = 0
+    reached_offset: int = 0
     last_before_start: LiveSegment | None = None
 
     @property
@@ -262,9 +259,7 @@ def _last_before(files: Sequence[FileInfo], start: StartMarker) -> LiveSegment |
 
 def _min_end_by_index(name: str) -> int:
     """Return the lowest end offset that the segment of an index can have; 0 for other files."""
-    if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
-        return 0
-    segment = SegmentName.parse(name.rpartition(".")[0] + LOG_SUFFIX)
+    segment = SegmentName.parse_index(name)
     if segment is None:
         return 0
     return 1 + (segment.base_offset if segment.last_offset is None else segment.last_offset)

@@ -1,16 +1,7 @@
-from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
-from .end_transaction_marker import marker_records as marker_records
-from .leader_change import LeaderChange as LeaderChange
-from .leader_change import leader_change_records as leader_change_records
-from .leader_change import parse_leader_change as parse_leader_change
-from .producer_state import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_state import NOT_LISTED_US as NOT_LISTED_US
-from .producer_state import ProducerAppend as ProducerAppend
 from .producer_state import ProducerEntry as ProducerEntry
-from .producer_state import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .producer_state import ProducerState as ProducerState
 from .producer_state import SequenceRun as SequenceRun
-from .producer_state import sequence_after as sequence_after
 from .transaction_index import AbortedTransaction as AbortedTransaction
 from .transaction_index import OpenTransaction as OpenTransaction
 from .transaction_index import TransactionIndex as TransactionIndex

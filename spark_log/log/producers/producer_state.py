@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_log.errors import (
     InvalidProducerEpochError,
@@ -17,18 +17,20 @@ from spark_log.errors import (
     OutOfOrderSequenceError,
 )
 from spark_log.log.producers.transaction_index import TransactionIndex
-from spark_log.record import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
-
-if TYPE_CHECKING:
-    from spark_log.log.producers.end_transaction_marker import EndTransactionMarker
+from spark_log.record import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCES,
+    BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
+    sequence_after,
+)
 
 MAX_RUNS: Final = 5
 """Number of runs kept for one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
 
-_SEQUENCES: Final = 2**31
-"""Number of sequence numbers: 0 follows 2**31 - 1."""
-
-_MAX_RUN_RECORDS: Final = _SEQUENCES // 2
+_MAX_RUN_RECORDS: Final = SEQUENCES // 2
 """Maximum records of one run. Older ones are dropped, so that a sequence number is unique in it."""
 
 _MIN_GROWTH: Final = 1_000
@@ -36,57 +38,6 @@ _MIN_GROWTH: Final = 1_000
 
 NOT_LISTED_US: Final = 2**63 - 1
 """The time of an append that no listing has shown yet. A producer with this time never expires."""
-
-
-MAX_PRODUCER_EPOCH: Final = 2**15 - 1
-"""The last epoch of a producer id."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
-    """The identity of a producer, as in Kafka's class of this name.
-
-    A producer that is opened with the same id and a newer epoch fences the older one.
-    """
-
-    producer_id: int
-    producer_epoch: int
-
-
-def sequence_after(sequence: int, records: int) -> int:
-    """Return the sequence number ``records`` later (``DefaultRecordBatch.incrementSequence``)."""
-    return (sequence + records) % _SEQUENCES
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerAppend:
-    """The identity of an idempotent append, by which a retry of it is recognised.
-
-    Attributes:
-        producer_id: the idempotent producer's id, from `metadata.producer_ids`.
-        producer_epoch: the producer's epoch; a newer epoch fences all older ones.
-        base_sequence: sequence number of the first record in this partition and epoch, from 0.
-        is_transactional: whether the records belong to the producer's transaction, which a marker
-            ends (`EndTransactionMarker`).
-    """
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    is_transactional: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if a value does not fit the batch header."""
-        in_range = (
-            0 <= self.producer_id < 2**63
-            and 0 <= self.producer_epoch <= MAX_PRODUCER_EPOCH
-            and 0 <= self.base_sequence < _SEQUENCES
-        )
-        if not in_range:
-            raise ValueError(
-                f"producer id 0 to 2**63 - 1, epoch 0 to 2**15 - 1 and base sequence 0 to "
-                f"2**31 - 1 are expected, got {self}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +74,7 @@ class SequenceRun:
         Returns:
             None if not all ``record_count`` records from this one on are in the run.
         """
-        distance = (base_sequence - self.base_sequence) % _SEQUENCES
+        distance = (base_sequence - self.base_sequence) % SEQUENCES
         if distance + record_count > self.record_count:
             return None
         return self.base_offset + distance
@@ -188,11 +139,11 @@ class ProducerEntry:
             return None
         base_offset = self.runs[-1].end_offset - record_count
         for run in self.runs[:-1]:
-            shift = (run.base_sequence - base_sequence) % _SEQUENCES
-            is_part = (run.base_offset - base_offset) % _SEQUENCES == shift
+            shift = (run.base_sequence - base_sequence) % SEQUENCES
+            is_part = (run.base_offset - base_offset) % SEQUENCES == shift
             if not is_part and (
                 run.end_offset > base_offset
-                or (base_sequence - run.next_sequence) % _SEQUENCES >= _MAX_RUN_RECORDS
+                or (base_sequence - run.next_sequence) % SEQUENCES >= _MAX_RUN_RECORDS
             ):
                 return None
         return base_offset if base_offset >= 0 else None
@@ -206,6 +157,11 @@ class ProducerEntry:
         """
         is_old = now_us - self.appended_us >= expiration_ms * 1000
         return is_old and self.first_transaction_offset is None
+
+    @property
+    def appended_ms(self) -> int:
+        """`appended_us` in milliseconds; -1 if no listing has shown the append yet."""
+        return -1 if self.appended_us == NOT_LISTED_US else self.appended_us // 1000
 
     @property
     def next_sequence(self) -> int:

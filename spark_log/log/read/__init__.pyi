@@ -1,9 +1,8 @@
+from .log_reader import MAX_READ_BYTES as MAX_READ_BYTES
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import LogReader as LogReader
-from .log_reader import NewerLeaderEpochError as NewerLeaderEpochError
-from .log_reader import list_aborted as list_aborted
-from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .probe_interval import ProbeInterval as ProbeInterval
+from .segment_batches import NewerLeaderEpochError as NewerLeaderEpochError
+from .segment_batches import Selection as Selection
+from .segment_batches import read_batches as read_batches
 from .tail_view import TailView as TailView
-from .unread_record import Lag as Lag
-from .unread_record import first_unread_us as first_unread_us

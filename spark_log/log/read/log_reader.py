@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Literal
+from dataclasses import replace
+from typing import Final, Literal
 
-from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.errors import NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogTail, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
 from spark_log.log.read.committed_tail import CommittedTail
+from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
 from spark_log.log.read.times import SegmentTimes
 from spark_log.log.segment import LogBatch, SegmentReader
@@ -20,12 +22,8 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
 ``isolation.level``). With ``read_committed`` it ends at the last stable offset."""
 
-_Batches = Iterator[tuple[LogBatch | None, int]]
-"""Batches, each with the offset after it; None where there are no records before this offset."""
-
-
-class NewerLeaderEpochError(Exception):
-    """The log has a newer leader epoch than a read may show (`LogReader.max_leader_epoch`)."""
+MAX_READ_BYTES: Final = 52_428_800
+"""Default of the approximate maximum size of one read (``fetch.max.bytes``)."""
 
 
 class LogReader(LogCache):
@@ -66,50 +64,41 @@ class LogReader(LogCache):
             size_bytes += times.view.memory_bytes
         self._share.hold(size_bytes)
 
-    def read_on(
-        self,
-        offset: int,
-        columns: Sequence[str] | None,
-        *,
-        check_crcs: bool,
-        isolation_level: IsolationLevel,
-    ) -> _Batches:
+    def stream(self, offset: int, selection: Selection, isolation_level: IsolationLevel) -> Batches:
         """Yield batches from ``offset`` to the log's end, each with the offset after it.
+
+        Control batches are included. None is yielded in place of an aborted batch, and at the end
+        of a segment, whose end offset may lie behind its last record.
 
         Args:
             offset: the first record's offset.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches.
-            isolation_level: ``read_committed`` ends at the last stable offset, and yields None in
-                place of aborted batches.
-
-        Yields:
-            Batches, control batches included; None at the end of a segment, whose end offset may
-            lie behind its last record.
+            selection: the columns, and whether checksums are checked.
+            isolation_level: ``read_committed`` ends at the last stable offset, and yields no
+                aborted batch.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
         if isolation_level == "read_committed":
-            return self._read_committed_on(offset, columns, check_crcs)
-        return self._read_on(offset, columns, check_crcs)
+            return self._stream_committed(offset, selection)
+        return self._stream(offset, selection)
 
-    def ends_at(self, offset: int) -> bool:
+    def tail_ends_at(self, offset: int) -> bool:
         """Whether the log ends at ``offset``, where a read has ended. For any thread."""
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
-    def end_behind(self, offset: int) -> tuple[LogTail, int] | None:
+    def end_after(self, offset: int) -> tuple[LogTail, int] | None:
         """Return the log's end as it was read, and the number of segments between an offset and it.
 
         Returns:
             The end and the number; None if they are not known any more.
         """
         tail = self._tail
-        return tail.end_behind(offset) if tail is not None and tail.is_valid else None
+        return tail.end_after(offset) if tail is not None and tail.is_valid else None
 
-    def begin_behind(self, base_offset: int, end_offset: int) -> bool | None:
+    def seek_past_segment(self, base_offset: int, end_offset: int) -> bool | None:
         """Begin to read behind a known segment of a log that is never rewritten.
 
         Args:
@@ -127,7 +116,7 @@ class LogReader(LogCache):
         tail = self._tail
         if tail is not None and tail.is_valid and tail.holds(end_offset):
             return False
-        view = self._directory.observe_behind(base_offset, end_offset)
+        view = self._directory.observe_tail(base_offset, end_offset)
         if view is None:
             self._tail = None
             return None
@@ -195,7 +184,7 @@ class LogReader(LogCache):
         index, view = self._committed.load(view)
         return index.copy(), view
 
-    def _read_on(self, offset: int, columns: Sequence[str] | None, check_crcs: bool) -> _Batches:
+    def _stream(self, offset: int, selection: Selection) -> Batches:
         while True:
             tail, is_new = self._tail, False
             if tail is None or not tail.can_read(offset):
@@ -206,7 +195,7 @@ class LogReader(LogCache):
             if found is not None:
                 try:
                     for batch, next_offset in self._read_segment(
-                        found, offset, None, tail.observed_ms, columns, check_crcs
+                        found, offset, None, tail.observed_ms, selection
                     ):
                         yield batch, next_offset
                         offset = next_offset
@@ -222,8 +211,8 @@ class LogReader(LogCache):
             elif is_new:
                 # Rewritten since the listing, or damaged.
                 view = self._directory.observe()
-                for batch, next_offset in self._read(
-                    view, offset, view.log_end_offset, columns, check_crcs
+                for batch, next_offset in self.scan_view(
+                    view, offset, view.log_end_offset, selection
                 ):
                     yield batch, next_offset
                     offset = next_offset
@@ -247,15 +236,11 @@ class LogReader(LogCache):
         self._hold()
         return tail
 
-    def _read_committed_on(
-        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
-    ) -> _Batches:
+    def _stream_committed(self, offset: int, selection: Selection) -> Batches:
         with self._committed.in_use():
-            yield from self._follow_committed(offset, columns, check_crcs)
+            yield from self._follow_committed(offset, selection)
 
-    def _follow_committed(
-        self, offset: int, columns: Sequence[str] | None, check_crcs: bool
-    ) -> _Batches:
+    def _follow_committed(self, offset: int, selection: Selection) -> Batches:
         committed = self._committed
         self.blocking_transaction = None
         while True:
@@ -263,9 +248,8 @@ class LogReader(LogCache):
             if not committed.holds(offset):
                 view, is_new = committed.observe().from_offset(offset, self._directory.path), True
                 stable = committed.last_stable_offset
-                for batch, next_offset in self._read(
-                    view, offset, stable, columns, check_crcs, committed.index
-                ):
+                selection = replace(selection, transactions=committed.index)
+                for batch, next_offset in self.scan_view(view, offset, stable, selection):
                     yield batch, next_offset
                     offset = next_offset
             stable = committed.last_stable_offset
@@ -275,15 +259,10 @@ class LogReader(LogCache):
                     committed.forget()
                     continue
                 end = min(stable, found.end_offset)
+                selection = replace(selection, transactions=committed.index)
                 try:
                     for batch, next_offset in self._read_segment(
-                        found,
-                        offset,
-                        end,
-                        committed.observed_ms,
-                        columns,
-                        check_crcs,
-                        committed.index,
+                        found, offset, end, committed.observed_ms, selection
                     ):
                         yield batch, next_offset
                         offset = next_offset
@@ -300,18 +279,15 @@ class LogReader(LogCache):
         self,
         start_offset: int,
         end_offset: int | None,
-        columns: Sequence[str] | None,
-        *,
-        check_crcs: bool,
+        selection: Selection,
         isolation_level: IsolationLevel,
     ) -> Iterator[LogBatch]:
-        """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
+        """Yield the batches of records from ``start_offset`` to before ``end_offset``.
 
         Args:
             start_offset: the first record's offset.
             end_offset: records at and after it are left out. None reads to the current log end.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches.
+            selection: the columns, and whether checksums are checked.
             isolation_level: ``read_committed`` ends at the last stable offset, and leaves out
                 aborted batches.
 
@@ -329,7 +305,8 @@ class LogReader(LogCache):
             self.blocking_transaction = first_open if index.last_stable_offset < end else None
             end = min(end, index.last_stable_offset)
         last = last if view is observed else None
-        for batch, _ in self._read(view, start_offset, end, columns, check_crcs, index, last):
+        selection = replace(selection, transactions=index)
+        for batch, _ in self.scan_view(view, start_offset, end, selection, last):
             if batch is not None and not batch.is_control:
                 yield batch
 
@@ -379,20 +356,34 @@ class LogReader(LogCache):
                 return found
         return None
 
-    def _read(
+    def scan_view(
         self,
         view: LogView,
         offset: int,
         end_offset: int,
-        columns: Sequence[str] | None,
-        check_crcs: bool,
-        index: TransactionIndex | None = None,
+        selection: Selection,
         last: SegmentReader | None = None,
-    ) -> _Batches:
+    ) -> Batches:
         """Yield the batches of a view between two offsets, each with the offset after it.
 
         If a segment is rewritten and deleted meanwhile, the read continues in its replacement. The
-        last segment of the view is not opened again if it is open.
+        read ends at the end of the view, or of a newer one that had to be listed.
+
+        Args:
+            view: the log's view from a listing of this directory.
+            offset: the first record's offset.
+            end_offset: records at and after it are left out.
+            selection: the records to return.
+            last: reader of the view's last segment if it is open, so that it is not opened again.
+
+        Yields:
+            Batches, control batches included; None in place of an aborted batch, and at the end of
+            a segment.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log, or the log start offset has passed
+                the next offset; has the valid range.
+            CorruptRecordError: a segment is damaged; has file and position.
         """
         view.check_offset(offset, self._directory.path)
         while offset < min(end_offset, view.log_end_offset):
@@ -401,7 +392,7 @@ class LogReader(LogCache):
                 for begin, _, reader in self._directory.walk(view, offset, end_offset, last):
                     stop = min(end_offset, reader.end_offset)
                     for batch, next_offset in self._read_segment(
-                        reader, begin, stop, view.observed_ms, columns, check_crcs, index
+                        reader, begin, stop, view.observed_ms, selection
                     ):
                         yield batch, next_offset
                         offset = next_offset
@@ -415,68 +406,14 @@ class LogReader(LogCache):
         begin: int,
         end_offset: int | None,
         observed_ms: float,
-        columns: Sequence[str] | None,
-        check_crcs: bool,
-        index: TransactionIndex | None = None,
-    ) -> _Batches:
-        """Yield the batches of one segment, each with the offset after it; None at the end.
-
-        With an index of transactions, None takes the place of each aborted batch.
-
-        Raises:
-            NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
-            NewerLeaderEpochError: the next batch has a leader epoch that must not be read.
-        """
-        try:
-            newest = self.max_leader_epoch
-            if index is not None:
-                end = reader.end_offset if end_offset is None else end_offset
-                list_aborted(self._directory, index, reader, begin, end)
-            for batch in reader.read(
-                begin,
-                end_offset,
-                columns=columns,
-                check_crcs=check_crcs,
-                is_aborted=None if index is None else index.is_aborted,
-            ):
-                self._directory.check_unchanged(reader, observed_ms)
-                if newest is not None and batch.leader_epoch > newest:
-                    raise NewerLeaderEpochError
-                yield None if batch.is_aborted else batch, batch.end_offset
-        except CorruptRecordError:
-            self._directory.check_unchanged(reader, observed_ms)
-            raise
-        yield None, reader.end_offset if end_offset is None else end_offset
-
-
-def list_aborted(
-    directory: PartitionDirectory,
-    index: TransactionIndex,
-    reader: SegmentReader,
-    begin: int,
-    end_offset: int,
-) -> None:
-    """List the aborted transactions that only the headers of a segment show.
-
-    Call it before records of the segment are read with `TransactionIndex.is_aborted`. It reads the
-    segment's headers if a range of `TransactionIndex.unlisted` requires it, and only once.
-
-    Args:
-        directory: the partition's directory.
-        index: the transactions, to which the aborted ones are added.
-        reader: the segment's reader.
-        begin: the first offset that will be read.
-        end_offset: the offset after the last one that will be read.
-
-    Raises:
-        CorruptRecordError: a segment is damaged.
-    """
-    for unlisted in index.unlisted_in(begin, end_offset):
-        start, end = unlisted
-        readers: Iterable[SegmentReader] = [reader]
-        if start < reader.base_offset or reader.end_offset < end:
-            # The log was rewritten since: the range lies in several segments.
-            view = directory.observe()
-            start = max(start, view.log_start_offset)
-            readers = (each for _, _, each in directory.walk(view, start, end))
-        index.list_range(unlisted, ((each.base_offset, each.header_array()) for each in readers))
+        selection: Selection,
+    ) -> Batches:
+        return read_segment(
+            self._directory,
+            reader,
+            begin,
+            end_offset,
+            observed_ms,
+            selection,
+            max_leader_epoch=self.max_leader_epoch,
+        )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
 from spark_log.errors import NotFoundError
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory, SegmentOpener
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.storage import is_listing_valid
+
+_log = logging.getLogger(__name__)
 
 _MIN_PROBES: Final = 8
 """Minimum number of segments found one by one before the log is listed again."""
@@ -27,7 +30,7 @@ class TailView:
     valid for half of ``file.delete.delay.ms``. Within this time no file of the log can have been
     deleted and no name reused, so no segment is missed, and each file found is part of the log.
 
-    Segments of the listing that are read one after the other are opened ahead (`SegmentOpener`).
+    Segments of the listing that are read one after the other are opened ahead.
 
     Attributes:
         observed_ms: monotonic time before the listing began.
@@ -67,7 +70,7 @@ class TailView:
         self._valid_ms = directory.valid_ms
         self._starts = array("q", [segment.start_offset for segment in self._segments])
         self.log_end_offset = view.log_end_offset
-        self._opener = SegmentOpener(directory, view.log_end_offset, last)
+        self._opener = directory.opener(view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
         self._found = 0
 
@@ -149,7 +152,7 @@ class TailView:
             return self.is_valid  # still
         return False
 
-    def end_behind(self, offset: int) -> tuple[LogTail, int]:
+    def end_after(self, offset: int) -> tuple[LogTail, int]:
         """Return the log's end, and the number of segments between an offset and it."""
         last = self._name(len(self._starts) - 1) if self._starts else None
         count = len(self._starts) - bisect_left(self._starts, offset)
@@ -173,6 +176,7 @@ class TailView:
         self._directory.identities.check(reader.path, name, reader.append_id)
         self._add(name, end_offset)
         self._found += 1
+        _log.debug("%s: found, the log ends at offset %d", reader.path, end_offset)
         self._directory.on_log_end(end_offset)
         return reader
 

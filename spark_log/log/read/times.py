@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment
-from spark_log.log.segment import SegmentReader
-from spark_log.log.snapshot import SegmentSummary, Snapshots
+from spark_log.log.segment import SegmentReader, SegmentSummary
+from spark_log.log.snapshot import Snapshots
 
 
 class SegmentTimes:

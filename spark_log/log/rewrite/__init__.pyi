@@ -4,7 +4,6 @@ from .file_deletion import delete_found as delete_found
 from .file_deletion import delete_segments as delete_segments
 from .file_deletion import find_deletable as find_deletable
 from .file_deletion import is_evidence_of_truncation as is_evidence_of_truncation
-from .file_deletion import segment_of_index as segment_of_index
 from .merge_policy import MergeCandidate as MergeCandidate
 from .merge_policy import MergePolicy as MergePolicy
 from .merge_policy import candidates_of_summaries as candidates_of_summaries

@@ -18,9 +18,6 @@ from typing import Final
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     LiveLog,
     SegmentName,
     StartMarker,
@@ -115,10 +112,10 @@ def find_deletable(
         for file in files
         if file.modified_us <= old_us
         and file.name not in taken
-        and (log := segment_of_index(file.name)) is not None
-        and log not in by_name
+        and (segment := SegmentName.parse_index(file.name)) is not None
+        and segment.log not in by_name
         and not is_evidence_of_truncation(file.name, live)
-        and not _exists(directory, log)
+        and not _exists(directory, segment.log)
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
     return DeletableFiles(
@@ -182,18 +179,9 @@ def delete_segments(
         delete_files(directory.store, [directory.file_path(path) for path in paths])
 
 
-def segment_of_index(name: str) -> str | None:
-    """Return the name of an index's segment file; None if ``name`` is not an index."""
-    if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
-        return None
-    log = name.rpartition(".")[0] + LOG_SUFFIX
-    return None if SegmentName.parse(log) is None else log
-
-
 def is_evidence_of_truncation(name: str, live: LiveLog) -> bool:
     """Return whether an index without its segment shows that the log's end was lost (ADR 19)."""
-    log = segment_of_index(name)
-    segment = None if log is None else SegmentName.parse(log)
+    segment = SegmentName.parse_index(name)
     return segment is not None and segment.base_offset >= live.chain_end_offset
 
 

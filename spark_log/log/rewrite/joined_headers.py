@@ -13,13 +13,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_log.log.producers import sequence_after
 from spark_log.record import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
     batch_crc32c,
+    sequence_after,
     times_us_of,
 )
 

@@ -16,8 +16,7 @@ from typing import Final
 
 from spark_log.log.directory import LogView
 from spark_log.log.files import MAX_MERGE_GENERATION
-from spark_log.log.segment import MAX_SEGMENT_RECORDS
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import MAX_SEGMENT_RECORDS, SegmentSummary
 
 _SMALL_BYTES: Final = 1_048_576
 """Size below which segments are merged in spite of ``segment.ms``, as they would stay small."""

@@ -8,6 +8,7 @@ and wait to be freed. A crash leaves no file that a listing shows.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -24,9 +25,15 @@ from spark_log.errors import (
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
-from spark_log.log.segment import DEFAULT_INTERVAL_BYTES, SegmentReader, SegmentWriter
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.segment import (
+    DEFAULT_INTERVAL_BYTES,
+    SegmentReader,
+    SegmentSummary,
+    SegmentWriter,
+)
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
+
+_log = logging.getLogger(__name__)
 
 KEEP_COMPRESSION: Final = "producer"
 """The setting by which a merged segment has the compression of the segments it is made of."""
@@ -88,6 +95,7 @@ def merge(
         UnknownOutcomeError: the new segment may exist. This does no harm; it may be written again.
         StorageError: the new segment was not written.
     """
+    began_ms = directory.clock.monotonic_ms()
     segments = view.live.segments[first : last + 1]
     start_offset = segments[0].start_offset
     end_offset = segments[-1].end_offset or view.log_end_offset
@@ -146,6 +154,15 @@ def merge(
                     directory.store.put(directory.file_path(derived), data, sync=False)
     finally:
         writer.discard()
+    _log.debug(
+        "%s: merged %d segments of %d bytes into %s of %d bytes, in %d ms",
+        directory.path,
+        len(readers),
+        sum(reader.size_bytes for _, reader in readers),
+        name.log,
+        segment.size_bytes,
+        directory.clock.monotonic_ms() - began_ms,
+    )
     return SegmentSummary(
         name=name,
         end_offset=end_offset,

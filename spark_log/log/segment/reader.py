@@ -4,25 +4,26 @@ On storage: Arrow's file format with the schema of `record.schema`, one or more 
 the ``custom_metadata`` of every Arrow batch, and optionally Arrow's buffer compression. Offsets
 are relative to the base offset in the file's *name*; a plain segment does not contain it. A crash
 of a writer leaves a temporary file that no listing shows, so a segment is always complete.
-`segment.writer` writes it; here it is read, by `segment.file`, `segment.headers` and
-`segment.records`.
+`segment.writer` writes it. Here it is read: `segment.file` has its bytes, mapped or in ranges,
+`segment.arrow_batches` decodes and checks them, `segment.indexes` narrow a search.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
+from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.file import open_segment_file
-from spark_log.log.segment.headers import SegmentHeaders, corrupt_segment
 from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
-from spark_log.log.segment.records import SegmentRecords
-from spark_log.log.segment.search import BatchSearch
 from spark_log.record import (
     FORMAT_VERSION,
     NO_TIMESTAMP,
@@ -36,7 +37,10 @@ from spark_log.record import (
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
 
-__all__ = ["LogBatch", "SegmentReader"]
+_log = logging.getLogger(__name__)
+
+MAX_UNINDEXED_BATCHES: Final = 16
+"""A mapped file of up to 16 batches is searched by all of its headers: indexes are no faster."""
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -92,13 +96,13 @@ class SegmentReader:
         self._schema_metadata = self._schema.metadata or {}  # a new dictionary each time
         self._blocks = self._file.blocks
         append_id = self._schema_metadata.get(b"spark_log.append_id", b"")
-        self._headers = SegmentHeaders(self._file, self.path, name, append_id)
-        self._records = SegmentRecords(self._file, self._headers)
+        self._batches = ArrowBatches(self._file, self.path, name, append_id)
         self._check_identity(topic_id, partition)
-        indexes = SegmentIndexes(
+        self._indexes = SegmentIndexes(
             store, directory, name, self.append_id, self._blocks, suppressed=suppressed
         )
-        self._search = BatchSearch(indexes, is_mapped=store.is_mapped)
+        self._is_mapped = store.is_mapped
+        self._has_tried_to_rebuild = False
 
     def __repr__(self) -> str:
         return f"<SegmentReader path={self.path!r} batches={self.batch_count}>"
@@ -134,7 +138,7 @@ class SegmentReader:
     @property
     def has_gaps(self) -> bool:
         """Whether the file has the column ``offset_delta``, since some offsets are missing."""
-        return self._headers.has_deltas
+        return self._batches.has_deltas
 
     @property
     def size_bytes(self) -> int:
@@ -177,7 +181,7 @@ class SegmentReader:
     @lazy
     def min_timestamp_us(self) -> int:
         """The smallest timestamp of all records. Reads the timestamps of all of them."""
-        records = self._records.decoder(["timestamp"], check=True)
+        records = self._batches.decoder(["timestamp"], check=True)
         return min(
             (
                 int(times_us.min())
@@ -200,11 +204,11 @@ class SegmentReader:
         try:
             return arrow_ipc.codec(self._file.message(ordinal))
         except ValueError as error:
-            raise self._headers.corrupt(str(error), ordinal) from None
+            raise self._batches.corrupt(str(error), ordinal) from None
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
-        return self._headers.read(ordinal).headers
+        return self._batches.headers(ordinal).headers
 
     @property
     def has_header_checks(self) -> bool:
@@ -212,7 +216,7 @@ class SegmentReader:
 
         On an object store this may take one request.
         """
-        return self._headers.read(0).are_checked
+        return self._batches.headers(0).are_checked
 
     def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
         """Yield position and headers of every Arrow batch; on an object store by few requests."""
@@ -229,7 +233,7 @@ class SegmentReader:
             CorruptRecordError: a header is damaged; has file and position.
         """
         return np.concatenate(
-            [self._headers.array(each) for each in self._file.messages_in_order(0)]
+            [self._batches.header_array(each) for each in self._file.messages_in_order(0)]
         )
 
     def in_order(self) -> Iterator[int]:
@@ -246,7 +250,7 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
-        records = self._records.decoder(RECORD_SCHEMA.names, check=check_crcs)(ordinal)
+        records = self._batches.decoder(RECORD_SCHEMA.names, check=check_crcs)(ordinal)
         return self.headers(ordinal), records
 
     def forget(self) -> None:
@@ -266,7 +270,7 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch begins at another offset.
         """
-        self._headers.check_follows(previous, header, ordinal)
+        self._batches.check_follows(previous, header, ordinal)
 
     def read(
         self,
@@ -302,25 +306,22 @@ class SegmentReader:
             NotFoundError: the file is not mapped, and was deleted meanwhile.
         """
         wanted = list(RECORD_SCHEMA.names if columns is None else columns)
-        records = self._records.decoder(wanted, check=check_crcs)
+        records = self._batches.decoder(wanted, check=check_crcs)
         previous: BatchHeader | None = None
-        first, behind = (
-            self._search.first(self, start_offset),
-            self._search.last(self, end_offset) + 1,
-        )
+        first, behind = self._first_ordinal(start_offset), self._last_ordinal(end_offset) + 1
         for ordinal in self._file.in_order(first, behind):
             headers = self.headers(ordinal)
             self.check_follows(previous, headers[0], ordinal)
             if end_offset is not None and self._base_offset_of(ordinal) >= end_offset:
-                self._records.check_skipped(ordinal)
+                self._batches.check_skipped(ordinal)
                 return
             previous = headers[-1]
             batch = records(ordinal)
             yield from self._cut(ordinal, headers, batch, start_offset, end_offset, is_aborted)
         # The search decided where to end, by headers. In a file of an earlier version nothing has
         # checked them.
-        if behind < self.batch_count and not self._headers.read(behind - 1).are_checked:
-            self._records.check_skipped(behind)
+        if behind < self.batch_count and not self._batches.headers(behind - 1).are_checked:
+            self._batches.check_skipped(behind)
 
     def offset_for_time(self, timestamp_us: int, start_offset: int) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
@@ -337,10 +338,8 @@ class SegmentReader:
         Raises:
             CorruptRecordError: a batch is damaged; has file and position.
         """
-        records = self._records.decoder(["timestamp"], check=True)
-        first = max(
-            self._search.first(self, start_offset), self._search.before_time(self, timestamp_us)
-        )
+        records = self._batches.decoder(["timestamp"], check=True)
+        first = max(self._first_ordinal(start_offset), self._ordinal_before_time(timestamp_us))
         for ordinal in self._file.messages_in_order(first):
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
@@ -351,6 +350,69 @@ class SegmentReader:
                 if hits.size and not batch.is_control:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
         return None
+
+    # --- the Arrow batch where a read begins: indexes narrow the search, headers decide -----------
+
+    def _first_ordinal(self, offset: int) -> int:
+        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
+        low, high = 0, self.batch_count
+        if high == 1 or offset <= self.base_offset:
+            return 0
+        index = None
+        if not self._skips_indexes:
+            if self._is_mapped and self._indexes.offset_index() is None:
+                self._rebuild_indexes()  # cheap: no requests
+            index = self._indexes.offset_index()
+        if index is not None:
+            floor, following = index.lookup(offset), index.following(offset)
+            low = low if floor is None else self._indexes.ordinal_of(floor)
+            high = high if following is None else self._indexes.ordinal_of(following)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._base_offset_of(middle) > offset:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def _last_ordinal(self, end_offset: int | None) -> int:
+        """Return the ordinal of the last Arrow batch to be read for records before an offset.
+
+        It only avoids fetching batches that are not needed. If a header is damaged, it is the last
+        batch of the segment, and the read itself raises the error.
+
+        Args:
+            end_offset: the offset before which the read ends; None reads to the segment's end.
+        """
+        if end_offset is not None and not self._is_mapped:
+            with suppress(CorruptRecordError):
+                return self._first_ordinal(end_offset - 1)
+        return self.batch_count - 1
+
+    def _ordinal_before_time(self, timestamp_us: int) -> int:
+        """Return the ordinal of a batch before which all records are earlier than a time."""
+        if self._skips_indexes:
+            return 0
+        if self._indexes.time_index() is None:
+            self._rebuild_indexes()
+        offsets, times = self._indexes.offset_index(), self._indexes.time_index()
+        if offsets is None or times is None:
+            return 0
+        ceiling = times.ceiling(timestamp_us)
+        floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
+        return 0 if floor is None else self._indexes.ordinal_of(floor)
+
+    @property
+    def _skips_indexes(self) -> bool:
+        return self._is_mapped and self.batch_count <= MAX_UNINDEXED_BATCHES
+
+    def _rebuild_indexes(self) -> None:
+        if self._indexes.is_indexed and not self._has_tried_to_rebuild:
+            self._has_tried_to_rebuild = True
+            # A read of the damaged batch raises the error; other reads continue without indexes.
+            with self._indexes.suppressing(CorruptRecordError):
+                self._indexes.rebuild(self.all_headers())
+                _log.debug("%s: rebuilt its indexes from batch headers", self.path)
 
     def _base_offset_of(self, ordinal: int) -> int:
         """Return the base offset of an Arrow batch."""

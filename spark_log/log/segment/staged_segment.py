@@ -8,9 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import EndTransactionMarker, ProducerAppend
 from spark_log.log.segment.staged_copies import StagedCopies
-from spark_log.record import NO_SEQUENCE, BatchHeader
+from spark_log.record import NO_SEQUENCE, BatchHeader, EndTransactionMarker, ProducerAppend
 from spark_log.storage import StagedFile
 from spark_log.util import lazy
 
@@ -64,16 +63,18 @@ class StagedSegment:
         self._control_headers = tuple(control_headers)
         markers = map(EndTransactionMarker.of_header, control_headers)
         self.markers = tuple(marker for marker in markers if marker is not None)
+        self._data: pa.Buffer | None = None
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
-    @lazy
-    def data(self) -> pa.Buffer:
-        """The file. Once it was asked for, it stays valid when the staged file is gone.
+    def load(self) -> pa.Buffer:
+        """Return the file's bytes. Once loaded, they stay valid when the staged file is gone.
 
         Raises:
             StorageError: the staged file cannot be read.
         """
-        return self.staged.read_back()
+        if self._data is None:
+            self._data = self.staged.read_back()
+        return self._data
 
     def take_copies(self) -> StagedCopies:
         """Return the copies, which the caller discards. The segment has none any more."""

@@ -14,13 +14,7 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import (
-    EndTransactionMarker,
-    ProducerAppend,
-    marker_records,
-    sequence_after,
-)
-from spark_log.log.segment.index_builder import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from spark_log.log.segment.indexes import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.validator import LogValidator
@@ -34,11 +28,15 @@ from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
     BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
     batch_crc32c,
     encode_check,
     encode_headers,
     latest_timestamp_us,
+    marker_records,
     segment_schema,
+    sequence_after,
     times_us_of,
 )
 from spark_log.storage import Store, storage_errors

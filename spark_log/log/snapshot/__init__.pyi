@@ -1,3 +1,2 @@
-from .snapshot import SegmentSummary as SegmentSummary
 from .snapshot import Snapshot as Snapshot
 from .snapshots import Snapshots as Snapshots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -17,9 +18,11 @@ from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory, open_in_order
 from spark_log.log.files import LiveSegment, SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.producers import ProducerState
-from spark_log.log.segment import SegmentReader
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment import SegmentReader, SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
+
+_log = logging.getLogger(__name__)
 
 _MAX_KEPT = 2
 """Number of snapshots kept: the newest, and the one before it for a reader with an older
@@ -403,6 +406,13 @@ class Snapshots(LogCache):
         )
         data = snapshot.to_buffer(topic_id=directory.topic_id, partition=directory.partition)
         directory.store.put(self._path(snapshot.offset), data)
+        _log.debug(
+            "%s: wrote the snapshot of offset %d, %d segments, %d bytes",
+            directory.path,
+            snapshot.offset,
+            len(snapshot.segments),
+            data.size,
+        )
         self._segment_count = len(summaries)
         self._on_snapshot(snapshot.offset)
         self._state = state

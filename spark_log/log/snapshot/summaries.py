@@ -10,8 +10,7 @@ from typing import Final
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import LiveSegment, SegmentName
-from spark_log.log.segment import SegmentReader
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.segment import SegmentReader, SegmentSummary
 from spark_log.record import BatchHeader, latest_delete_horizon_us, unpack_headers
 
 _PLAIN: Final = struct.Struct("<qqqqqi")

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from spark_log.log.files import LiveSegment
-from spark_log.log.producers import ProducerEntry, ProducerState, SequenceRun, sequence_after
-from spark_log.record import NO_PRODUCER_ID, BatchHeader
+from spark_log.log.producers import ProducerEntry, ProducerState, SequenceRun
+from spark_log.record import NO_PRODUCER_ID, BatchHeader, sequence_after
 
 
 class ProducerCheck:

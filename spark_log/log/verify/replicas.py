@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.record import RECORD_SCHEMA
 
 _WINDOW: Final = 65_536
@@ -43,9 +43,7 @@ class ReplicaDifference:
     what: str
 
 
-def first_difference(
-    one: PartitionLog, other: PartitionLog, end_offset: int
-) -> ReplicaDifference | None:
+def first_difference(one: LocalLog, other: LocalLog, end_offset: int) -> ReplicaDifference | None:
     """Return the first difference of two replicas; None if they have the same records.
 
     Args:
@@ -77,7 +75,7 @@ def first_difference(
     return None
 
 
-def _batches(log: PartitionLog, view: LogView, start_offset: int, end_offset: int) -> np.ndarray:
+def _batches(log: LocalLog, view: LogView, start_offset: int, end_offset: int) -> np.ndarray:
     """Return the first and last offsets and the checksums of the batches between two offsets."""
     found = [np.empty(0, _BATCH)]
     if start_offset < min(end_offset, view.log_end_offset):
@@ -106,9 +104,7 @@ def _ranges(
         position = max(min(position, stop), int(last) + 1)
 
 
-def _difference(
-    one: PartitionLog, other: PartitionLog, first: int, last: int
-) -> ReplicaDifference | None:
+def _difference(one: LocalLog, other: LocalLog, first: int, last: int) -> ReplicaDifference | None:
     """Return the first difference of two replicas between two offsets; None without one."""
     offsets, records = _read(one, first, last)
     other_offsets, other_records = _read(other, first, last)
@@ -129,10 +125,10 @@ def _difference(
     return min(found, key=lambda each: each.offset, default=None)
 
 
-def _read(log: PartitionLog, first: int, last: int) -> tuple[np.ndarray, pa.Table]:
+def _read(log: LocalLog, first: int, last: int) -> tuple[np.ndarray, pa.Table]:
     """Return offsets and records between two offsets, control records included."""
     offsets, tables = [np.empty(0, np.int64)], [RECORD_SCHEMA.empty_table()]
-    for batch, next_offset in log.read_on(first, columns=RECORD_SCHEMA.names):
+    for batch, next_offset in log.stream(first, columns=RECORD_SCHEMA.names):
         if batch is not None:
             mine = batch.offsets()
             count = int(np.searchsorted(mine, last))
@@ -158,7 +154,7 @@ def _first_unequal(one: pa.Table, other: pa.Table) -> int | None:
     return low
 
 
-def _is_compacted(log: PartitionLog, offset: int) -> bool:
+def _is_compacted(log: LocalLog, offset: int) -> bool:
     """Return whether a compaction rewrote the segment with an offset."""
     segments = log.observe().live
     index = segments.index_of(offset)

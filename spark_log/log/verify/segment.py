@@ -16,15 +16,14 @@ from pyarrow import ipc
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import parse_leader_change
 from spark_log.log.segment import (
     IndexBuilder,
     OffsetIndex,
     SegmentReader,
+    SegmentSummary,
     TimeIndex,
     TimestampOffset,
 )
-from spark_log.log.snapshot import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.record import (
@@ -32,6 +31,7 @@ from spark_log.record import (
     BatchHeader,
     ControlRecordType,
     latest_delete_horizon_us,
+    parse_leader_change,
 )
 
 _FILE_BEGIN = b"ARROW1\0\0"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from spark_log.log.files import LiveSegment
-from spark_log.log.producers import sequence_after
-from spark_log.record import NO_PRODUCER_ID, BatchHeader
+from spark_log.record import NO_PRODUCER_ID, BatchHeader, sequence_after
 
 _MAX_PRODUCERS: Final = 10_000
 """Maximum number of producers that are remembered: the last ones that appended."""

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageError
 from spark_log.log.files import LiveSegment, SegmentName
-from spark_log.log.partition_log import PartitionLog
+from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import TransactionIndex
-from spark_log.log.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment import SegmentSummary
+from spark_log.log.snapshot import Snapshot
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.producers import ProducerCheck
 from spark_log.log.verify.transactions import transactions_problem
@@ -25,9 +26,7 @@ class SnapshotCheck:
     snapshot.
     """
 
-    def __init__(
-        self, log: PartitionLog, offset: int, file: FileInfo, log_start_offset: int
-    ) -> None:
+    def __init__(self, log: LocalLog, offset: int, file: FileInfo, log_start_offset: int) -> None:
         """Read the snapshot.
 
         Args:
@@ -190,7 +189,7 @@ class SnapshotCheck:
     def _replaced(self, finding: Finding, has_all_producers: bool) -> Finding:
         try:
             # The new snapshot is built from headers, and an older snapshot if any, not this one.
-            offset = self._log.write_snapshot().offset
+            offset = self._log.snapshots.write().offset
             if offset != self._offset:
                 self._log.files.store.delete(self._file.path)
         except (StorageError, CorruptRecordError) as error:

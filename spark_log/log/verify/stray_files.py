@@ -21,7 +21,7 @@ from spark_log.log.files import (
     parse_snapshot_name,
     spent_segments,
 )
-from spark_log.log.rewrite import ABANDONED_US, is_evidence_of_truncation, segment_of_index
+from spark_log.log.rewrite import ABANDONED_US, is_evidence_of_truncation
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.storage import (
     FileInfo,
@@ -103,9 +103,9 @@ class StrayFiles:
         Call this last: a writer that was running at first may have finished since.
         """
         for file in self._files:
-            log = segment_of_index(file.name)
-            if log is not None and log not in self._names:
-                yield from self._orphan(log, file)
+            segment = SegmentName.parse_index(file.name)
+            if segment is not None and segment.log not in self._names:
+                yield from self._orphan(segment.log, file)
         for file in self._store.list_hidden(self._directory.path):
             if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
                 message = "is a temporary file of a writer that is not running any more"
@@ -163,12 +163,14 @@ class StrayFiles:
 
 def is_partition_file(name: str) -> bool:
     """Return whether a file with this name belongs to a log."""
-    parsers = (SegmentName.parse, StartMarker.parse, parse_snapshot_name, parse_generation_name)
-    return (
-        name in _KNOWN_FILES
-        or segment_of_index(name) is not None
-        or any(parse(name) is not None for parse in parsers)
+    parsers = (
+        SegmentName.parse,
+        SegmentName.parse_index,
+        StartMarker.parse,
+        parse_snapshot_name,
+        parse_generation_name,
     )
+    return name in _KNOWN_FILES or any(parse(name) is not None for parse in parsers)
 
 
 def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:

@@ -24,8 +24,8 @@ from spark_log.log.files import (
     live_log,
     parse_snapshot_name,
 )
-from spark_log.log.partition_log import PartitionLog
-from spark_log.log.snapshot import SegmentSummary
+from spark_log.log.local_log import LocalLog
+from spark_log.log.segment import SegmentSummary
 from spark_log.log.verify.finding import Finding, FindingKind, Severity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.log.verify.leader_epochs import LeaderEpochs
@@ -51,7 +51,7 @@ class Verifier:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: LocalLog,
         *,
         repair: bool = False,
         max_clock_skew_ms: int = DEFAULT_MAX_CLOCK_SKEW_MS,
@@ -281,7 +281,7 @@ class Verifier:
 
     def _log_end_offset(self) -> int | None:
         try:
-            return self._log.log_end_offset()
+            return self._log.observe().log_end_offset
         except LogTruncatedError as error:
             return error.log_end_offset
         except CorruptRecordError:

@@ -7,7 +7,7 @@ from .elections import imbalanced_partitions as imbalanced_partitions
 from .elections import rebalance_leader as rebalance_leader
 from .in_sync_replicas import begin_joining as begin_joining
 from .in_sync_replicas import complete_joining as complete_joining
-from .in_sync_replicas import leave_isr as leave_isr
+from .in_sync_replicas import shrink_isr as shrink_isr
 from .placement import UsableBroker as UsableBroker
 from .placement import place_replicas as place_replicas
 from .reassignment import advance_reassignment as advance_reassignment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import (
     PartitionChangeBuilder,

@@ -17,7 +17,7 @@ from spark_log.errors import (
     EligibleLeadersNotAvailableError,
     PreferredLeaderNotAvailableError,
 )
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import (
     Election,

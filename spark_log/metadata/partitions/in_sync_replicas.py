@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
 
 
-def leave_isr(
+def shrink_isr(
     image: MetadataImage,
     topic_id: str,
     partition: int,

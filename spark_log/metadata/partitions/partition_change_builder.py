@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from spark_log.config import TopicConfig
 from spark_log.errors import ReplicationError
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import (
     CHANGEABLE_FIELDS,

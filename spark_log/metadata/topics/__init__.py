@@ -1,4 +1,4 @@
-"""Topics: rules for names, creation and deletion; placement of replicas."""
+"""The rules for names of topics, and the records that create topics and partitions."""
 
 from spark_log.util.exports import attach_stub
 

@@ -86,7 +86,7 @@ class ObjectStore(Store):
             InvalidRootError: the bucket does not exist.
             StorageError: the server does not answer, or refuses to write.
         """
-        probe_root(self, self._location, self._clients)
+        probe_root(self, self._location, self._clients, put_id=self.put_id)
 
     # --- writing ---------------------------------------------------------------------------------
 

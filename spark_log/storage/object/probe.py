@@ -7,8 +7,9 @@ concurrent writers both succeed. On such a server the log would lose records.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import obstore
 
@@ -21,22 +22,27 @@ from spark_log.errors import (
 from spark_log.storage.object.clients import ObjectClients
 from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore
 from spark_log.storage.object.location import ObjectLocation
+from spark_log.storage.store import Store
 from spark_log.util import IN_PROCESS
-
-if TYPE_CHECKING:
-    from spark_log.storage.object.object_store import ObjectStore
 
 _RACES: Final = 3
 _CONTENDERS: Final = 8
 
 
-def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClients) -> None:
+def probe_root(
+    store: Store,
+    location: ObjectLocation,
+    clients: ObjectClients,
+    *,
+    put_id: Callable[[str], str | None],
+) -> None:
     """Test conditional puts, copies and races with a few hidden objects, and delete them.
 
     Args:
         store: the store of the root.
         location: the root.
         clients: the store's clients.
+        put_id: returns the id that a put left in an object's metadata; None if there is none.
 
     Raises:
         UnsupportedStoreError: conditional writes do not work; the message says how they fail.
@@ -46,7 +52,7 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
     names = [f".probe-{uuid.uuid4().hex}" for _ in range(2 + _RACES)]
     put, copy, *races = names
     try:
-        _try_put(store, put)
+        _try_put(store, put, put_id)
         if location.service == "s3":
             _try_copy(store, location, clients, put, copy)
         for race in races:
@@ -63,7 +69,7 @@ def probe_root(store: ObjectStore, location: ObjectLocation, clients: ObjectClie
                 store.delete(name)
 
 
-def _try_put(store: ObjectStore, name: str) -> None:
+def _try_put(store: Store, name: str, put_id: Callable[[str], str | None]) -> None:
     # Plain writes first: if they fail, the bucket, credentials or permissions are wrong.
     store.put(name, b"")
     store.delete(name)
@@ -73,7 +79,7 @@ def _try_put(store: ObjectStore, name: str) -> None:
         if error.retriable or isinstance(error, UnsupportedStoreError):
             raise
         _refuse(store, f"it does not accept a conditional put ({error})")
-    if store.put_id(name) is None:
+    if put_id(name) is None:
         _refuse(store, "it does not keep the object metadata that identifies a put")
     try:
         store.put_if_absent(name, b"another")
@@ -83,7 +89,7 @@ def _try_put(store: ObjectStore, name: str) -> None:
 
 
 def _try_copy(
-    store: ObjectStore, location: ObjectLocation, clients: ObjectClients, source: str, name: str
+    store: Store, location: ObjectLocation, clients: ObjectClients, source: str, name: str
 ) -> None:
     for is_taken in (False, True):
         try:
@@ -98,7 +104,7 @@ def _try_copy(
     _refuse(store, "it ignores the condition when it completes a multipart upload")
 
 
-def _try_race(store: ObjectStore, name: str) -> None:
+def _try_race(store: Store, name: str) -> None:
     def contend(number: int) -> bool:
         try:
             store.put_if_absent(name, str(number).encode())
@@ -112,7 +118,7 @@ def _try_race(store: ObjectStore, name: str) -> None:
         _refuse(store, f"{winners} of {_CONTENDERS} concurrent writers created the same object")
 
 
-def _refuse(store: ObjectStore, reason: str) -> NoReturn:
+def _refuse(store: Store, reason: str) -> NoReturn:
     raise UnsupportedStoreError(
         f"{store.url} cannot be a root: two writers could create the same object, because "
         f"{reason}; spark-log needs an object store with conditional writes",

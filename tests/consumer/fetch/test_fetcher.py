@@ -161,15 +161,15 @@ class TestSeeking:
         append(root, numbered(5, 8))
         log = log_of(root)
         reading, sought = threading.Event(), threading.Event()
-        read_on = log.read_on
+        stream = log.stream
 
         def slow(offset, **options):
             if offset == 0:
                 reading.set()
                 assert sought.wait(PATIENCE_MS / 1000)
-            return read_on(offset, **options)
+            return stream(offset, **options)
 
-        monkeypatch.setattr(log, "read_on", slow)
+        monkeypatch.setattr(log, "stream", slow)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
         assert not fetcher.collect_fetch(None, 0)
@@ -229,14 +229,14 @@ class TestFaults:
         append(root, numbered(0, 5))
         log = log_of(root)
         failures = [StorageError("the test says no"), StorageError("and no")]
-        read_on = log.read_on
+        stream = log.stream
 
         def failing(*arguments, **options):
             if failures:
                 raise failures.pop()
-            return read_on(*arguments, **options)
+            return stream(*arguments, **options)
 
-        monkeypatch.setattr(log, "read_on", failing)
+        monkeypatch.setattr(log, "stream", failing)
         fetcher = open_fetcher(retry_backoff_ms=1)
         fetcher.add(T0, log, 0)
         taken = fetcher.collect_fetch(None, PATIENCE_MS)
@@ -249,7 +249,7 @@ class TestFaults:
         def refused(*arguments, **options):
             raise AuthorizationError("no")
 
-        monkeypatch.setattr(log, "read_on", refused)
+        monkeypatch.setattr(log, "stream", refused)
         fetcher = open_fetcher()
         fetcher.add(T0, log, 0)
         tp, error = fetcher.collect_fetch(None, PATIENCE_MS).failure
@@ -282,7 +282,7 @@ class NoticedInBetween(Fetcher):
     has_to_wait = False
 
     @property
-    def _is_noticed(self):
+    def _has_hint(self):
         seen = self.__dict__["noticed"]
         if self.is_near:
             self.is_near = False
@@ -292,16 +292,16 @@ class NoticedInBetween(Fetcher):
                 self.notice()
         return seen
 
-    @_is_noticed.setter
-    def _is_noticed(self, noticed):
+    @_has_hint.setter
+    def _has_hint(self, noticed):
         self.__dict__["noticed"] = noticed
 
     def notice(self):
         with self._changed:
-            self._is_noticed = True
+            self._has_hint = True
 
 
-def test_what_is_noticed_while_one_looks_is_not_lost(root):
+def test_what_has_hint_while_one_looks_is_not_lost(root):
     fetcher = NoticedInBetween(
         Cluster(root).store, ConsumerConfig(), now_ms=SYSTEM_CLOCK.monotonic_ms
     )

@@ -9,7 +9,7 @@ import pytest
 from spark_log.config import ConsumerConfig, TopicConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.read.probe_interval import REST_MS
 from spark_log.types import TopicPartition
 from tests.consumer.support import ClockWatch
@@ -44,12 +44,12 @@ class IdleConsumer:
         self.cursors = []
         for number in range(partitions):
             log = self.log(number, self.store)
-            cursor = FetchCursor(TopicPartition("t", number), log, log.log_end_offset())
+            cursor = FetchCursor(TopicPartition("t", number), log, log.observe().log_end_offset)
             self.loop.add(cursor)
             self.cursors.append(cursor)
 
     def log(self, number, store=None):
-        return PartitionLog(
+        return LocalLog(
             store or self.inner,
             f"t.{TOPIC_ID}/t-{number}",
             topic_id=TOPIC_ID,

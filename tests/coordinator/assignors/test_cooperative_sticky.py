@@ -78,23 +78,29 @@ def test_the_order_of_the_target_is_kept(tps):
     ("partitions", "topics", "factor", "owned", "step"),
     [
         (
-            {"t1": 6, "t2": 7, "t3": 2}, ["t1 t2 t3"] * 3, 1,
+            {"t1": 6, "t2": 7, "t3": 2},
+            ["t1 t2 t3"] * 3,
+            1,
             ["t1-0 t1-1 t1-2 t1-3 t1-4", "t1-5 t2-0 t2-1 t2-2 t2-3", "t2-4 t2-5 t2-6 t3-0 t3-1"],
             ["t1-0 t1-3", "t2-1", "t2-5 t3-1"],
         ),
         (
-            {"t1": 6, "t2": 7, "t3": 2}, ["t1 t2 t3", "t1 t2 t3", "t1 t3"], 1,
+            {"t1": 6, "t2": 7, "t3": 2},
+            ["t1 t2 t3", "t1 t2 t3", "t1 t3"],
+            1,
             ["t1-0 t1-1 t1-2 t1-3 t1-4", "t1-5 t2-0 t2-1 t2-2 t2-3", "t2-4 t2-5 t2-6 t3-0 t3-1"],
             ["t1-3", "t2-1", "t3-1"],
         ),
         (
-            {"t1": 6, "t2": 7, "t3": 2}, ["t1 t2 t3", "t1 t2 t3", "t1 t3"], 3,
+            {"t1": 6, "t2": 7, "t3": 2},
+            ["t1 t2 t3", "t1 t2 t3", "t1 t3"],
+            3,
             ["t1-0 t1-1 t1-2 t1-3 t1-4", "t1-5 t2-0 t2-1 t2-2 t2-3", "t2-4 t2-5 t2-6 t3-0 t3-1"],
             ["t1-2 t1-3 t1-4", "t2-0 t2-1 t2-2 t2-3", "t3-0 t3-1"],
         ),
         ({"t1": 4}, ["t1"] * 2, 1, ["t1-0 t1-1", "t1-2 t1-3"], ["t1-0", "t1-3"]),
     ],
-)  # fmt: skip
+)
 def test_racks_match_as_kafkas_own_tests_expect(
     partitions, topics, factor, owned, step, member, spread
 ):
@@ -182,15 +188,21 @@ def test_asked_again_on_the_way_the_assignor_balances_as_well(group, check_valid
     ("partitions", "topics", "owned", "largest", "steps"),
     [
         (
-            {"t": 6, "u": 5, "v": 3, "w": 1}, ["t u v w", "u v", "t v", "u"],
-            ["t-3 t-5 u-0 v-0 v-1 v-2", "", "", ""], [5, 4], 3,
+            {"t": 6, "u": 5, "v": 3, "w": 1},
+            ["t u v w", "u v", "t v", "u"],
+            ["t-3 t-5 u-0 v-0 v-1 v-2", "", "", ""],
+            [5, 4],
+            3,
         ),
         (
-            {"t": 4, "u": 4, "v": 4}, ["t v", "t u v", "", "t", "t u"],
-            ["t-1", "t-0 t-2 u-2", "u-1 v-0", "t-3 u-0 v-1 v-2", "v-3"], [3, 4], 2,
+            {"t": 4, "u": 4, "v": 4},
+            ["t v", "t u v", "", "t", "t u"],
+            ["t-1", "t-0 t-2 u-2", "u-1 v-0", "t-3 u-0 v-1 v-2", "v-3"],
+            [3, 4],
+            2,
         ),
     ],
-)  # fmt: skip
+)
 def test_asked_again_on_the_way_it_may_find_something_better_or_worse(
     partitions, topics, owned, largest, steps, member, tps
 ):

@@ -368,18 +368,24 @@ PARTLY = ["t1-3 t2-0 t2-2 t2-3 t2-6", "t1-4 t2-1 t2-4 t2-5 t3-0", "t1-0 t1-1 t1-
         (EVERY, 3, "abc", OWNED, OWNED, 0),
         ("t1 t3", 1, "abc", None, PARTLY, 4),
         (
-            "t1 t3", 2, "abc", None,
+            "t1 t3",
+            2,
+            "abc",
+            None,
             ["t1-3 t2-0 t2-2 t2-5 t2-6", "t1-0 t2-1 t2-3 t2-4 t3-0", "t1-1 t1-2 t1-4 t1-5 t3-1"],
             0,
         ),
         (
-            "t1 t3", 3, "ab", None,
+            "t1 t3",
+            3,
+            "ab",
+            None,
             ["t1-5 t2-0 t2-2 t2-4 t2-6", "t1-3 t2-1 t2-3 t2-5 t3-0", "t1-0 t1-1 t1-2 t1-4 t3-1"],
             5,
         ),
         ("t1 t3", 1, "abc", OWNED, PARTLY, 4),
     ],
-)  # fmt: skip
+)
 def test_racks_match_as_kafkas_own_tests_expect(
     topics, factor, brokers, owned, expected, mismatched, member, spread, rejoin
 ):

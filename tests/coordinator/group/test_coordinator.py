@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -37,7 +37,7 @@ def cluster(store, clock):
 
 
 def heartbeat_files(store, group="g"):
-    return [file.name for file in store.inner.list(f"{group_directory(group)}/members")]
+    return [file.name for file in store.inner.list(f"{GroupLog.directory_of(group)}/members")]
 
 
 class TestJoining:

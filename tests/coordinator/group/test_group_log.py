@@ -2,10 +2,10 @@
 
 import pytest
 
-from spark_log.config import ClusterConfig, TopicConfig
+from spark_log.config import ClusterConfig
 from spark_log.coordinator.group import changes as group_changes
 from spark_log.coordinator.group.group import Member
-from spark_log.coordinator.group.group_log import GroupLog, group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import (
     CorruptRecordError,
     LogTruncatedError,
@@ -32,7 +32,7 @@ def rise(group):
 
 
 def files(store):
-    return [file.name for file in store.inner.list(group_directory("g"))]
+    return [file.name for file in store.inner.list(GroupLog.directory_of("g"))]
 
 
 class TestCommit:
@@ -40,8 +40,8 @@ class TestCommit:
         other = GroupLog(store, "g", clock)
         other.replay()
         log.commit(rise)
-        assert (other.replay(), other.group.generation) == (1, 1)
-        assert other.group == log.group
+        assert (other.replay(), other.state.generation) == (1, 1)
+        assert other.state == log.state
 
     def test_that_others_came_before_is_decided_again(self, store, log, clock):
         other = GroupLog(store, "g", clock)
@@ -66,7 +66,7 @@ class TestCommit:
         log.commit(lambda group: group_changes.join(group, member, {}, config))
         other = GroupLog(store, "g", clock)
         other.replay()
-        assert other.group.members == {"m": member}
+        assert other.state.members == {"m": member}
 
     def test_on_a_state_that_was_just_read_does_not_look_again(self, store, log):
         log.replay()
@@ -117,7 +117,7 @@ class TestCommit:
         store.once("put_if_absent", failing(StorageError("down")))
         with pytest.raises(StorageError, match="down"):
             log.commit(rise)
-        assert log.group.generation == 0
+        assert log.state.generation == 0
         assert log.commit(rise).generation == 1
 
     def test_that_stands_is_made_whatever_fails_behind_it(self, store, log):
@@ -135,7 +135,7 @@ class TestReplay:
             log.commit(rise)
         new = GroupLog(store, "g", clock)
         store.calls.clear()
-        assert (new.replay(), new.group.generation) == (1, 20)
+        assert (new.replay(), new.state.generation) == (1, 20)
         assert len(store.called("open_buffer")) <= 6
 
     def test_at_the_end_looks_for_one_name(self, store, log):
@@ -152,70 +152,22 @@ class TestReplay:
         for _ in range(70):
             log.commit(rise)
         clock.advance_ms(200_000)
-        log.trim()
-        log.trim()
+        log.trimmer.trim()
+        log.trimmer.trim()
         other.replay()
-        assert other.group.generation == 71
+        assert other.state.generation == 71
 
     def test_of_a_log_that_was_removed_says_so(self, store, log, memory_store, clock):
         log.commit(rise)
-        memory_store.delete_directory(group_directory("g"))
+        memory_store.delete_directory(GroupLog.directory_of("g"))
         clock.advance_ms(200_000)  # more than half of file.delete.delay.ms
         with pytest.raises(LogTruncatedError, match="files were removed"):
             log.replay()
 
     def test_of_damage_says_so(self, store, log, clock, memory_store):
         log.commit(rise)
-        path = f"{group_directory('g')}/{files(store)[0]}"
+        path = f"{GroupLog.directory_of('g')}/{files(store)[0]}"
         data = memory_store.open_buffer(path).to_pybytes()
         memory_store.put(path, data[: len(data) // 2])
         with pytest.raises(CorruptRecordError):
             GroupLog(store, "g", clock).replay()
-
-
-class TestTrim:
-    def test_keeps_a_long_log_small(self, store, clock):
-        log = GroupLog(store, "g", clock, TopicConfig.parse({"file.delete.delay.ms": 1000}))
-        most = 0
-        for _ in range(500):
-            log.commit(rise)
-            clock.advance_ms(100)
-            most = max(most, len(files(store)))
-        assert log.group.generation == 500
-        assert most < 2 * GroupLog.trim_every + 30
-        new = GroupLog(store, "g", clock)
-        new.replay()
-        assert new.group.generation == 500
-
-    def test_lists_a_busy_log_seldom(self, store, clock):
-        """Its files cannot be deleted yet, and there are many of them."""
-        log = GroupLog(store, "g", clock, TopicConfig.parse({"file.delete.delay.ms": 80_000}))
-        for number in range(8 * GroupLog.trim_every):
-            log.commit(rise)
-            if number == GroupLog.trim_every:
-                store.calls.clear()
-        assert not [path for path in store.called("put_if_absent") if path.endswith(".start")]
-        clock.advance_ms(10_000)
-        for _ in range(GroupLog.trim_every):
-            log.commit(rise)
-        assert [path for path in store.called("put_if_absent") if path.endswith(".start")]
-
-    def test_frees_nothing_that_writers_rely_on(self, store, log, clock):
-        """Names are deleted only ``file.delete.delay.ms`` after the log start has passed them."""
-        for _ in range(130):
-            log.commit(rise)
-        assert sum(name.endswith(".log") for name in files(store)) == 130
-
-    def test_that_fails_does_not_fail_the_change(self, store, log, caplog):
-        for _ in range(63):
-            log.commit(rise)
-        store.on("delete", failing(StorageError("down")))
-
-        def no_markers(path, call):
-            if path.endswith(".start"):
-                raise StorageError("down")
-            return call()
-
-        store.on("put_if_absent", no_markers)
-        assert log.commit(rise).generation == 64
-        assert "not trimmed" in caplog.text

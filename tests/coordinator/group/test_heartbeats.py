@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeats import HeartbeatMonitor, Heartbeats
 from spark_log.errors import StorageError
 from tests.log.support import HookedStore, failing
@@ -84,7 +84,7 @@ def test_heartbeats_that_cannot_be_read_expire_nobody(heartbeats, watch, clock, 
 def test_damage_is_no_sign_of_life(heartbeats, watch, clock, memory_store):
     heartbeats.beat("m", 1)
     watch.expired_members({"m": TIMEOUT_MS})
-    (path,) = (file.path for file in memory_store.list(f"{group_directory('g')}/members"))
+    (path,) = (file.path for file in memory_store.list(f"{GroupLog.directory_of('g')}/members"))
     memory_store.put(path, b"{")
     assert look(watch, clock, TIMEOUT_MS)
 
@@ -92,7 +92,7 @@ def test_damage_is_no_sign_of_life(heartbeats, watch, clock, memory_store):
 def test_a_member_may_have_any_name(heartbeats, memory_store):
     heartbeats.beat("../x/é", 3)
     assert heartbeats.counter("../x/é") == 3
-    assert len(list(memory_store.list(f"{group_directory('g')}/members"))) == 1
+    assert len(list(memory_store.list(f"{GroupLog.directory_of('g')}/members"))) == 1
     heartbeats.forget(["../x/é"])
     assert heartbeats.counter("../x/é") == 0
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from tests.coordinator.group_support import SESSION_MS, FakeCluster, join
 from tests.log.support import HookedStore
 
-MEMBERS = f"{group_directory('g')}/members"
+MEMBERS = f"{GroupLog.directory_of('g')}/members"
 
 
 @pytest.fixture

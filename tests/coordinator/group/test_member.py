@@ -86,13 +86,15 @@ def test_tells_once_that_something_changed(members):
     assert b.poll().member_id != a.poll().member_id
 
 
-def test_who_does_not_poll_leaves(members, clock):
+def test_who_does_not_poll_leaves(members, clock, caplog):
     a, b = members.joined(max_poll_interval_ms=1000), members.joined()
     clock.advance_ms(1500)
     members.wait(lambda: b.poll().assigned == ALL)
     with pytest.raises(UnknownMemberIdError, match=r"max\.poll\.interval\.ms"):
         a.poll()
     assert a.join(["t"]).generation > 3, "it may join again"
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
+    assert "it did not poll for 2 s, more than max.poll.interval.ms" in warning
 
 
 def test_who_is_fenced_is_told(members):

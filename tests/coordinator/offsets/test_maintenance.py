@@ -19,7 +19,7 @@ from spark_log import (
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.view import view_group
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets import maintenance
 from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY, CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
@@ -77,8 +77,10 @@ def test_small_files_become_few_in_the_background_of_commits(cluster, table):
     assert "OPTIMIZE" in {each["operation"] for each in delta.history()}
     for reader in (table, other_process(cluster)):
         assert [positions(reader, f"g{number}") for number in range(3)] == [
-            {P0: 93}, {P0: 94}, {P0: 95}
-        ]  # fmt: skip
+            {P0: 93},
+            {P0: 94},
+            {P0: 95},
+        ]
 
 
 def test_compaction_goes_on_while_others_commit_and_loses_nothing(cluster, table, monkeypatch):
@@ -263,13 +265,15 @@ def test_who_joins_while_positions_expire_keeps_them(cluster, table, clock, monk
     table.commit("g", {P0: OffsetAndMetadata(1)})
     clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
 
+    look = GroupLog.view
+
     def join_after_the_look(*given):
-        view = view_group(*given)
+        view = look(*given)
         other = OffsetsTable(Cluster(cluster.root))
         other.fence("g", GroupCoordinator(cluster, "g").join(["t"]).generation)
         return view
 
-    monkeypatch.setattr(maintenance, "view_group", join_after_the_look)
+    monkeypatch.setattr(GroupLog, "view", join_after_the_look)
     table.maintain()
     assert positions(table, "g") == {P0: 1}
 
@@ -339,9 +343,10 @@ class TestWrongClocks:
 
     def versions(self, table):
         return sorted(
-            int(path.stem) for path in Path(table.url, "_delta_log").glob("*.json")
+            int(path.stem)
+            for path in Path(table.url, "_delta_log").glob("*.json")
             if path.stem.isdigit()
-        )  # fmt: skip
+        )
 
     @pytest.mark.parametrize("by_ms", [25 * HOUR_MS, 8 * DAY_MS, -8 * DAY_MS])
     def test_who_tidies_up_with_one_refuses(self, cluster, table, right, clock, by_ms, caplog):
@@ -401,13 +406,15 @@ class TestWrongClocks:
         self.set_wrong(clock, -8 * DAY_MS)
         storage_clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
 
+        look = GroupLog.view
+
         def commit_after_the_look(*given):
-            view = view_group(*given)
+            view = look(*given)
             table.commit("g", {P0: OffsetAndMetadata(2)})
             return view
 
         with monkeypatch.context() as patch:
-            patch.setattr(maintenance, "view_group", commit_after_the_look)
+            patch.setattr(GroupLog, "view", commit_after_the_look)
             right.maintain()
         assert positions(right, "g")[P0] == 2
         right.maintain()
@@ -494,7 +501,7 @@ class TestFreeing:
         DeltaTable(table.url).create_checkpoint()
         for number in TestWrongClocks().versions(table)[:-1]:
             Path(table.url, "_delta_log", f"{number:020}.json").unlink()
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
 
     def test_a_damaged_checkpoint_frees_nothing(self, cluster, table, clock):
@@ -505,7 +512,7 @@ class TestFreeing:
         folder = Path(table.url, "_delta_log")
         (checkpoint,) = folder.glob("*.checkpoint.parquet")
         checkpoint.write_bytes(b"PAR1")
-        cleanup(cluster).free_versions(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_versions(clock.time_us() - DAY_US)
         assert (folder / f"{0:020}.json").exists()
         assert positions(other_process(cluster), "g") == {P0: 2}
 
@@ -517,11 +524,11 @@ class TestFreeing:
         table.maintain()
         clock.advance_ms(DAY_MS - 1)
         table.commit("g", {P1: OffsetAndMetadata(0)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert old <= set(Path(table.url).glob("*.parquet"))
         clock.advance_ms(2 * TestWrongClocks.HOUR_MS)
         table.commit("g", {P1: OffsetAndMetadata(1)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert not old & set(Path(table.url).glob("*.parquet"))
         assert positions(other_process(cluster), "g") == {P0: 2, P1: 1}
 
@@ -532,10 +539,10 @@ class TestFreeing:
         lost = DataFiles(cluster.store, DIRECTORY, OFFSETS_SCHEMA).write([table.history("g")])
         path = Path(table.url, lost.path)
         clock.advance_ms(3 * DAY_MS)
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert path.exists()  # its writer may stand still just before its commit
         table.commit("g", {P0: OffsetAndMetadata(2)})
-        cleanup(cluster).free_data_files(clock.time_us() - DAY_US)
+        cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)
         assert not path.exists()
 
     def test_a_commit_names_no_file_that_was_written_long_ago(

@@ -10,7 +10,7 @@ from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
-from spark_log.coordinator.group.group_log import group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets.repair import OffsetsRepair
 from spark_log.errors import IllegalGenerationError, LogTruncatedError, StorageError
 from spark_log.util.clock import ManualClock
@@ -126,7 +126,7 @@ def test_a_table_that_is_gone_begins_anew_only_when_told_to(cluster, table):
 def test_a_group_whose_log_is_lost_goes_on_above_its_fence(cluster, table):
     member = GroupCoordinator(cluster, "g")
     member.join(["t"])
-    shutil.rmtree(Path(cluster.store.directory_url(group_directory("g"))))
+    shutil.rmtree(Path(cluster.store.directory_url(GroupLog.directory_of("g"))))
     with pytest.raises(LogTruncatedError, match="groups repair --execute"):
         GroupCoordinator(cluster, "g").join(["t"])  # in generation 1, below the fence of 3
 

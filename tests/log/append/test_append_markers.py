@@ -11,9 +11,10 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log import LogAppendInfo
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
 from tests.log.support import DIRECTORY, done_but, failing, file_names, free, open_log
@@ -94,7 +95,7 @@ class TestBatches:
     def test_readers_pass_markers(self, log):
         send(log)
         log.append_markers([commit()])
-        batches, following = log.fetch_from(0)
+        batches, following = log.read(0)
         assert ([batch.base_offset for batch in batches], following) == ([0], 3)
 
     def test_a_marker_fits_a_topic_that_refuses_its_time_and_keyless_records(self, store, clock):
@@ -119,7 +120,7 @@ class TestOnce:
         send(log)
         others.append_markers([commit()])
         assert log.append_markers([commit()]) is None
-        assert log.log_end_offset() == 3
+        assert log.observe().log_end_offset == 3
 
     def test_only_missing_markers_are_put(self, log, others):
         others.append_markers([abort(8), abort(9, epoch=4)])
@@ -243,7 +244,7 @@ class TestFencing:
         with pytest.raises(InvalidProducerEpochError) as error:
             send(log, sequence=2)
         assert (error.value.producer_epoch, error.value.current_epoch) == (0, 1)
-        assert log.log_end_offset() == 3
+        assert log.observe().log_end_offset == 3
 
     def test_a_zombies_first_batch_is_refused_behind_its_marker(self, log, others):
         others.append_markers([abort()])
@@ -274,7 +275,7 @@ class TestFencing:
         sequence = 0 if epoch else 2
         with pytest.raises(InvalidTxnStateError, match="is open since offset 0"):
             send(log, epoch=epoch, sequence=sequence, is_transactional=is_transactional)
-        assert log.log_end_offset() == 2
+        assert log.observe().log_end_offset == 2
 
     def test_after_the_marker_it_may_append_without_a_transaction(self, log):
         send(log)

@@ -21,9 +21,10 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, ProducerAppend
+from spark_log.log import LogAppendInfo
 from spark_log.log.append import appender
 from spark_log.log.files.file_names import SegmentName
+from spark_log.record import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
@@ -617,7 +618,7 @@ class TestLateSuccess:
 
         def spend_every_name():
             append_theirs(others, 4)
-            end = others.log_end_offset()
+            end = others.observe().log_end_offset
             move_start(inner, end, end)
             free(inner, *filter(None, map(SegmentName.parse, file_names(inner))))
             append_theirs(others, 2)

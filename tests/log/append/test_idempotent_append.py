@@ -10,13 +10,14 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, ProducerAppend
+from spark_log.log import LogAppendInfo
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
 from spark_log.log.producers import producer_state
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
@@ -134,7 +135,7 @@ class TestRepeat:
 
     def test_is_known_from_a_snapshot_when_its_records_were_deleted(self, inner, clock, log):
         append(log, 0)
-        log.write_snapshot()
+        log.snapshots.write()
         move_start(inner, 2, 2)
         free(inner, SegmentName(0))
         fresh = open_log(inner, clock=clock)
@@ -226,7 +227,7 @@ class TestLostAnswer:
     ):
         def lose(path, call):
             call()
-            others.write_snapshot()
+            others.snapshots.write()
             move_start(inner, 2, 2)
             free(inner, SegmentName(0))
             raise LOST
@@ -372,7 +373,7 @@ class TestForgotten:
         append(log, 0)
         clock.advance_ms(86_400_000)
         append(log, 0, producer_id=8)
-        kept = [producer_id for producer_id, _ in log.write_snapshot().producers.entries()]
+        kept = [producer_id for producer_id, _ in log.snapshots.write().producers.entries()]
         assert kept == [8]
 
     def test_is_nothing_while_an_answer_is_outstanding(self, store, inner, clock, log, others):
@@ -432,7 +433,7 @@ class TestSnapshotLost:
 
     def test_a_valid_older_one_is_used_without_a_warning(self, inner, clock, log, deleted):
         append(log, 2)
-        newest = log.write_snapshot()
+        newest = log.snapshots.write()
         inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
         fresh = open_log(inner, clock=clock)
         assert append(fresh, 0) == LogAppendInfo(0, 1)
@@ -440,7 +441,7 @@ class TestSnapshotLost:
 
     def test_nothing_is_said_where_nothing_was_deleted(self, inner, clock, log):
         append(log, 0)
-        newest = log.write_snapshot()
+        newest = log.snapshots.write()
         inner.put(f"{DIRECTORY}/{snapshot_name(newest.offset)}", b"damaged")
         fresh = open_log(inner, clock=clock)
         assert append(fresh, 0) == LogAppendInfo(0, 1)
@@ -454,7 +455,7 @@ class TestWrongClock:
     def test_of_a_snapshot_writer_forgets_no_producer(self, inner, clock, log, days):
         append(log, 0)
         wrong = open_log(inner, clock=ShiftedClock(clock, days=days))
-        wrong.write_snapshot()
+        wrong.snapshots.write()
         move_log_start(wrong, 2)  # only the snapshot has the producer now
         again = open_log(inner, clock=clock)
         assert append(again, 0) == LogAppendInfo(0, 1)
@@ -493,7 +494,7 @@ class TestWrongClock:
         append(log, 2, producer_id=8)
         clock.advance_ms(43_200_000)
         append_theirs(open_log(inner, clock=clock), 1)
-        kept = [producer_id for producer_id, _ in log.write_snapshot().producers.entries()]
+        kept = [producer_id for producer_id, _ in log.snapshots.write().producers.entries()]
         assert kept == [8]
 
 
@@ -527,7 +528,7 @@ class TestManyProducers:
         for number in range(100):
             log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
             clock.advance_ms(1_000)
-        producers = log.replica.appender._state._producers  # noqa: SLF001
+        producers = log.appender._tail._producers  # noqa: SLF001
         assert len(list(producers.entries())) < 50
         again = log.append(numbered(99, 1), producer=ProducerAppend(99, 0, 0))
         assert (again.base_offset, again.is_duplicate) == (99, True)
@@ -548,5 +549,5 @@ class TestManyProducers:
             append = ProducerAppend(7, epoch, 0, is_transactional=True)
             log.append(numbered(epoch, 1), producer=append)
             log.append_markers([EndTransactionMarker(7, epoch + 1, is_committed=False)])
-        producers = log.replica.appender._state._producers  # noqa: SLF001
+        producers = log.appender._tail._producers  # noqa: SLF001
         assert producers.transactions.aborted_count == 0

@@ -7,7 +7,7 @@ from spark_log.cluster import Cluster
 from spark_log.errors import StorageError
 from spark_log.log.append import tail_merger
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     HookedStore,
@@ -101,7 +101,7 @@ class TestMerging:
         assert any(map(merged, store.called("put_if_absent")))
 
     def test_is_done_by_a_later_appender_too(self, store, inner, clock):
-        """A task of a Spark job appends once, with a `PartitionLog` of its own."""
+        """A task of a Spark job appends once, with a `LocalLog` of its own."""
         for _ in range(TAIL + 1):
             append(open_log(store, clock=clock, merge_tail_segments=TAIL))
         assert live(inner)[0] == (0, 4, 1) or live(inner)[0] == (0, 3, 1)

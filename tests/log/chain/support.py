@@ -6,12 +6,10 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageUnavailableError
 from spark_log.log import (
-    NO_LEADER,
-    PartitionDirectory,
-    PartitionState,
-    Replica,
-    ReplicatedLog,
+    LocalLog,
+    PartitionLog,
 )
+from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import METADATA_LEASE_MS
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -31,7 +29,7 @@ class Metadata:
         self.min_insync = min_insync
         self.is_down = False
 
-    def change(self, isr=None, joining=None, leader=None, directories=None, hidden_from=0):
+    def change(self, isr=None, joining=None, leader=None, directories=None, cap_epoch=0):
         state = self.state
         isr = state.isr if isr is None else isr
         self.state = replace(
@@ -41,7 +39,7 @@ class Metadata:
             joining=state.joining if joining is None else joining,
             leader_epoch=state.leader_epoch + 1,
             directories=directories or state.directories,
-            hidden_from_epoch=hidden_from,
+            high_watermark_cap_epoch=cap_epoch,
         )
 
 
@@ -70,7 +68,7 @@ class States:
         is_recent = self._clock.monotonic_ms() - self._read_ms < max_age_ms
         return self._known if is_recent else self.refresh()
 
-    def leave(self, state, brokers):
+    def shrink_isr(self, state, brokers):
         newest = self.refresh()
         isr = tuple(each for each in newest.isr if each not in brokers)
         if newest.leader_epoch == state.leader_epoch and isr:
@@ -124,7 +122,7 @@ class Process:
 
     def log_again(self):
         cluster = self._cluster
-        return ReplicatedLog(
+        return PartitionLog(
             self.states,
             self._open,
             self._store_of,
@@ -142,16 +140,16 @@ class Process:
 
     def _open(self, broker_id, number):
         cluster = self._cluster
-        files = PartitionDirectory(
+        return LocalLog(
             self._store_of(broker_id),
             f"{DIRECTORY}.{number}" if number else DIRECTORY,
             topic_id=TOPIC_ID,
             partition=0,
+            config=cluster.config,
             clock=cluster.clock,
-            valid_ms=cluster.config.file_delete_delay_ms / 2,
             suppressed=self.suppressed,
+            has_leader_epochs=True,
         )
-        return Replica(files, cluster.config, has_leader_epochs=True)
 
     def replica(self, broker_id, number=0):
         """Return the replica alone, as a tool would open it."""

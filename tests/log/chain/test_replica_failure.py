@@ -19,8 +19,10 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, StagingFailedError, move_replica_start
+from spark_log.log import StagingFailedError
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming, is_replicas_fault
+from spark_log.log.log_start import move_log_start
+from spark_log.record import ProducerAppend
 from spark_log.storage.memory import _MemoryStagedFile as MemoryStagedFile
 from spark_log.threads import CallExpiredError
 from tests.log.chain.support import OPERATIONS, Cluster
@@ -49,8 +51,8 @@ OPENING = [*ERRORS[:-1], BrokerIdNotRegisteredError("no such broker")]  # which 
 READS = {
     "observe": lambda log: min(log.observe().log_end_offset, 5),
     "end offset": lambda log: min(log.end_offset(isolation_level="read_committed"), 5),
-    "start offset": lambda log: log.log_start_offset(),
-    "read on": lambda log: [at for each, at in log.read_on(0) if each and not each.is_control],
+    "start offset": lambda log: log.observe().log_start_offset,
+    "read on": lambda log: [at for each, at in log.stream(0) if each and not each.is_control],
     "fetch": values,
     "scan": lambda log: [batch.end_offset for batch in log.scan(0)],
     "time": lambda log: log.offset_for_time(START_US),
@@ -221,7 +223,7 @@ class TestTheCallersErrors:
 
     def test_damage_of_the_only_replica_is_told_as_it_is(self):
         _, process = filled()
-        process.states.leave(process.states.current(), (1, 2))
+        process.states.shrink_isr(process.states.current(), (1, 2))
         process.log.replicate()
         process.lose(3, CorruptRecordError("damaged"))
         with pytest.raises(CorruptRecordError, match="damaged"):
@@ -256,7 +258,7 @@ class TestTheCallersErrors:
         def denied(state, brokers):
             raise AuthorizationError("__cluster_metadata-0: denied")
 
-        process.states.leave = denied
+        process.states.shrink_isr = denied
         process.lose(broker, NotFoundError("gone"))
         expected = StorageUnavailableError if broker == 1 else UnknownOutcomeError
         with pytest.raises(expected, match=r"may not take it out.*metadata-0"):
@@ -264,7 +266,7 @@ class TestTheCallersErrors:
         if broker == 3:
             with pytest.raises(StorageUnavailableError, match=r"gone.*may not take it out"):
                 values(process.log_again())
-        cluster.process().states.leave(cluster.process().states.current(), (broker,))
+        cluster.process().states.shrink_isr(cluster.process().states.current(), (broker,))
         process.states.refresh()
         assert process.log.append(numbered(5, 1), producer=idempotent(5)).base_offset >= 5
 
@@ -335,7 +337,7 @@ class TestTheOutcome:
         cluster.metadata.is_down = True
         with pytest.raises(UnknownOutcomeError):
             process.log.move_start(2)
-        assert move_replica_start(process.replica(1), 0) == 2
+        assert move_log_start(process.replica(1), 0) == 2
 
 
 class TestBlaming:

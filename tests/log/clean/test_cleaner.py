@@ -4,13 +4,13 @@ import pytest
 
 from spark_log.errors import CorruptRecordError, LogTruncatedError, StorageError
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.clean.throttle import Throttle
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.log.log_start import move_log_start
-from spark_log.log.producers.producer_state import ProducerAppend
 from spark_log.log.rewrite.file_deletion import find_deletable
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
+from spark_log.util.throttle import Throttle
 from tests.log.support import (
     DIRECTORY,
     HookedStore,

@@ -42,7 +42,7 @@ def clean(log):
 
 
 def keys(log):
-    found = records_of(log.scan(log.log_start_offset()))
+    found = records_of(log.scan(log.observe().log_start_offset))
     return [(offset, row["key"]) for offset, row in found]
 
 

@@ -405,14 +405,14 @@ class TestSnapshotsOfBefore:
     def test_tell_of_a_transaction_that_was_open_then(self, log):
         log.send(1, b"1")
         log.plain(b"2")
-        log.log.write_snapshot()
+        log.log.snapshots.write()
         log.abort(1, epoch=1)
         log.clean()
         assert log.keys() == [b"2"]
 
     def test_tell_of_a_producer_whose_batches_are_gone(self, log):
         log.send(1, b"1")
-        log.log.write_snapshot()
+        log.log.snapshots.write()
         log.abort(1, epoch=1)  # the last segment
         log.clock.advance_ms(SETTLED_MS)
         log.log = open_log(log.store, clock=log.clock, cleanup_policy="compact")
@@ -424,7 +424,7 @@ class TestSnapshotsOfBefore:
         log.send(1, b"1")
         log.abort(1, epoch=1)
         log.plain(b"2")
-        log.log.write_snapshot()
+        log.log.snapshots.write()
         log.send(1, b"3", epoch=1)
         log.abort(1, epoch=2)
         for _ in range(3):
@@ -444,13 +444,13 @@ def test_a_reader_of_older_segments_leaves_out_what_a_compaction_removes_meanwhi
     log.abort(1, epoch=1)
     log.plain(b"4")
     log.plain(FILLER)
-    log.log.write_snapshot()
+    log.log.snapshots.write()
     log.clock.advance_ms(SETTLED_MS)
     store = HookedStore(log.store)
 
     def compact_first(path, call):
         compact(log.log, now_us=log.clock.time_us())
-        log.log.write_snapshot()
+        log.log.snapshots.write()
         return call()
 
     store.once("open_buffer", compact_first)

@@ -5,7 +5,7 @@ import pytest
 from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from tests.log.support import DIRECTORY, file_names, open_log, records_of
 from tests.record.samples import record_batch, row
 
@@ -29,7 +29,9 @@ def compacted(log, **limit):
 
 
 def keys(log):
-    return [(offset, row["key"]) for offset, row in records_of(log.scan(log.log_start_offset()))]
+    return [
+        (offset, row["key"]) for offset, row in records_of(log.scan(log.observe().log_start_offset))
+    ]
 
 
 def last_offsets(log):

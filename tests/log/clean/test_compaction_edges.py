@@ -14,12 +14,13 @@ from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.files.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.log.producers.producer_state import ProducerAppend, SequenceRun
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
+from spark_log.log.producers.producer_state import SequenceRun
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
+from spark_log.record.producer_append import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     Part,
@@ -53,7 +54,7 @@ def compacted(log, **settings):
 
 
 def keys(log, start=None):
-    start = log.log_start_offset() if start is None else start
+    start = log.observe().log_start_offset if start is None else start
     return [(offset, row["key"]) for offset, row in records_of(log.scan(start))]
 
 
@@ -88,15 +89,15 @@ class TestAnEmptySegment:
         assert keys(log) == expected
         assert keys(log, 1) == keys(log, 2) == expected[1:]
         position, seen = 0, []
-        while position < log.log_end_offset():
-            batches, following = log.fetch_from(position, max_bytes=1)
+        while position < log.observe().log_end_offset:
+            batches, following = log.read(position, max_bytes=1)
             assert following > position, "a reader that stands still never ends"
             seen += [offset for offset, _ in records_of(batches)]
             position = following
         assert seen == [0, 3, 4, 5, 6]
 
     def test_a_fetch_that_begins_in_an_empty_segment_skips_it(self, log):
-        assert records_of(log.fetch(1, max_bytes=1))[0][0] == 3
+        assert records_of(log.read(1, max_bytes=1)[0])[0][0] == 3
 
     def test_an_empty_segment_has_no_timestamp(self, log):
         assert log.offset_for_time(20) == (3, 40)
@@ -107,7 +108,7 @@ class TestAnEmptySegment:
         assert [each.max_timestamp_us for each in summaries] == [10, NO_TIMESTAMP, 40, 60, 55]
 
     def test_an_empty_segment_and_its_snapshot_are_sound(self, log):
-        log.write_snapshot()
+        log.snapshots.write()
         assert problems(log) == []
 
 
@@ -120,7 +121,7 @@ def test_an_emptied_batch_is_not_later_than_records_from_before_1970(log):
     assert offset_of_max_timestamp(log, log.observe()) == (2, -40)
     assert log.offset_for_time(-45) == (2, -40)
     assert log.offset_for_time(-5) is None
-    log.write_snapshot()
+    log.snapshots.write()
     assert problems(log) == []
 
 
@@ -299,7 +300,7 @@ class TestProducers:
         again = open_log(store, clock=clock, cleanup_policy="compact")
         info = again.append(records, producer=producer)
         assert (info.base_offset, info.last_offset) == (0, 2)
-        assert again.log_end_offset() == 7
+        assert again.observe().log_end_offset == 7
 
     @pytest.mark.parametrize("left", [(), (0,), (0, 1), (1,), (0, 2)])
     def test_a_retry_is_recognised_if_some_records_are_left(self, store, log, clock, left):
@@ -325,7 +326,7 @@ class TestProducers:
         assert merge(log.files, view, 0, 4).name == SegmentName(0, 4, 1)
         assert [each.start_offset for each in log.observe().live.segments] == [0, 4, 5]
         again = open_log(store, clock=clock, cleanup_policy="compact")
-        again.write_snapshot()
+        again.snapshots.write()
         ((_, entry),) = again.producers().entries()
         assert entry.runs == (SequenceRun(0, 0, 5),)
         assert problems(log) == []
@@ -337,7 +338,7 @@ class TestProducers:
         append(log, (b"z", b""))
         clock.advance_ms(2 * log.config.producer_id_expiration_ms)
         for _ in range(2):  # the first one gives the storage's time
-            log.write_snapshot()
+            log.snapshots.write()
         again = open_log(store, clock=clock, cleanup_policy="compact", segment_bytes=2**20)
         compacted(again)
         name, _ = compacted_names(store)
@@ -454,7 +455,7 @@ class TestTheLogsStart:
             now_us=log.clock.time_us(),
             on_progress=meanwhile,
         )
-        assert log.log_start_offset() == 2
+        assert log.observe().log_start_offset == 2
         assert keys(log) == [(2, b"c"), (3, b"b"), (4, b"z")]
 
 
@@ -515,7 +516,7 @@ def test_a_table_of_updates_is_small_and_sound(store, log, clock):
             value = None if number % 5 == round_ else b"%d" % round_
             append(log, (b"%d" % number, value), producer=ProducerAppend(number, 0, round_))
         compacted(log)
-        log.write_snapshot()
+        log.snapshots.write()
         clock.advance_ms(SETTLED_MS)
         assert problems(log) == []
     table = {row["key"]: row["value"] for _, row in records_of(log.scan(0))}

@@ -13,11 +13,11 @@ from spark_log.log.clean import cleaner
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
-from spark_log.log.producers.producer_state import ProducerAppend
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import FindingKind
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import DIRECTORY, RetentionAt, file_names, open_log, records_of
@@ -121,7 +121,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     @rule(handle=handles)
     def write_a_snapshot(self, handle):
-        self.logs[handle].write_snapshot()
+        self.logs[handle].snapshots.write()
 
     @rule(handle=handles, data=st.data())
     def delete_records(self, handle, data):
@@ -196,7 +196,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             assert [self.rows[at] for at, _ in found] == [row for _, row in found]
             offsets = [at for at, _ in found]
             assert offsets == sorted(set(offsets))
-            assert log.log_end_offset() == len(self.rows)
+            assert log.observe().log_end_offset == len(self.rows)
             read = {row["key"]: (at, row["value"]) for at, row in found}
             for key, at in self.last_offsets().items():
                 if at < self.start:
@@ -214,7 +214,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
         expected = [at for at, _ in records_of(self.reopened().scan(position))]
         seen = []
         while position < len(self.rows):
-            batches, following = self.logs[handle].fetch_from(position, max_bytes)
+            batches, following = self.logs[handle].read(position, max_bytes)
             assert following > position
             seen += [at for at, _ in records_of(batches)]
             position = following

@@ -11,7 +11,7 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
+from spark_log.record.producer_append import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     file_names,
@@ -53,7 +53,7 @@ def compacted(log, **settings):
 
 def pairs(log):
     """Return ``[(offset, key, value), …]`` as a reader gets them."""
-    found = records_of(log.scan(log.log_start_offset()))
+    found = records_of(log.scan(log.observe().log_start_offset))
     return [(offset, row["key"], row["value"]) for offset, row in found]
 
 
@@ -64,7 +64,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset(log):
     done = compacted(log)
     assert pairs(log) == [(2, b"a", b"2"), (3, b"c", b"3"), (4, b"b", b"4"), (5, b"a", b"5")]
     assert (done.records_read, done.records_written, done.segments_written) == (5, 3, 1)
-    assert log.log_end_offset() == 6
+    assert log.observe().log_end_offset == 6
 
 
 def test_the_last_segment_is_active_and_left_alone(log):
@@ -271,7 +271,7 @@ class TestLag:
 def test_only_live_segments_are_compacted(log):
     append(log, (b"a", b"0"), (b"b", b"1"), (b"b", b"2"))
     append(log, (b"z", b""))
-    log.write_snapshot()
+    log.snapshots.write()
     move_start(log.files.store, 1, 0)
     compacted(log)
     assert pairs(log) == [(2, b"b", b"2"), (3, b"z", b"")]
@@ -332,4 +332,4 @@ def test_compactions_equal_a_dictionary(store, clock, seed):
         assert {key: value for key, value in table.items() if value is not None} == {
             key: value for key, value in expected.items() if value is not None
         }
-        assert log.log_end_offset() == len(history)
+        assert log.observe().log_end_offset == len(history)

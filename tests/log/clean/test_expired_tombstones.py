@@ -66,7 +66,7 @@ def clean(log):
 
 def pairs(log):
     """Return ``[(offset, key, is tombstone), …]`` as a reader gets them."""
-    found = records_of(log.scan(log.log_start_offset()))
+    found = records_of(log.scan(log.observe().log_start_offset))
     return [(offset, row["key"], row["value"] is None) for offset, row in found]
 
 

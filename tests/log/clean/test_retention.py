@@ -7,7 +7,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.segment.summary import SegmentSummary
 from spark_log.util.clock import ManualClock
 from tests.log.support import file_names, open_log, values
 from tests.record.samples import record_batch, row

@@ -7,7 +7,8 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.directory.identities import SegmentIdentities
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.log.verify.finding import FindingKind, Severity
 from spark_log.log.verify.verifier import Verifier
@@ -66,7 +67,7 @@ class TestPlain:
 
     @pytest.mark.parametrize("offset", [10, 15, 19])
     def test_who_reads_the_copy_alone_is_told_by_the_snapshot(self, store, log, offset):
-        log.write_snapshot()
+        log.snapshots.write()
         put_segment(store, [numbered(0, 10)], SegmentName(900))
         copy(store, SegmentName(900), SegmentName(10))
         store.delete(path_of(SegmentName(900)))
@@ -79,10 +80,10 @@ class TestPlain:
 
     def test_a_consumer_at_the_tail_is_told(self, store):
         reader = open_log(store)
-        assert values_of(reader.fetch(30))[-1] == (39, b"record:39")
+        assert values_of(reader.read(30)[0])[-1] == (39, b"record:39")
         copy(store, SegmentName(30), SegmentName(40))
         with pytest.raises(CorruptRecordError, match="the same append as"):
-            reader.fetch(40)
+            reader.read(40)
 
     def test_a_merge_replaces_nothing(self, store, log):
         copy(store, SegmentName(0), SegmentName(20))
@@ -98,7 +99,7 @@ class TestPlain:
         assert (path, "same append as" in message) == (path_of(SegmentName(20)), True)
 
     def test_verify_tells_by_the_snapshot_too(self, store, log):
-        log.write_snapshot()
+        log.snapshots.write()
         put_segment(store, [numbered(0, 10)], SegmentName(900))
         copy(store, SegmentName(900), SegmentName(20))
         store.delete(path_of(SegmentName(900)))
@@ -119,13 +120,13 @@ class TestPlain:
             identities.check("the copy", SegmentName(20), append_id)
 
     def test_on_an_object_store_no_request_is_made_for_it(self, store, log):
-        log.write_snapshot()
+        log.snapshots.write()
         hooked = HookedStore(store, is_mapped=False)
         assert len(values(open_log(hooked))) == 40
         assert not [path for path in hooked.called("open_buffer") if path.endswith(".snapshot")]
 
     def test_what_a_merge_wrote_is_no_copy(self, store, log):
-        log.write_snapshot()
+        log.snapshots.write()
         reader = open_log(store)
         assert len(values(reader)) == 40
         merge(log.files, log.observe(), 0, 2)
@@ -179,7 +180,7 @@ class TestSnapshotFile:
     def test_it_tells_every_append_id(self, store, log):
         for first in range(0, 30, 10):
             log.append(numbered(first, 10))
-        log.write_snapshot()
+        log.snapshots.write()
         told = [each.append_id for each in self.read(store, 30).segments]
         assert told == [log.files.open(SegmentName(at)).append_id for at in (0, 10, 20)]
         assert len(set(told)) == 3
@@ -187,7 +188,7 @@ class TestSnapshotFile:
     def test_under_another_offsets_name_it_is_not_believed(self, store, log):
         for first in range(0, 30, 10):
             log.append(numbered(first, 10))
-        log.write_snapshot()
+        log.snapshots.write()
         data = store.open_buffer(f"{DIRECTORY}/{snapshot_name(30)}")
         store.put(f"{DIRECTORY}/{snapshot_name(20)}", data)
         store.delete(f"{DIRECTORY}/{snapshot_name(30)}")

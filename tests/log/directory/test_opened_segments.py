@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from spark_log.errors import NotFoundError
-from spark_log.log import OpenedSegments, open_in_order
 from spark_log.log.directory import opened_segments
+from spark_log.log.directory.opened_segments import OpenedSegments, open_in_order
 from tests.log.support import HookedStore, open_log
 from tests.record.samples import numbered
 
@@ -29,7 +29,7 @@ def open_all(log, view, opened=None):
 def test_they_are_opened_at_the_same_time_and_yielded_in_order(store):
     log = open_log(store)
     view = log.observe()
-    both = threading.Barrier(8, timeout=10)
+    both = threading.Barrier(8, timeout=60)
 
     def meet(path, call):
         both.wait()

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from spark_log.log.producers.producer_state import (
     MAX_RUNS,
-    ProducerAppend,
     ProducerState,
     SequenceRun,
-    sequence_after,
 )
 from spark_log.record.batch_header import BatchHeader
+from spark_log.record.producer_append import ProducerAppend, sequence_after
 
 DAY_MS = 86_400_000
 LAST = 2**31 - 1

@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from spark_log.log import (
-    AbortedTransaction,
-    EndTransactionMarker,
     OpenTransaction,
-    ProducerAppend,
     TransactionIndex,
 )
 from spark_log.log.files.file_names import snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.producers.transaction_index import AbortedTransaction
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, Snapshot
-from spark_log.record import BatchHeader, encode_headers, header_array
+from spark_log.record import (
+    BatchHeader,
+    EndTransactionMarker,
+    ProducerAppend,
+    encode_headers,
+    header_array,
+)
 from tests.log.support import DIRECTORY, TOPIC_ID, file_names, open_log
 from tests.record.samples import numbered
 
@@ -70,7 +74,7 @@ class TestByHeaders:
         end(log, 8)
         assert others.transactions().last_stable_offset == 2
         end(log, 7, commits=True)
-        assert others.transactions().last_stable_offset == others.log_end_offset() == 11
+        assert others.transactions().last_stable_offset == others.observe().log_end_offset == 11
 
     def test_aborted_ones_are_listed_with_their_markers(self, log, others):
         send(log, 7)
@@ -99,7 +103,7 @@ class TestByHeaders:
     def test_it_costs_the_requests_of_the_producers(self, store, log, inner, clock):
         send(log)
         end(log)
-        log.write_snapshot()
+        log.snapshots.write()
         send(log, epoch=1)
         calls = []
         for ask in ("producers", "transactions"):
@@ -114,7 +118,7 @@ class TestSnapshots:
         send(log, 8)
         send(log, 7)
         end(log, 8)
-        log.write_snapshot()
+        log.snapshots.write()
         producers = snapshot_of(store, 5).producers
         assert producers.transactions.open == (OpenTransaction(7, 0, 2),)
         assert dict(producers.entries())[7].first_transaction_offset == 2
@@ -126,7 +130,7 @@ class TestSnapshots:
     def test_one_that_lies_in_several_segments_is_listed(self, store, log):
         send(log)
         end(log)
-        log.write_snapshot()
+        log.snapshots.write()
         listed = snapshot_of(store, 3).producers.transactions
         assert (listed.aborted, listed.unlisted) == ((AbortedTransaction(7, 0, 2),), ())
 
@@ -137,7 +141,7 @@ class TestSnapshots:
         merge_all(log)
         send(log, 8)
         end(log, 8)
-        log.write_snapshot()
+        log.snapshots.write()
         listed = snapshot_of(store, 18).producers.transactions
         assert listed.aborted == (AbortedTransaction(8, 15, 17),)
         assert listed.unlisted == ((0, 15),)
@@ -146,7 +150,7 @@ class TestSnapshots:
         send(log)
         end(log, commits=True)
         merge_all(log)
-        log.write_snapshot()
+        log.snapshots.write()
         assert snapshot_of(store, 3).producers.transactions.unlisted == ()
 
     def test_ranges_of_merged_segments_become_one(self):
@@ -160,7 +164,7 @@ class TestSnapshots:
         send(log, epoch=1)
         end(log, epoch=2)
         move_log_start(log, 4)
-        log.write_snapshot()
+        log.snapshots.write()
         assert log.transactions().aborted == (AbortedTransaction(7, 3, 5),)
 
     def test_an_open_one_stays_open_when_its_records_are_deleted(self, log, others):
@@ -178,7 +182,7 @@ class TestSnapshots:
         send(log, 7)
         send(log, 8)
         end(log, 8)
-        log.write_snapshot()
+        log.snapshots.write()
         name = f"{DIRECTORY}/{snapshot_name(5)}"
         file = ipc.open_file(inner.open_buffer(name))
         batch, metadata = file.get_batch_with_custom_metadata(0)
@@ -192,12 +196,12 @@ class TestSnapshots:
         assert index.open == (OpenTransaction(7, 0, 0),)
         assert index.aborted == (AbortedTransaction(8, 2, 4),)
         assert not again.producers().transactions.is_complete
-        again.write_snapshot()
+        again.snapshots.write()
         assert snapshot_of(inner, 5).producers.transactions.open == index.open
 
     def test_damaged_transactions_damage_the_snapshot(self, store, log):
         send(log)
-        log.write_snapshot()
+        log.snapshots.write()
         path = f"{DIRECTORY}/{snapshot_name(2)}"
         data = store.open_buffer(path).to_pybytes()
         assert data.count(b'"open":[[7,0,0]]') == 1
@@ -211,7 +215,7 @@ class TestSnapshots:
             send(log, epoch=epoch)
             end(log, epoch=epoch + 1, commits=epoch % 2 == 0)
         send(log, 8)
-        log.write_snapshot()
+        log.snapshots.write()
         expected = others.transactions()
         for name in file_names(store):
             if name.endswith(".snapshot"):

@@ -30,7 +30,7 @@ class Follower:
         self.position = position
 
     def fetch(self, **options):
-        batches, self.position = self.log.fetch_from(self.position, **options)
+        batches, self.position = self.log.read(self.position, **options)
         return batches
 
 
@@ -118,23 +118,23 @@ class TestFetch:
 
 
 class TestWhetherItStillEnds:
-    """`PartitionLog.ends_at`, at the offset where a read ended."""
+    """`LocalLog.ends_at`, at the offset where a read ended."""
 
     def test_is_one_lookup_of_the_next_segment(self, reader, others, store):
         append(others, "a")
-        assert not reader.log.ends_at(0), "nothing is known before the first read"
+        assert not reader.log.tail_ends_at(0), "nothing is known before the first read"
         reader.fetch()
         store.calls.clear()
-        assert reader.log.ends_at(1)
+        assert reader.log.tail_ends_at(1)
         assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")]
 
     def test_is_false_after_an_append_until_it_is_read(self, reader, others):
         reader.fetch()
         append(others, "a")
-        assert not reader.log.ends_at(0)
+        assert not reader.log.tail_ends_at(0)
         assert fetched(reader) == ["a:0"]
-        assert reader.log.ends_at(1)
-        assert not reader.log.ends_at(0)
+        assert reader.log.tail_ends_at(1)
+        assert not reader.log.tail_ends_at(0)
 
     def test_is_false_when_names_can_have_been_freed(self, inner, clock, reader, others):
         append(others, "a")
@@ -143,7 +143,7 @@ class TestWhetherItStillEnds:
         merge(others.files, others.observe(), 0, 2)
         clock.advance_ms(HALF_DELAY_MS)
         free_plain(inner, 2)
-        assert not reader.log.ends_at(1)
+        assert not reader.log.tail_ends_at(1)
 
 
 class TestLogThatIsRewritten:
@@ -203,7 +203,7 @@ def test_a_limit_of_the_leader_epoch_costs_no_request(inner):
     for limit in (None, 0):
         store = HookedStore(inner, is_mapped=False)
         reading = open_log(store)
-        reading.replica.reader.max_leader_epoch = limit
+        reading.reader.max_leader_epoch = limit
         assert sum(batch.records.num_rows for batch in reading.scan(10, 20)) == 10
         calls.append([name for name, _ in store.calls])
     assert calls[0] == calls[1]

@@ -19,7 +19,7 @@ def store(inner):
     for second in range(COUNT):
         log.append(numbered(second, 1))
         if second + 1 == IN_SNAPSHOT:
-            log.write_snapshot()
+            log.snapshots.write()
     return HookedStore(inner)
 
 
@@ -28,7 +28,7 @@ def second(at):
 
 
 def time_of(inner, offset):
-    (batch,) = open_log(inner).fetch(offset, 1)
+    (batch,) = open_log(inner).read(offset, 1)[0]
     return batch.records.column("timestamp")[0].value
 
 

@@ -11,7 +11,7 @@ from spark_log.log.rewrite.merge_policy import (
     candidates_of_summaries,
     candidates_of_view,
 )
-from spark_log.log.snapshot.snapshot import SegmentSummary
+from spark_log.log.segment.summary import SegmentSummary
 from tests.log.support import open_log
 from tests.record.samples import numbered
 

@@ -13,10 +13,10 @@ from spark_log.errors import (
 )
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment.writer import SegmentWriter
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,

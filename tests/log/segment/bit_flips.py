@@ -24,14 +24,14 @@ from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import writer as segment_writer
 from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -189,7 +189,7 @@ SAMPLES = {
 
 def scan(start=None, end=None, **settings):
     def ask(sample, log):
-        first = log.log_start_offset() if start is None else start
+        first = log.observe().log_start_offset if start is None else start
         return told(log.scan(first, end, **settings))
 
     return ask
@@ -208,7 +208,7 @@ def fetched(sample, log):
     """Read as a consumer does: each fetch continues where the one before ended."""
     found, offset = [], 0
     for _ in range(100):
-        batches, following = log.fetch_from(offset, 1)
+        batches, following = log.read(offset, 1)
         found += told(batches)
         if following == offset:
             return found, offset
@@ -221,7 +221,7 @@ def by_spark(columns, low=None, high=None, **options):
 
     def ask(sample, log):
         times_us = ANY if low is None else Bounds(START_US + low, START_US + high)
-        end_offset = log.log_end_offset()
+        end_offset = log.observe().log_end_offset
         split = LogSplit("t", 0, TOPIC_ID, DIRECTORY, 0, end_offset, times_us)
         batches = read_split(split, columns, options_of(sample.store.url, **options))
         return [[array_crc32c(column) for column in batch.columns] for batch in batches]
@@ -243,7 +243,7 @@ def producers(sample, log):
 
 
 def snapshot(sample, log):
-    written = log.write_snapshot()
+    written = log.snapshots.write()
     return written.offset, written.segments, list(written.producers.entries())
 
 
@@ -251,7 +251,7 @@ READS = {
     "whole": scan(),
     "from the middle": lambda sample, log: [
         scan(at, min(at + 3, end))(sample, log)
-        for end in [log.log_end_offset()]
+        for end in [log.observe().log_end_offset]
         for at in range(1, end, 1 + end // 5)
     ],
     "from the middle on": lambda sample, log: [scan(at)(sample, log) for at in (5, 8)],

@@ -5,7 +5,8 @@ from hypothesis import given
 
 from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from spark_log.log.segment.validator import LogValidator, record_sizes
+from spark_log.log.segment.validator import LogValidator
+from spark_log.record.sizes import record_sizes
 from spark_log.util.clock import ManualClock
 from tests.log.support import ANY_TIME, file_names, open_log, values
 from tests.record.samples import numbered, record_batch, row, row_lists, rows_of

@@ -7,9 +7,10 @@ import pytest
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.producers.producer_state import ProducerAppend, ProducerState
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
+from spark_log.record.producer_append import ProducerAppend
 from spark_log.record.rebase import rebase_batches
 from tests.log.support import (
     DIRECTORY,

@@ -7,11 +7,15 @@ import pytest
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.snapshot.snapshot import SNAPSHOT_SCHEMA, SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import (
+    SNAPSHOT_SCHEMA,
+    Snapshot,
+)
+from spark_log.record import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -112,14 +116,14 @@ class TestWriting:
         assert written == [4, 8]
 
     def test_of_a_log_without_appends_says_it_is_empty(self, inner):
-        assert open_log(inner).write_snapshot().offset == 0
+        assert open_log(inner).snapshots.write().offset == 0
         assert read(inner, 0).segments == ()
 
     def test_has_a_summary_of_every_segment(self, inner):
         log = open_log(inner)
         log.append([numbered(5, 2), numbered(0, 3)])
         log.append(numbered(9, 1))
-        log.write_snapshot()
+        log.snapshots.write()
         sizes = [file.size_bytes for file in inner.list(DIRECTORY) if file.name.endswith(".log")]
         first, second = read(inner, 6).segments
         assert first == SegmentSummary(SegmentName(0), 5, 5, sizes[0], START_US, START_US + 6_000)
@@ -131,7 +135,7 @@ class TestWriting:
         log = open_log(inner, clock=clock)
         for sequence in range(3):
             log.append(numbered(sequence, 1), producer=ProducerAppend(7, 0, sequence))
-        own, other = log.write_snapshot(), open_log(inner, clock=clock).write_snapshot()
+        own, other = log.snapshots.write(), open_log(inner, clock=clock).snapshots.write()
         assert own.segments == other.segments
         assert list(own.producers.entries()) == list(other.producers.entries())
 
@@ -171,7 +175,7 @@ class TestCostOfWriting:
             append(log)
             append(other, 3)
         store.calls.clear()
-        log.write_snapshot()
+        log.snapshots.write()
         assert len(opened_segments(store)) <= 4, "the last one and what others appended after ours"
 
     def test_takes_one_listing_and_one_of_newer_snapshots(self, store):
@@ -201,7 +205,7 @@ class TestCostOfWriting:
             for _ in range(2)
         )
         append(log, 4)
-        other.write_snapshot()  # before the merged segments; the appender does not list it yet
+        other.snapshots.write()  # before the merged segments; the appender does not list it yet
         append(log, 4)
         merge(other.files, other.observe(), 4, 7)
         log.segments(log.observe())
@@ -210,7 +214,7 @@ class TestCostOfWriting:
         merge(other.files, other.observe(), 0, 3)
         clock.advance_ms(log.config.file_delete_delay_ms)
         append(log)
-        assert len(values(log)) == log.write_snapshot().offset == 17
+        assert len(values(log)) == log.snapshots.write().offset == 17
 
     def test_is_correct_with_appends_of_others_in_between(self, inner, clock):
         logs = [self.log(inner, clock=clock) for _ in range(3)]
@@ -220,7 +224,7 @@ class TestCostOfWriting:
             append(logs[(sequence + 1) % 3])
         expected = open_log(inner, clock=clock).producers()
         for log in logs:
-            found = log.write_snapshot()
+            found = log.snapshots.write()
             assert [each.end_offset for each in found.segments] == list(range(1, 81))
             assert found.offset == 80
             for (_, entry), (_, wanted) in zip(
@@ -235,7 +239,7 @@ class TestReading:
         """A log of ten segments, eight of which are in a snapshot."""
         log = open_log(inner)
         append(log, 8)
-        log.write_snapshot()
+        log.snapshots.write()
         append(log, 2)
         return log
 
@@ -273,7 +277,7 @@ class TestReading:
         assert [summary.record_count for summary in summaries] == [1] * 10
 
     def test_takes_the_older_one_when_the_newest_is_damaged(self, store, inner, log):
-        log.write_snapshot()
+        log.snapshots.write()
         inner.put(f"{DIRECTORY}/{snapshot_name(10)}", b"damaged")
         fresh = open_log(store)
         fresh.segments(fresh.observe())
@@ -314,7 +318,7 @@ class TestProducersBehindTheStart:
         """Both appeared during the listing, the snapshot first: the log is listed again."""
         log = open_log(inner, clock=clock)
         log.append(numbered(0, 2), producer=ProducerAppend(7, 0, 0))
-        log.write_snapshot()
+        log.snapshots.write()
         move_start(inner, 2, 2)
         free(inner, SegmentName(0))
 
@@ -335,7 +339,7 @@ class TestProducersBehindTheStart:
         log = open_log(inner, clock=clock)
         first = log.append(numbered(0, 2), producer=append_as)
         append(log)
-        log.write_snapshot()
+        log.snapshots.write()
         move_start(inner, 2, 2)
         free(inner, SegmentName(0))
         again = open_log(store, clock=clock)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from tests.log.support import (
     DIRECTORY,
     TOPIC_ID,
@@ -52,7 +52,7 @@ def fill(log):
         append(log, 7, sequence)
         append(log, 8, sequence)
     append(log, 7, 4)
-    return log.write_snapshot()
+    return log.snapshots.write()
 
 
 def path_of(offset):
@@ -150,7 +150,7 @@ class TestOfDeletedRecords:
         append(log, 7, 2)
         append(log, 8, 0)
         append(log, 7, 4)
-        log.write_snapshot()
+        log.snapshots.write()
         move_start(log.files.store, 4, 4)
         free(log.files.store, SegmentName(0), SegmentName(2))
         return entries(log)
@@ -185,7 +185,7 @@ class TestOfDeletedRecords:
 
     def test_producers_are_taken_from_an_older_snapshot_if_one_is_damaged(self, log, true, verify):
         append(log, 8, 2)
-        log.write_snapshot()
+        log.snapshots.write()
         log.files.store.put(path_of(12), b"damaged")
         (found,) = verify(repair=True)
         assert found.repaired
@@ -211,11 +211,11 @@ class TestOfDeletedRecords:
 def test_each_of_several_damaged_snapshots_is_a_row_that_says_what_replaces_it(log, verify):
     """The repair of the first one writes the last one anew, and deletes the oldest."""
     append(log, 8, 0)
-    log.write_snapshot()
+    log.snapshots.write()
     append(log, 8, 2)
-    log.write_snapshot()
+    log.snapshots.write()
     append(log, 8, 4)
-    log.write_snapshot()
+    log.snapshots.write()
     for offset in (2, 4, 6):
         log.files.store.put(path_of(offset), b"damaged")
     found = verify(repair=True)
@@ -233,7 +233,7 @@ def test_each_of_several_damaged_snapshots_is_a_row_that_says_what_replaces_it(l
 def test_a_wrong_last_snapshot_is_corrected_though_one_before_it_is_damaged(log, verify):
     fill(log)
     append(log, 8, 4)
-    log.write_snapshot()
+    log.snapshots.write()
     true = entries(log, 12)
     change(log, 12, producers={7: None})
     log.files.store.put(path_of(10), b"damaged")
@@ -272,7 +272,7 @@ def test_producers_of_missing_headers_are_not_expected(log, verify, base_offset)
     for sequence in range(0, 12, 2):  # six runs: the first is forgotten
         append(log, 7, sequence)
         append(log, 8, sequence)
-    log.write_snapshot()
+    log.snapshots.write()
     lost = [SegmentName(base_offset)] + ([SegmentName(22)] if base_offset == 20 else [])
     free(log.files.store, *lost)
     assert {str(finding.kind) for finding in verify()} == {"missing-segment"}
@@ -297,17 +297,17 @@ class TestExpiry:
         append(log, 7, 0)
         clock.advance_ms(EXPIRATION_MS)
         append(log, 8, 0)
-        log.write_snapshot()
+        log.snapshots.write()
         assert set(entries(log, 4)) == {8}
         assert verify() == []
 
     def test_a_producer_that_returns_with_an_older_epoch_is_accepted(self, log, clock, verify):
         append(log, 7, 0, epoch=5)
         clock.advance_ms(EXPIRATION_MS)
-        log.write_snapshot()
+        log.snapshots.write()
         other = open_log(log.files.store, clock=clock, producer_id_expiration_ms=EXPIRATION_MS)
         append(other, 7, 4, epoch=2)
-        other.write_snapshot()
+        other.snapshots.write()
         assert entries(log, 4)[7].epoch == 2
         assert verify() == []
 
@@ -316,7 +316,7 @@ class TestExpiry:
         append(log, 8, 0)
         clock.advance_ms(EXPIRATION_MS)
         for _ in range(2):  # the first one gives the storage's time
-            log.write_snapshot()
+            log.snapshots.write()
         merge(log.files, log.observe(), 0, 1, sync=False)
         assert entries(log, 4) == {}
         assert [str(finding.severity) for finding in verify()] == ["note", "note"]
@@ -326,7 +326,7 @@ class TestExpiry:
         self, log, clock, verify, silent_ms
     ):
         append(log, 7, 0)
-        log.write_snapshot()
+        log.snapshots.write()
         clock.advance_ms(silent_ms)
         joined = segment_bytes([[Part(rows_of(numbered(0, 2)))]])
         put_bytes(log.files.store, joined, SegmentName(0, 1, 1))
@@ -351,13 +351,13 @@ def test_no_history_of_a_log_gives_a_finding(memory_store, clock, seed):
             case 0:
                 clock.advance_ms(EXPIRATION_MS * chance.choice([0.1, 0.6, 1.2]))
             case 1:
-                log.write_snapshot()
+                log.snapshots.write()
             case 2 if len(view.live.segments) > 2:
                 first = chance.randrange(len(view.live.segments) - 1)
                 last = chance.randrange(first + 1, len(view.live.segments))
                 merge(log.files, view, first, last, sync=False)
             case 3 if len(view.live.segments) > 4:
-                log.write_snapshot()
+                log.snapshots.write()
                 segment = view.live.segments[chance.randrange(3)]
                 end = segment.end_offset
                 start = chance.randrange(segment.start_offset, end)

@@ -5,17 +5,16 @@ from dataclasses import replace
 import pytest
 
 from spark_log.log import (
-    AbortedTransaction,
-    EndTransactionMarker,
     OpenTransaction,
-    ProducerAppend,
     TransactionIndex,
 )
 from spark_log.log.files.file_names import SegmentName, snapshot_name
 from spark_log.log.log_start import move_log_start
+from spark_log.log.producers.transaction_index import AbortedTransaction
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
 from tests.log.support import DIRECTORY, TOPIC_ID, Part, open_log, put_bytes, segment_bytes
@@ -56,11 +55,11 @@ def test_a_log_with_transactions_is_sound(log, verify):
         end(log, epoch=epoch + 1)
         end(log, 8, epoch=epoch + 1, commits=True)
     send(log, 9)
-    log.write_snapshot()
+    log.snapshots.write()
     assert verify() == []
     view = log.observe()
     merge(log.files, view, 0, 9)
-    log.write_snapshot()
+    log.snapshots.write()
     assert {kind for kind, _ in verify()} <= {"spent-segment"}
 
 
@@ -102,7 +101,7 @@ class TestSnapshots:
         send(log, 8)
         end(log, 8)
         send(log, 7)
-        log.write_snapshot()
+        log.snapshots.write()
 
         def run(**transactions):
             path = f"{DIRECTORY}/{snapshot_name(5)}"

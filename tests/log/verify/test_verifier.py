@@ -13,11 +13,11 @@ from spark_log.errors import (
     StorageTimeoutError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge as merge_segments
 from spark_log.log.verify.finding import FindingKind, Severity, findings_table
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from spark_log.storage import open_store
 from tests.log.support import (
     DIRECTORY,
@@ -42,7 +42,7 @@ def store(memory_store):
     for first in range(0, 60, 10):
         batches = [numbered(first + 2 * at, 2, value_bytes=900) for at in range(5)]
         log.append(batches)
-    log.write_snapshot()
+    log.snapshots.write()
     return memory_store
 
 
@@ -340,7 +340,7 @@ def test_on_an_object_store_damage_is_found_and_repaired(s3_store):
     for first in (0, 4):
         batches = [numbered(first, 2), numbered(first + 2, 2)]
         log.append(batches, producer=ProducerAppend(7, 0, first))
-    log.write_snapshot()
+    log.snapshots.write()
     assert list(Verifier(log).findings()) == []
 
     index = path_of("00000000000000000004.index")

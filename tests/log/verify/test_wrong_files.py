@@ -8,7 +8,7 @@ import pytest
 
 from spark_log.config import TopicConfig
 from spark_log.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError
-from spark_log.log import PartitionLog, ProducerAppend
+from spark_log.log import LocalLog
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import (
     SegmentName,
@@ -19,6 +19,7 @@ from spark_log.log.files.file_names import (
 from spark_log.log.log_start import move_log_start
 from spark_log.log.verify.finding import Severity
 from spark_log.log.verify.verifier import Verifier
+from spark_log.record import ProducerAppend
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import ANY_TIME, DIRECTORY, TOPIC_ID, file_names, values_of
@@ -38,7 +39,7 @@ def open_at(store, clock, place=(DIRECTORY, TOPIC_ID, 0), **config):
     settings = TopicConfig.parse(
         {"flush_on_append": False, "merge_tail_segments": 0, **ANY_TIME, **config}
     )
-    return PartitionLog(
+    return LocalLog(
         store, directory, topic_id=topic_id, partition=partition, config=settings, clock=clock
     )
 
@@ -47,7 +48,7 @@ def fill(log, *, mark="record", value_bytes=900, producer_id=None):
     """Append six segments of ten records, with a snapshot of the first four."""
     for first in range(0, END, 10):
         if first == SNAPSHOT:
-            log.write_snapshot()
+            log.snapshots.write()
         batches = [numbered(first + at, 5, mark=mark, value_bytes=value_bytes) for at in (0, 5)]
         producer = None if producer_id is None else ProducerAppend(producer_id, 0, first)
         log.append(batches, producer=producer)
@@ -217,7 +218,7 @@ def read(store, clock, truth, start=None):
     """Say what a new reader gets: of ten offsets, or of the whole log."""
     log = open_at(store, clock)
     try:
-        begin = log.log_start_offset() if start is None else start
+        begin = log.observe().log_start_offset if start is None else start
         found = dict(values_of(log.scan(begin, None if start is None else start + 10)))
     except (CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError):
         return TOLD
@@ -262,10 +263,10 @@ def test_a_producer_that_was_forgotten_may_repeat_its_sequences(store, clock):
     log.append(numbered(0, 5), producer=ProducerAppend(7, 0, 0))
     clock.advance_ms(2000)
     log.append(numbered(5, 5))
-    log.write_snapshot()
+    log.snapshots.write()
     again = open_at(store, clock, producer_id_expiration_ms=1000)
     again.append(numbered(10, 5), producer=ProducerAppend(7, 0, 0))
-    assert again.log_end_offset() == 15
+    assert again.observe().log_end_offset == 15
     assert list(Verifier(again).findings()) == []
 
 
@@ -293,7 +294,7 @@ class TestAStartBehindTheEnd:
         move_log_start(log, END)
         Files(store).remove(*(name for name in file_names(store) if name.endswith(".snapshot")))
         again = open_at(store, clock)
-        assert (again.log_start_offset(), again.log_end_offset()) == (END, END)
+        assert (again.observe().log_start_offset, again.observe().log_end_offset) == (END, END)
         assert again.append(numbered(0, 1)).base_offset == END
 
 
@@ -316,7 +317,7 @@ class TestAnOlderCopyOfTheDirectory:
 
     def test_a_process_that_has_seen_a_later_end_is_told(self, store, clock, restore):
         log = open_at(store, clock)
-        assert log.log_end_offset() == END + 10
+        assert log.observe().log_end_offset == END + 10
         restore()
         with pytest.raises(LogTruncatedError, match="had reached 70"):
             log.observe()
@@ -326,11 +327,11 @@ class TestAnOlderCopyOfTheDirectory:
     def test_a_position_behind_its_end_is_out_of_range(self, store, clock, restore):
         restore()
         with pytest.raises(OffsetOutOfRangeError) as caught:
-            open_at(store, clock).fetch(END + 5)
+            open_at(store, clock).read(END + 5)
         assert caught.value.log_end_offset == END
 
     def test_nothing_in_it_shows_that_it_is_old(self, store, clock, restore):
         restore()
         log = open_at(store, clock)
-        assert log.log_end_offset() == END
+        assert log.observe().log_end_offset == END
         assert list(Verifier(log).findings()) == []

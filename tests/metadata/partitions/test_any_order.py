@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from spark_log.errors import InvalidReplicaAssignmentError, ReplicationError
-from spark_log.log import NO_LEADER
+from spark_log.log.chain import NO_LEADER
 from spark_log.metadata.partitions import (
     advance_reassignment,
     begin_joining,
@@ -14,12 +14,12 @@ from spark_log.metadata.partitions import (
     elect_leader,
     elect_online_leader,
     is_reassigning,
-    leave_isr,
     on_broker_fenced,
     on_broker_unfenced,
     on_configs_altered,
     reassign_partition,
     rebalance_leader,
+    shrink_isr,
 )
 from spark_log.types import ElectionType
 from tests.metadata.partitions.support import (
@@ -81,7 +81,7 @@ class Partition:
 
     def leave(self, broker_id):
         epoch = self.state.leader_epoch
-        self.replay(leave_isr(self.image, TOPIC_ID, 0, [broker_id], leader_epoch=epoch))
+        self.replay(shrink_isr(self.image, TOPIC_ID, 0, [broker_id], leader_epoch=epoch))
 
     def fence(self, broker_id):
         records = on_broker_fenced(self.image, broker_id)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from spark_log.metadata.partitions import begin_joining, complete_joining, leave_isr
+from spark_log.metadata.partitions import begin_joining, complete_joining, shrink_isr
 from tests.metadata.partitions.support import TOPIC_ID, after, image_of, state_of
 
 
 def leave(image, *brokers, epoch=7):
-    return leave_isr(image, TOPIC_ID, 0, brokers, leader_epoch=epoch)
+    return shrink_isr(image, TOPIC_ID, 0, brokers, leader_epoch=epoch)
 
 
 def begin(image, broker_id, *, epoch=7, directory=0):
@@ -83,8 +83,8 @@ class TestLeave:
 
     def test_a_partition_that_does_not_exist_is_not_changed(self):
         image = image_of()
-        assert leave_isr(image, TOPIC_ID, 1, (1,), leader_epoch=7) == []
-        assert leave_isr(image, "id-other", 0, (1,), leader_epoch=7) == []
+        assert shrink_isr(image, TOPIC_ID, 1, (1,), leader_epoch=7) == []
+        assert shrink_isr(image, "id-other", 0, (1,), leader_epoch=7) == []
 
 
 class TestEligibleLeaderReplicas:

@@ -9,9 +9,9 @@ from spark_log.metadata.partitions import (
     cancel_reassignment,
     complete_joining,
     is_reassigning,
-    leave_isr,
     list_reassignments,
     reassign_partition,
+    shrink_isr,
 )
 from spark_log.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord
 from spark_log.types import PartitionReassignment, TopicPartition
@@ -41,7 +41,7 @@ def join(image, *brokers):
 
 def leave(image, *brokers):
     epoch = state_of(image).leader_epoch
-    return after(image, leave_isr(image, TOPIC_ID, 0, brokers, leader_epoch=epoch))
+    return after(image, shrink_isr(image, TOPIC_ID, 0, brokers, leader_epoch=epoch))
 
 
 class TestBegin:
@@ -86,7 +86,7 @@ class TestBegin:
         assert state.replicas == (5, 3, 1, 2)
         assert state.directories == (0, 2, 0, 4)
         assert advance(image) == state
-        after(image, leave_isr(image, TOPIC_ID, 0, [2], leader_epoch=7))
+        after(image, shrink_isr(image, TOPIC_ID, 0, [2], leader_epoch=7))
         assert join(image, 5).directories == (0, 2, 0, 4)
         assert advance(image).directories == (0, 2, 0)
 

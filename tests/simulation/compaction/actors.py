@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from spark_log.errors import OffsetOutOfRangeError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
-from spark_log.log.read.max_timestamp import offset_of_max_timestamp
+from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite.merger import merge
 from tests.simulation.compaction.compacted_log import CompactedTruth, ReadTable, keyed_records
 from tests.simulation.log.maintenance import Cleaner
@@ -112,7 +112,7 @@ class TailMerging(_Actor):
 class ChangingCleaner(Cleaner):
     """Cleans with different topic configs each time, as if they were changed."""
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         choice, settings = self._world.scheduler.random.choice, self._world.config
         changed = {
             "min_cleanable_dirty_ratio": choice((settings.min_cleanable_dirty_ratio, 0.0, 0.8)),
@@ -132,7 +132,7 @@ class StaleCleaner(Cleaner):
         "retention_bytes": -1,
     }
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         log.config = log.config.model_copy(update=self.stale)
         super()._do_round(log)
 
@@ -184,7 +184,7 @@ class TableReader(_Actor):
                 ask(log)
             world.rest(world.profile.think_ms)
 
-    def _read_all(self, log: PartitionLog) -> None:
+    def _read_all(self, log: LocalLog) -> None:
         world, truth = self._world, self._world.truth
         since, began_ms = truth.now, world.scheduler.now_ms
         try:
@@ -200,14 +200,14 @@ class TableReader(_Actor):
         ReadTable(truth).read(start, given, end, began_ms=began_ms, now_ms=now_ms)
         truth.check_end(end, since)
 
-    def _look_up(self, log: PartitionLog) -> None:
+    def _look_up(self, log: LocalLog) -> None:
         since = self._world.true_log.now
         timestamp_us = START_US + self._world.scheduler.random.randrange(42)
         found = log.offset_for_time(timestamp_us)
         self._world.scheduler.note(f"offset for time {timestamp_us - START_US}: {found}")
         self._world.truth.check_time_lookup(timestamp_us, found, since)
 
-    def _latest(self, log: PartitionLog) -> None:
+    def _latest(self, log: LocalLog) -> None:
         since = self._world.true_log.now
         found = offset_of_max_timestamp(log, log.observe())
         self._world.scheduler.note(f"offset of the largest timestamp: {found}")

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from spark_log.consumer.fetch import FetchedRows
+from spark_log.consumer.fetch import BatchSlice
 from spark_log.log import LogBatch, SegmentReader
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
 from spark_log.log.files.live_segments import live_log
@@ -57,7 +57,7 @@ def keyed_batch(records: Sequence[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def keyed_records(batches: Iterable[LogBatch | FetchedRows]) -> Iterator[tuple[int, Record]]:
+def keyed_records(batches: Iterable[LogBatch | BatchSlice]) -> Iterator[tuple[int, Record]]:
     """Yield the offset and the record of each row that was read.
 
     Raises:

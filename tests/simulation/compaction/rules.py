@@ -10,7 +10,8 @@ from spark_log.errors import AlreadyExistsError
 from spark_log.log.clean import compactor, log_to_clean
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory.log_view import LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files import live_log
 from spark_log.log.files.file_names import SegmentName, generation_name, parse_generation_name
 from spark_log.log.producers.producer_state import ProducerState

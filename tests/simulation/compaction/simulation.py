@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from tests.simulation.compaction.actors import (
     ChangingCleaner,
     CompactedWorld,
@@ -120,7 +120,7 @@ class CompactionSimulation(Simulation):
             store_class(disk, self.scheduler, truth, faults),
             truth,
             faults,
-            PartitionLog,
+            LocalLog,
             settings=_settings(profile),
         )
         self.patches = (*small_numbers(faults), *variant.patches)

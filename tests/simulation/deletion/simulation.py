@@ -13,9 +13,10 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_log.admin import topics as admin_module
+from spark_log.cluster import cleaner as cluster_cleaner
 from spark_log.cluster import cluster as cluster_module
-from spark_log.cluster import cluster_cleaner, topic_deletion
-from spark_log.cluster.cluster_cleaner import ClusterCleaner
+from spark_log.cluster import root_creation, topic_deletion
+from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.cluster.topic_deletion import DeletedTopic
 from spark_log.config import ClusterConfig
 from spark_log.errors import ClockSkewError, CorruptRecordError, SparkLogError, StorageError
@@ -79,7 +80,7 @@ def _replaced(scheduler: Scheduler, store: RootStore, clock: WallClocks) -> tupl
 
     return (
         (cluster_module, "open_store", lambda url, options=None, **_: store),
-        (cluster_module, "random_id", new_id),
+        (root_creation, "random_id", new_id),
         (admin_module, "random_id", new_id),
         (cluster_cleaner, "PartitionCleaner", partial(cleaner.PartitionCleaner, fan_in=2)),
         (cluster_cleaner, "call_beside", call_at_once),

@@ -7,7 +7,7 @@ from contextlib import suppress
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import GroupTopic
 from spark_log.coordinator.group.member_commits import MemberCommits
-from spark_log.coordinator.group.status import GroupStatus
+from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -42,7 +42,7 @@ class SimulatedMember:
         self.reading: dict[Place, int] = {}
         self.is_member = False
         self.is_dead = False
-        self.status: GroupStatus | None = None
+        self.status: MemberStatus | None = None
         self._world = world
         self._instance_id = instance_id
         self._is_back = False
@@ -130,7 +130,7 @@ class SimulatedMember:
         self.reading, self.is_member, self.status = {}, False, None
         self._coordinator.forget()
 
-    def _refreshed(self) -> GroupStatus:
+    def _refreshed(self) -> MemberStatus:
         self._coordinator.describe()
         return self._coordinator.status()
 
@@ -153,7 +153,7 @@ class SimulatedMember:
         if random.random() < world.profile.commit:
             self._commit()
 
-    def _revoke(self, status: GroupStatus) -> None:
+    def _revoke(self, status: MemberStatus) -> None:
         with suppress(CommitFailedError, StorageError):
             self._commit()
         for place in self._places(status, status.revoking):
@@ -162,7 +162,7 @@ class SimulatedMember:
             self._world.truth.released.setdefault(partition, set()).add(status.member_id)
         self._coordinator.release(status.revoking)
 
-    def _begin(self, status: GroupStatus, given: set[Place]) -> None:
+    def _begin(self, status: MemberStatus, given: set[Place]) -> None:
         found = self._commits.begin([partition for _, partition in given])
         now = self._coordinator.status()
         for place in sorted(self._places(now, now.assigned).keys() & given):
@@ -185,7 +185,7 @@ class SimulatedMember:
 
     @staticmethod
     def _places(
-        status: GroupStatus, partitions: frozenset[TopicPartition]
+        status: MemberStatus, partitions: frozenset[TopicPartition]
     ) -> dict[Place, TopicPartition]:
         return {(status.topics[each.topic].topic_id, each): each for each in partitions}
 

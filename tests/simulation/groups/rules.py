@@ -13,8 +13,9 @@ from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.join_requests import JoinRequest
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.group.records import GroupRecord
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
+from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
+from spark_log.log.state_log_trimmer import StateLogTrimmer
 from spark_log.storage import FileInfo
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.groups.transactions import NeverWaits
@@ -93,11 +94,9 @@ class _IgnoresTopicIds(MemberCommits[int]):
         super().commit(offsets, {**topic_ids, **known})
 
 
-class _TrimsByItsOwnClock(GroupLog):
-    """Deletes old files by the process's own clock, which may be wrong."""
-
-    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
-        return self._clock.time_us()
+def _own_time_us(trimmer: StateLogTrimmer, files: Sequence[FileInfo]) -> int:
+    """Return the process's own time, which may be wrong."""
+    return trimmer._clock.time_us()
 
 
 # --- the group's log -----------------------------------------------------------------------------
@@ -176,10 +175,12 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "the look at the fence and the commit are one step": GroupVariant(offsets=_LooksAtFenceOnly),
     "a refused commit is made again only by the owner": GroupVariant(commits=_CommitsWhatItHad),
     "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
-    "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
+    "names are freed by the storage's time": GroupVariant(
+        patches=((StateLogTrimmer, "_storage_time_us", _own_time_us),)
+    ),
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
     "who was removed does not come back": GroupVariant(
-        patches=((JoinRequest, "may_be_taken", _is_no_member),)
+        patches=((JoinRequest, "may_be_accepted", _is_no_member),)
     ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(

@@ -10,16 +10,16 @@ from typing import Any, cast
 
 from spark_log.cluster import Cluster
 from spark_log.coordinator.group.group_log import GroupLog
-from spark_log.coordinator.group.status import GroupStatus
-from spark_log.coordinator.group.transactional_offsets import (
+from spark_log.coordinator.group.status import MemberStatus
+from spark_log.coordinator.offsets.transactional_offsets import (
     RolledForwardOffsets,
     TransactionalOffsets,
 )
 from spark_log.errors import CommitFailedError, SparkLogError, TransactionError
-from spark_log.log import ProducerIdAndEpoch
 from spark_log.metadata import MetadataImage
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import Store
-from spark_log.transaction import GroupOffset, TransactionCoordinator, TransactionMetadata
+from spark_log.transaction import TransactionCoordinator, TransactionMetadata, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata
 from spark_log.util.clock import Clock
 from spark_log.util.suppressed import SuppressedErrors
@@ -91,7 +91,7 @@ class SimulatedTransactions:
 
         self._coordinator = open_coordinator(transactional_id)
 
-    def commit(self, status: GroupStatus, reading: Mapping[Place, int]) -> None:
+    def commit(self, status: MemberStatus, reading: Mapping[Place, int]) -> None:
         """Commit positions in a transaction, or leave it open, or abort it.
 
         Raises:
@@ -110,7 +110,7 @@ class SimulatedTransactions:
             self._owner = None
             raise
 
-    def _commit(self, status: GroupStatus, reading: dict[Place, int]) -> None:
+    def _commit(self, status: MemberStatus, reading: dict[Place, int]) -> None:
         world, random = self._world, self._world.scheduler.random
         if self._owner is None:
             self._owner = self._coordinator.initialize(_TIMEOUT_MS)
@@ -134,7 +134,7 @@ class SimulatedTransactions:
                 self._abort()
                 return
         offsets = [
-            GroupOffset(GROUP_ID, named.topic, topic_id, named.partition, offset)
+            TransactionOffset(GROUP_ID, named.topic, topic_id, named.partition, offset)
             for (topic_id, named), offset in reading.items()
         ]
         owner, self._owner = self._owner, None

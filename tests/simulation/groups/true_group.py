@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_log.coordinator.group.group import Group, GroupTopic
-from spark_log.coordinator.group.group_log import TOPIC_ID, group_directory
+from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentReader
@@ -17,7 +17,7 @@ from tests.simulation.store import SimulatedDisk
 from tests.simulation.violation import ViolationError
 
 GROUP_ID = "group"
-DIRECTORY = group_directory(GROUP_ID)
+DIRECTORY = GroupLog.directory_of(GROUP_ID)
 
 Place = tuple[str, TopicPartition]
 """A partition of one incarnation of a topic: (topic id, partition)."""
@@ -70,7 +70,7 @@ class TrueGroup:
         if name.base_offset > self._next_offset:
             raise ViolationError(f"{file} was created after the log's end, {self._next_offset}")
         reader = SegmentReader(
-            self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0, size_bytes=None
+            self._disk, DIRECTORY, name, topic_id=GroupLog.topic_id, partition=0, size_bytes=None
         )
         for batch in reader.read(reader.base_offset):
             for value in batch.records.column("value").to_pylist():

@@ -10,8 +10,8 @@ from spark_log.config import TopicConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
-from spark_log.coordinator.group.transactional_offsets import TransactionalOffsets
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, Row
+from spark_log.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from spark_log.errors import IllegalGenerationError, StorageError, UnknownOutcomeError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import ClassVar
 
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.partition_directory import LogView
+from spark_log.log.directory.log_view import LogView
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
@@ -32,14 +32,14 @@ class _Maintainer:
             with suppress(StorageError, OffsetOutOfRangeError):
                 self._do_round(log)
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         raise NotImplementedError
 
 
 class Merger(_Maintainer):
     """Merges random runs of adjacent segments, without a policy."""
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         view = log.observe()
         if view.live.segments:
             count = len(view.live.segments)
@@ -54,7 +54,7 @@ class Merger(_Maintainer):
 class Retention(_Maintainer):
     """Deletes the records before random offsets."""
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         summaries, view = log.segments(log.observe())
         if view.log_start_offset == view.log_end_offset:
             return
@@ -65,7 +65,7 @@ class Retention(_Maintainer):
             start = max(base, view.log_start_offset)
         self._delete_records(log, start)
 
-    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+    def _delete_records(self, log: LocalLog, offset: int) -> None:
         move_log_start(log, offset)
 
 
@@ -74,7 +74,7 @@ class Cleaner(_Maintainer):
 
     cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         clock = self._world.clock
         was_far_off, jump_count = clock.is_far_off(), clock.jump_count()
         cleaner = self.cleaner_class(
@@ -96,7 +96,7 @@ class Cleaner(_Maintainer):
 class Vandal(_Maintainer):
     """Deletes, damages and swaps derived files: indexes and snapshots."""
 
-    def _do_round(self, log: PartitionLog) -> None:
+    def _do_round(self, log: LocalLog) -> None:
         disk, random = self._world.store.disk, self._world.scheduler.random
         # After the log start has moved, only a snapshot knows the producers before it.
         suffixes: tuple[str, ...] = (".index", ".timeindex")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import records_of
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
@@ -65,20 +65,20 @@ class Seeker:
                 ask(log)
             self._world.rest(self._world.profile.think_ms)
 
-    def _observe(self, log: PartitionLog) -> None:
+    def _observe(self, log: LocalLog) -> None:
         since = self._world.true_log.now
         view = log.observe()
         self._world.scheduler.note(f"observe: {view.log_start_offset} to {view.log_end_offset}")
         self._world.true_log.check_extent(view.log_start_offset, view.log_end_offset, since)
 
-    def _look_up_time(self, log: PartitionLog) -> None:
+    def _look_up_time(self, log: LocalLog) -> None:
         since = self._world.true_log.now
         timestamp_us = START_US + self._world.scheduler.random.randrange(42)
         found = log.offset_for_time(timestamp_us)
         self._world.scheduler.note(f"offset for time {timestamp_us - START_US}: {found}")
         self._world.true_log.check_time_lookup(timestamp_us, found, since)
 
-    def _look_up_offset(self, log: PartitionLog) -> None:
+    def _look_up_offset(self, log: LocalLog) -> None:
         true_log = self._world.true_log
         since = true_log.now
         offset = self._world.scheduler.random.randrange(true_log.start, true_log.end + 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_log.consumer.fetch import FetchedRows
+from spark_log.consumer.fetch import BatchSlice
 from spark_log.log import LogBatch
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
@@ -32,9 +32,9 @@ def record_batch(records: Sequence[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def columns_of(rows: LogBatch | FetchedRows, *names: str) -> list[list[Any]]:
+def columns_of(rows: LogBatch | BatchSlice, *names: str) -> list[list[Any]]:
     """Return the offsets of consecutive rows, and the values of these columns; times in µs."""
-    column = rows.column if isinstance(rows, FetchedRows) else rows.records.column
+    column = rows.column if isinstance(rows, BatchSlice) else rows.records.column
     columns = [column(name) for name in names]
     return [
         rows.offsets().tolist(),
@@ -45,7 +45,7 @@ def columns_of(rows: LogBatch | FetchedRows, *names: str) -> list[list[Any]]:
     ]
 
 
-def records_of(batches: Iterable[LogBatch | FetchedRows], offset: int) -> list[Record]:
+def records_of(batches: Iterable[LogBatch | BatchSlice], offset: int) -> list[Record]:
     """Return the records of consecutive batches that begin at an offset.
 
     The value of a record at an unexpected offset is marked, so that it matches no written record.

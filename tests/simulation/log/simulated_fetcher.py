@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.fetch.completed_fetch import FetchedRows
+from spark_log.consumer.fetch.completed_fetch import BatchSlice
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
+from spark_log.log import PartitionLog
 from spark_log.storage.directory_watch import DirectoryWatch
 from spark_log.types import TopicPartition
 from tests.simulation.log.profile import DELETE_DELAY_MS
@@ -58,14 +59,14 @@ class SimulatedFetcher:
         config = ConsumerConfig(max_partition_fetch_bytes=random.choice((1, 1000, 1_048_576)))
         self._world = world
         self._max_records = random.choice((1, 3, None))
-        self._cursor = FetchCursor(_PARTITION, world.open_log(), offset)
+        self._cursor = FetchCursor(_PARTITION, cast(PartitionLog, world.open_log()), offset)
         self._loop = _CheckedLoop(world, config)
         self._loop.add(self._cursor)
         self._begins: list[_ReadBegin] = []
         self.position = offset
         self.read_began_ms = 0.0
 
-    def poll(self, timeout_ms: float) -> list[FetchedRows]:
+    def poll(self, timeout_ms: float) -> list[BatchSlice]:
         """Return the next rows; wait for some, and return none after ``timeout_ms``.
 
         Raises:
@@ -92,7 +93,7 @@ class SimulatedFetcher:
     def _run_loop(self) -> None:
         """Run one turn of the loop."""
         cursor = self._cursor
-        if cursor.stream is None or cursor.stream[0] != cursor.version:
+        if not cursor.has_stream:
             begin = _ReadBegin(
                 cursor.offset, self._world.true_log.now, self._world.scheduler.now_ms
             )

@@ -2,7 +2,7 @@
 
 A simulation gives what it can: configs of the topic, arguments such as ``fan_in``, and attributes
 of its store. The numbers here are replaced in their modules instead. They belong to functions
-several layers below `PartitionLog`, and nobody but a simulation has a reason to choose them:
+several layers below `LocalLog`, and nobody but a simulation has a reason to choose them:
 arguments for them would be passed through classes that do not use them.
 
 If a store's files cannot be memory-mapped, a segment is read by its end and in ranges of megabytes,
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from spark_log.log.append import appender_state
+from spark_log.log.append import appender
 from spark_log.log.directory import opened_segments
 from spark_log.log.directory import opener as segment_opener
 from spark_log.log.rewrite import file_deletion
@@ -30,9 +30,7 @@ _Result = TypeVar("_Result")
 
 def small_numbers(profile: Profile) -> tuple[Patch, ...]:
     """Return the patches for the conditions of a simulation of a log."""
-    patches: tuple[Patch, ...] = (
-        (appender_state, "_RACES_PER_LISTING", profile.races_per_listing),
-    )
+    patches: tuple[Patch, ...] = ((appender, "_RACES_PER_LISTING", profile.races_per_listing),)
     range_bytes = profile.range_bytes
     if not range_bytes:
         return patches

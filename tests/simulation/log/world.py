@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
-from spark_log.log import Beside, PartitionLog
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
@@ -36,7 +36,7 @@ class World:
     store: SimulatedStore
     true_log: TrueLog
     profile: Profile
-    log_class: type[PartitionLog]
+    log_class: type[LocalLog]
     is_ending: bool = False
     producer_ids: int = 0
     config: TopicConfig = field(init=False)
@@ -58,7 +58,7 @@ class World:
             }
         )
 
-    def open_log(self) -> PartitionLog:
+    def open_log(self) -> LocalLog:
         """Return a new handle of the log, as a new process has it."""
         return self.log_class(
             self.store,
@@ -67,7 +67,7 @@ class World:
             partition=0,
             config=self.config,
             clock=self.clock,
-            beside=Beside(self._run_beside) if self.profile.merges_beside else None,
+            merge_executor=MergeExecutor(self._run_beside) if self.profile.merges_beside else None,
         )
 
     def _run_beside(self, merge: Callable[[], None]) -> bool:

@@ -16,8 +16,8 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, PartitionLog
-from spark_log.log.producers.producer_state import ProducerAppend, sequence_after
+from spark_log.log import LocalLog, LogAppendInfo
+from spark_log.record.producer_append import ProducerAppend, sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
 from tests.simulation.log.world import World
@@ -58,7 +58,7 @@ class Writer:
             records = draw_records(self._world.scheduler.random, f"{self._name}/{self._count}")
             self._append(log, records)
 
-    def _append(self, log: PartitionLog, records: list[Record]) -> None:
+    def _append(self, log: LocalLog, records: list[Record]) -> None:
         expected_leo = self._expected_leo(log)
         try:
             info = log.append(split(records, self._world), expected_leo=expected_leo)
@@ -73,17 +73,17 @@ class Writer:
         else:
             acknowledge(self._world, records, info, expected_leo)
 
-    def _expected_leo(self, log: PartitionLog) -> int | None:
+    def _expected_leo(self, log: LocalLog) -> int | None:
         return None
 
 
 class ConditionalWriter(Writer):
     """Appends at the log end offset that it read before, and nowhere else."""
 
-    def _expected_leo(self, log: PartitionLog) -> int | None:
+    def _expected_leo(self, log: LocalLog) -> int | None:
         while True:
             try:
-                return log.log_end_offset()
+                return log.observe().log_end_offset
             except StorageError:
                 self._world.rest(self._world.profile.think_ms)
 
@@ -164,7 +164,7 @@ class IdempotentWriter:
         first = random.choice((0, 0, 2**31 - 3))
         return SimulatedProducer(self._world.next_producer_id(), 0, first, random.getrandbits(32))
 
-    def _append(self, log: PartitionLog, base_sequence: int, records: list[Record]) -> bool:
+    def _append(self, log: LocalLog, base_sequence: int, records: list[Record]) -> bool:
         """Append one batch; return whether the writer continues with this producer."""
         producer = self._producer
         assert producer is not None
@@ -208,7 +208,7 @@ class IdempotentWriter:
                     scheduler.note(f"producer {append.producer_id} had expired")
                 return True
 
-    def _leave_a_gap(self, log: PartitionLog, append: ProducerAppend) -> None:
+    def _leave_a_gap(self, log: LocalLog, append: ProducerAppend) -> None:
         """Append with a sequence number after the next one; the log must refuse it.
 
         The log may accept it if the producer has expired, which the model checks.

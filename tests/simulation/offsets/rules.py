@@ -20,7 +20,7 @@ from tests.simulation.offsets.world import Maintenance, OffsetsVariant
 
 
 class _TakesMissingForTheEnd(DeltaLog):
-    def _read_on(self) -> list[Version] | None:
+    def _read_new_versions(self) -> list[Version] | None:
         return self._read_up_to(None)
 
 

@@ -92,7 +92,7 @@ class TrueOffsets:
             self._files.add(path)
             begun_us = min(begun_us, written_us)
             if now_us - written_us > DELETE_DELAY_MS * 500:
-                self._late.add(path)  # its writer was paused: see `DeltaCleanup.free_data_files`
+                self._late.add(path)  # its writer was paused: see `DeltaCleanup.delete_data_files`
         for kind, action in actions:
             if kind == "txn":
                 self._check_fence(number, action)

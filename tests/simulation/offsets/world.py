@@ -16,8 +16,8 @@ from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets import store as offsets_store
-from spark_log.coordinator.offsets.commit_pace import CommitPace
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
+from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
 from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
@@ -193,14 +193,14 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         return uuid.UUID(int=scheduler.random.getrandbits(128), version=4)
 
     return (
-        (DeltaLog, "free_delay_ms", float(DELETE_DELAY_MS)),
+        (DeltaLog, "deletion_delay_ms", float(DELETE_DELAY_MS)),
         # Vandals are as fast as other processes here: only a new listing shows their work.
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
         (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
         (offset_commits, "_BACKOFF_S", 0.0),
-        (CommitPace, "max_pause_ms", 0.0),
+        (CommitThrottle, "max_pause_ms", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
         (offset_commits, "ThreadPoolExecutor", SameThread),
         (parallel_requests, "ThreadPoolExecutor", SameThread),

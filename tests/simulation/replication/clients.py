@@ -15,8 +15,9 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import ALL, LogAppendInfo, ProducerAppend
-from spark_log.log.producers.producer_state import sequence_after
+from spark_log.log import ALL, LogAppendInfo
+from spark_log.record import ProducerAppend
+from spark_log.record.producer_append import sequence_after
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.replication.true_replicas import rows_of
@@ -145,7 +146,7 @@ class PlainWriter(_Client):
         world = self._world
         values = world.draw_values(self._name)
         try:
-            expected = opened.log.log_end_offset() if world.chance(0.5) else None
+            expected = opened.log.observe().log_end_offset if world.chance(0.5) else None
             self._append(opened, values, expected_leo=expected)
         except (UnknownOutcomeError, NotEnoughReplicasAfterAppendError) as error:
             self._note(f"append {values[0]!r}", error)
@@ -165,7 +166,7 @@ class Follower(_Client):
             world.rest(world.profile.think_ms)
             begin = position
             try:
-                for batch, next_offset in opened.log.read_on(position):
+                for batch, next_offset in opened.log.stream(position):
                     rows = [] if batch is None else rows_of(batch)
                     world.truth.check_read(position, next_offset, rows)
                     position = next_offset

@@ -14,9 +14,10 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
 )
-from spark_log.log import MIN_DEDUPE_BUFFER_BYTES, DivergedReplicaError
+from spark_log.log import DivergedReplicaError
+from spark_log.log.clean import MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata.brokers import fence_broker_records
-from spark_log.replication import Replicator
+from spark_log.replication import ReplicaRecovery
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError, DivergedReplicaError)
@@ -61,7 +62,7 @@ class Controller:
         if not world.is_ending:
             if world.chance(world.profile.suspicion):
                 suspect = random.choice(state.replicas)
-                newer = opened.states.leave(state, (suspect,))
+                newer = opened.states.shrink_isr(state, (suspect,))
                 world.scheduler.note(f"suspects {suspect}: {newer}")
             if world.chance(world.profile.fencing):
                 self._fence(opened, random.choice(state.replicas))
@@ -92,7 +93,7 @@ class Controller:
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
         """Do the work of the replicate job for one replica."""
-        done = Replicator(opened.cluster, opened.topic, 0, broker).catch_up()
+        done = ReplicaRecovery(opened.cluster, opened.topic, 0, broker).run()
         self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 

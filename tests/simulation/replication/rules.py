@@ -11,27 +11,28 @@ from typing import Any
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
     DivergedReplicaError,
+    LocalLog,
     LogAppendInfo,
     LogView,
-    PartitionState,
-    Replica,
-    ReplicaFetcher,
-    move_replica_start,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.chain import ReplicaChain, chain_start, replica_fetcher
+from spark_log.log.append.tail_state import TailState
+from spark_log.log.chain import PartitionState, ReplicaChain, ReplicaFetcher, replica_fetcher
+from spark_log.log.chain.append_attempt import AppendAttempt
 from spark_log.log.chain.chain_appender import ChainAppender
+from spark_log.log.chain.chain_attempt import ChainAttempt
 from spark_log.log.chain.chain_followers import ChainFollowers
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
+from spark_log.log.log_start import move_log_start
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
-from spark_log.replication import Replicator, catching_up
+from spark_log.replication import ReplicaRecovery, replica_recovery
 from tests.simulation.patches import PatchVariant
 
 REPLICATION_SOUND = PatchVariant()
@@ -40,8 +41,8 @@ REPLICATION_SOUND = PatchVariant()
 
 # --- barriers ------------------------------------------------------------------------------------
 
-_shipped_check_epoch = Appender._check_leader_epoch
-_shipped_newer = ReplicaChain._newer
+_shipped_check_epoch = TailState._check_leader_epoch
+_shipped_refresh = ChainAttempt.refresh_epoch
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -52,12 +53,12 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-def _needs_no_barrier(self: Appender, *what: Any, **how: Any) -> None:
+def _needs_no_barrier(self: TailState, *what: Any, **how: Any) -> None:
     with suppress(UnknownLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
 
 
-def _is_not_fenced(self: Appender, *what: Any, **how: Any) -> None:
+def _is_not_fenced(self: TailState, *what: Any, **how: Any) -> None:
     with suppress(FencedLeaderEpochError):
         _shipped_check_epoch(self, *what, **how)
 
@@ -67,22 +68,22 @@ def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo
 
 
 def _moves_the_start(
-    chain: ReplicaChain, broker_id: int, replica: Replica, offset: int, view: LogView | None
+    chain: ReplicaChain, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
 ) -> int:
-    return move_replica_start(replica, offset, view)
+    return move_log_start(replica, offset, view)
 
 
-def _believes_its_state(_: ReplicaChain, state: PartitionState) -> PartitionState:
-    return state
+def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
+    return self.state
 
 
-def _waits_for_nobody(_: Replicator) -> float:
+def _waits_for_nobody(_: ReplicaRecovery) -> float:
     return 0.0
 
 
-def _takes_the_epoch_of_the_log(self: ReplicaChain, state: PartitionState) -> PartitionState:
-    """Go on with the replicas that it knows."""
-    return replace(state, leader_epoch=_shipped_newer(self, state).leader_epoch)
+def _takes_the_epoch_of_the_log(self: ChainAttempt) -> PartitionState:
+    """Continue with the replicas that it knows."""
+    return replace(self.state, leader_epoch=_shipped_refresh(self).leader_epoch)
 
 
 # --- the order of the chain ----------------------------------------------------------------------
@@ -121,11 +122,11 @@ def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_o
 
 _shipped_fetcher = ReplicaFetcher.__init__
 _shipped_prefix = ReplicaFetcher.check_is_prefix
-_shipped_copy = Replicator._copy
+_shipped_copy = ReplicaRecovery._copy
 
 
 def _compares_once(
-    self: ReplicaFetcher, leader: Replica, follower: Replica, *how: Any, **options: Any
+    self: ReplicaFetcher, leader: LocalLog, follower: LocalLog, *how: Any, **options: Any
 ) -> None:
     """Compare a follower with a leader only at the first listing in this process."""
     _shipped_fetcher(self, leader, follower, *how, **options)
@@ -139,7 +140,9 @@ def _compares_once(
     follower.follower.check = check
 
 
-def _truncates_in_place(self: Replicator, state: PartitionState, follower: Replica) -> int | None:
+def _truncates_in_place(
+    self: ReplicaRecovery, state: PartitionState, follower: LocalLog
+) -> int | None:
     """Delete what a diverged replica has, and copy the leader's log into the same directory."""
     try:
         return _shipped_copy(self, state, follower)
@@ -149,7 +152,7 @@ def _truncates_in_place(self: Replicator, state: PartitionState, follower: Repli
             files.store.delete(file.path)
         number = state.directory_number(self._broker_id)
         empty = self._log._chain._open_replica(self._broker_id, number)
-        empty.files.witness = None
+        empty.files.existence_marker = None
         return _shipped_copy(self, state, empty)
 
 
@@ -160,7 +163,7 @@ def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
 
 
-def _completes_at_once(self: Replicator) -> None:
+def _completes_at_once(self: ReplicaRecovery) -> None:
     """Put the joining replica into the in-sync replicas before the barrier stands on it."""
     state = self._log.states.refresh()
     self._cluster.metadata.commit(
@@ -190,7 +193,7 @@ def _in_any_epoch(
     return decided
 
 
-def _copies_to_the_leaders_end(self: Replicator) -> int:
+def _copies_to_the_leaders_end(self: ReplicaRecovery) -> int:
     state = self._log.states.current()
     leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
     return leader.files.observe().log_end_offset
@@ -199,15 +202,15 @@ def _copies_to_the_leaders_end(self: Replicator) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicaSelection) -> Replica:
+def _reads_the_last_in_sync(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, -1)
 
 
-def _reads_the_leader(self: ReplicaSelection) -> Replica:
+def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
     return _read_at(self, 0)
 
 
-def _read_at(selection: ReplicaSelection, place: int) -> Replica:
+def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     state = selection.known_state
     replica = selection._chain.replica(state, state.isr[place])
     replica.reader.max_leader_epoch = state.leader_epoch
@@ -215,7 +218,7 @@ def _read_at(selection: ReplicaSelection, place: int) -> Replica:
 
 
 def _segment_as_listed(
-    self: Replica, offset: int, view: LogView
+    self: LocalLog, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
     segment = view.live.segments[view.live.index_of(offset)]
     return segment, self.files.open_listed(segment, view.observed_ms)
@@ -232,13 +235,13 @@ def _has_no_limit(self: LogReader, value: int | None) -> None:
 REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
-            (Appender, "_check_leader_epoch", _does_nothing),
-            (Replica, "append_barrier", _does_nothing),
+            (TailState, "_check_leader_epoch", _does_nothing),
+            (LocalLog, "append_barrier", _does_nothing),
             (ReplicaSelection, "_has_barrier", _is_true),
         )
     ),
     "nobody appends before the barrier": PatchVariant(
-        ((Appender, "_check_leader_epoch", _needs_no_barrier),)
+        ((TailState, "_check_leader_epoch", _needs_no_barrier),)
     ),
     "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
         ((Appender, "_forget_earlier_epochs", _does_nothing),)
@@ -260,28 +263,28 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     ),
     "a replica that ends before the log start was emptied": PatchVariant(
         (
-            (replica_fetcher, "follow_log_start", move_replica_start),
-            (catching_up, "follow_log_start", move_replica_start),
-            (cleaner, "follow_log_start", move_replica_start),
+            (replica_fetcher, "follow_log_start", move_log_start),
+            (replica_recovery, "follow_log_start", move_log_start),
+            (cleaner, "follow_log_start", move_log_start),
         )
     ),
     "a writer whose merge misses files lists the log": PatchVariant(
         ((Appender, "_forget_missing_files", _does_nothing),)
     ),
     "records are deleted without a replica that was emptied": PatchVariant(
-        ((chain_start, "_move_start", _moves_the_start),)
+        ((ReplicaChain, "_move_replica_start", _moves_the_start),)
     ),
     "an append is acknowledged by a recent state": PatchVariant(
-        ((ReplicaChain, "_recent", _believes_its_state),)
+        ((AppendAttempt, "recent_state", _believes_its_state),)
     ),
     "a replica joins until every writer knows it": PatchVariant(
-        ((Replicator, "remaining_ms", property(_waits_for_nobody)),)
+        ((ReplicaRecovery, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
-        ((Appender, "_check_leader_epoch", _is_not_fenced),)
+        ((TailState, "_check_leader_epoch", _is_not_fenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
-        ((ReplicaChain, "_newer", _takes_the_epoch_of_the_log),)
+        ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
     "all in-sync replicas have what is acknowledged": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)
@@ -299,25 +302,25 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((Replica, "_segment_at", _segment_as_listed),)
+        ((LocalLog, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
     ),
     "a diverged replica gets a new directory": PatchVariant(
-        ((Replicator, "_copy", _truncates_in_place),)
+        ((ReplicaRecovery, "_copy", _truncates_in_place),)
     ),
     "nothing is acknowledged without the joining replicas": PatchVariant(
         ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
     ),
     "a replica is in sync when the barrier stands on it": PatchVariant(
-        ((Replicator, "_complete", _completes_at_once),)
+        ((ReplicaRecovery, "_complete", _completes_at_once),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
-        ((catching_up, "complete_joining", _in_any_epoch(complete_joining)),)
+        ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
     "a replica outside of the chain gets what all have": PatchVariant(
-        ((Replicator, "_high_watermark", _copies_to_the_leaders_end),)
+        ((ReplicaRecovery, "_high_watermark", _copies_to_the_leaders_end),)
     ),
     "only what all have is merged": PatchVariant(
         ((ChainFollowers, "limit_merges", _does_nothing),)
@@ -332,7 +335,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaSelection, "_has_barrier", _is_true),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((Replica, "offset_of_epoch", _hides_nothing),)
+        ((LocalLog, "offset_of_epoch", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-from spark_log.cluster import Cluster, broker_stores, cluster_cleaner
+from spark_log.cluster import Cluster, broker_stores, cleaner
 from spark_log.cluster import cluster as cluster_module
 from spark_log.cluster.broker_registration import register_broker
 from spark_log.config import TopicConfig
@@ -25,8 +25,12 @@ from spark_log.errors import (
     StorageUnavailableError,
     UnsupportedStoreError,
 )
-from spark_log.log import PartitionCleaner, PartitionDirectory, Replica, ReplicatedLog, Witness
-from spark_log.log.append import appender_state
+from spark_log.log import (
+    LocalLog,
+    PartitionLog,
+)
+from spark_log.log.append import appender
+from spark_log.log.clean import PartitionCleaner
 from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
 from spark_log.metadata.records import (
@@ -36,8 +40,8 @@ from spark_log.metadata.records import (
     TopicRecord,
 )
 from spark_log.metadata.topic_image import TopicImage
-from spark_log.replication import catching_up
-from spark_log.storage import FileInfo, StagedFile, listing_validity_ms
+from spark_log.replication import replica_recovery
+from spark_log.storage import FileInfo, StagedFile
 from spark_log.util.clock import Clock
 from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
 from tests.simulation.patches import Patch
@@ -265,22 +269,21 @@ class OpenPartition:
         self.topic: TopicImage = self.cluster.topic(TOPIC)
         self.states = MetadataPartitionStates(self.cluster.metadata, self.topic, 0)
         log = self.cluster.partition_log(self.topic, 0)
-        assert isinstance(log, ReplicatedLog)
-        self.log: ReplicatedLog = log
+        assert isinstance(log, PartitionLog)
+        self.log: PartitionLog = log
 
-    def replica(self, broker_id: int, number: int) -> Replica:
+    def replica(self, broker_id: int, number: int) -> LocalLog:
         """Return a replica in a directory that the partition's state may not have."""
-        path, config = self.topic.numbered_directory(0, number), self.topic.config()
-        files = PartitionDirectory(
+        return LocalLog(
             self.cluster.broker_store(broker_id),
-            path,
+            self.topic.numbered_directory(0, number),
             topic_id=TOPIC_ID,
             partition=0,
+            config=self.topic.config(),
             clock=self.cluster.clock,
-            valid_ms=listing_validity_ms(config.file_delete_delay_ms),
-            witness=Witness(path),
+            has_existence_marker=True,
+            has_leader_epochs=True,
         )
-        return Replica(files, config, has_leader_epochs=True)
 
 
 def create_world(
@@ -356,12 +359,12 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
         (broker_stores, "open_store", world.store_at),
         (metadata_log, "INTERNAL_LOG_CONFIG", metadata_config),
         (partition_states, "METADATA_LEASE_MS", LEASE_MS),
-        (catching_up, "METADATA_LEASE_MS", LEASE_MS),
+        (replica_recovery, "METADATA_LEASE_MS", LEASE_MS),
         (
-            cluster_cleaner,
+            cleaner,
             "PartitionCleaner",
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),
-        (appender_state, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
+        (appender, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
         *SegmentFiles().patches,
     )

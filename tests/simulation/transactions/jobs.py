@@ -8,7 +8,7 @@ from spark_log.errors import (
     StorageError,
     TransactionError,
 )
-from spark_log.log import ProducerIdAndEpoch
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCoordinator
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.transactions.owners import Writes, abort, commit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_log.errors import ClockSkewError, StorageError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.transaction import TopicIdPartition, TransactionCleaner
 from tests.simulation.log.profile import Profile
@@ -49,9 +49,9 @@ class PartitionWorld:
         """Whether faults have ended."""
         return self._world.is_ending
 
-    def open_log(self) -> PartitionLog:
+    def open_log(self) -> LocalLog:
         """Return a new handle of the log."""
-        return OpenLogs(self._world.open_cluster(), self._world.image).log(self._partition)
+        return OpenLogs(self._world.open_cluster(), self._world.image).log(self._partition).replica
 
     def directory(self) -> PartitionDirectory:
         """Return a new handle of the partition's directory."""

@@ -11,7 +11,7 @@ from spark_log.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from spark_log.log import ProducerAppend, ProducerIdAndEpoch
+from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld, open_coordinator

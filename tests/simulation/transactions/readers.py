@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
-from spark_log.log import LogBatch, PartitionLog, ProducerIdAndEpoch
+from spark_log.log import LogBatch, PartitionLog
+from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionObserver
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import columns_of
@@ -89,7 +90,7 @@ class Reader:
         # A reader that is held up may learn later that the log start has passed what it waits for.
         readable_to = truth.first_open_offset if self._is_committed else truth.end
         begin = position
-        batches = log.read_on(position, isolation_level=self._isolation_level)
+        batches = log.stream(position, isolation_level=self._isolation_level)
         for batch, end in batches:
             rows: list[tuple[int, bytes]] = []
             if batch is not None and not batch.is_control:

@@ -13,9 +13,9 @@ from spark_log.errors import (
     SparkLogError,
     TransactionAbortableError,
 )
-from spark_log.log import EndTransactionMarker, LogAppendInfo, PartitionLog, ProducerIdAndEpoch
+from spark_log.log import LocalLog, LogAppendInfo
 from spark_log.log.producers.producer_state import ProducerState
-from spark_log.record import BatchHeader
+from spark_log.record import BatchHeader, EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
@@ -36,7 +36,7 @@ TRANSACTIONS_SOUND = PatchVariant()
 _shipped_register = TransactionCoordinator.register
 _shipped_registration = changes.register
 _shipped_commit = changes.commit
-_shipped_append = PartitionLog.append
+_shipped_append = LocalLog.append
 
 
 def _registers_one_partition(
@@ -65,7 +65,7 @@ def _commits_a_batch_again(state: TransactionMetadata, *what: Any, **which: Any)
 
 
 def _appends_wherever_the_end_is(
-    self: PartitionLog, records: Any, *, expected_leo: int | None = None, **how: Any
+    self: LocalLog, records: Any, *, expected_leo: int | None = None, **how: Any
 ) -> LogAppendInfo:
     return _shipped_append(self, records, **how)
 
@@ -149,7 +149,7 @@ TRANSACTIONS_RULES: dict[str, PatchVariant] = {
         ((markers_module, "transaction_markers", _every_participant_counts),)
     ),
     "a decision is appended where it was made": PatchVariant(
-        ((PartitionLog, "append", _appends_wherever_the_end_is),)
+        ((LocalLog, "append", _appends_wherever_the_end_is),)
     ),
     "a micro-batch is committed once": PatchVariant(((changes, "commit", _commits_a_batch_again),)),
     "a producer id is recorded before it is used": PatchVariant(

@@ -121,6 +121,6 @@ class TransactionsSimulation(Simulation):
         for partition in world.partitions:
             Reader(world, partition, "read_committed").read_all()
             log = OpenLogs(world.open_cluster(), world.image).log(partition)
-            for finding in Verifier(log).findings():
+            for finding in Verifier(log.replica).findings():
                 if finding.severity is Severity.ERROR or finding.kind in never:
                     raise ViolationError(f"verify: {finding.message}")

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import LogAppendInfo, ProducerIdAndEpoch, SegmentReader
+from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.files.file_names import SegmentName, StartMarker
-from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader
+from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ProducerIdAndEpoch
 from spark_log.storage import Store
 from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState
 from spark_log.transaction.records import TransactionRecord, from_json
-from spark_log.transaction.state_log import TOPIC_ID as STATE_TOPIC_ID
-from spark_log.transaction.state_log import transaction_directory
+from spark_log.transaction.state_log import TransactionStateLog
 from tests.simulation.violation import ViolationError
 
 TransactionNumber = tuple[str, int]
@@ -120,7 +119,7 @@ class TrueTransactions:
                 differ, so that they remove nothing else.
         """
         self._is_compacted = is_compacted
-        directories = {transaction_directory(each): each for each in transactional_ids}
+        directories = {TransactionStateLog.directory_of(each): each for each in transactional_ids}
         self._disk = disk
         self._directories = directories
         self.partitions = {
@@ -166,7 +165,12 @@ class TrueTransactions:
         if name.base_offset > end:
             raise ViolationError(f"{name.log} was created after the state log's end, {end}")
         reader = SegmentReader(
-            self._disk, directory, name, topic_id=STATE_TOPIC_ID, partition=0, size_bytes=None
+            self._disk,
+            directory,
+            name,
+            topic_id=TransactionStateLog.topic_id,
+            partition=0,
+            size_bytes=None,
         )
         transactional_id = self._directories[directory]
         for batch in reader.read(reader.base_offset):

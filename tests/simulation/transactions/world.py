@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Final, cast
 
 from spark_log.cluster import Cluster
 from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
-from spark_log.log import PartitionLog, ProducerAppend, ProducerIdAndEpoch, StateLog
+from spark_log.log import PartitionLog, StateLog
 from spark_log.log import state_log as state_log_module
-from spark_log.log.append import appender_state
+from spark_log.log.append import appender
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
-from spark_log.record import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
-from spark_log.transaction import view as view_module
 from spark_log.util.suppressed import SuppressedErrors
 from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
@@ -284,9 +282,8 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
     )
     return (
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
-        (view_module, "PartitionLog", partial(PartitionLog, config=state_log_config)),
         (StateLog, "trim_every", profile.trim_every),
-        (appender_state, "_RACES_PER_LISTING", profile.faults.races_per_listing),
+        (appender, "_RACES_PER_LISTING", profile.faults.races_per_listing),
         (markers, "ThreadPoolExecutor", SameThread),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from spark_log.errors import (
@@ -15,40 +14,48 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.directory.log_tail import LogTail, PutResult
+from spark_log.log.append.lost_answers import LostAnswers
+from spark_log.log.append.tail_state import TailState
+from spark_log.log.directory.log_tail import LogTail
 from spark_log.log.segment.staged_segment import StagedSegment
 from tests.simulation.log.rules.variant import Variant, appending, knowing, plain_name
 
 
-class _NeverLate(AppenderState):
-    def is_recent(self, tail: LogTail) -> bool:
-        return True
+class _NeverLate(TailState):
+    @property
+    def is_recent(self) -> bool:
+        return self.end is not None
 
 
 class _TakesExistsForAnothers(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
-        put = super()._try_put(segment, base_offset)
-        return put and replace(put, is_ours=put.winner is None)
+    @staticmethod
+    def _is_same(winner: SegmentReader, segment: StagedSegment) -> bool:
+        return False
 
 
 class _TakesExistsForItsOwn(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
-        put = super()._try_put(segment, base_offset)
-        return put and replace(put, is_ours=True)
+    @staticmethod
+    def _is_same(winner: SegmentReader, segment: StagedSegment) -> bool:
+        return True
 
 
 class _PutsAgainWithoutLooking(Appender):
-    def _find_lost(self, segment: StagedSegment, unknown: set[int]) -> tuple[int | None, LogTail]:
-        return None, self._state.observe(segment)
+    def _lost_answers(self) -> LostAnswers:
+        return _FindsNothing(self._directory, self._config, self._tail)
+
+
+class _FindsNothing(LostAnswers):
+    def search(self, segment: StagedSegment) -> int | None:
+        self._tail.observe(segment)
+        return None
 
 
 class _TakesSilenceForSuccess(Appender):
-    def _try_put(self, segment: StagedSegment, base_offset: int) -> PutResult | None:
+    def _put(self, segment: StagedSegment, base_offset: int) -> SegmentReader | None:
         try:
-            return super()._try_put(segment, base_offset)
+            return super()._put(segment, base_offset)
         except UnknownOutcomeError:
-            return PutResult(True, base_offset + segment.record_count, None)
+            return None
 
 
 class _TakesSilenceForFailure(Appender):
@@ -65,80 +72,82 @@ class _MovesOn(Appender):
     def append_segment(
         self, segment: StagedSegment, expected_leo: int | None = None, **options: Any
     ) -> LogAppendInfo:
-        if expected_leo is not None and self._state.observe(segment).log_end_offset == expected_leo:
-            expected_leo = None
+        if expected_leo is not None:
+            self._tail.observe(segment)
+            if self._tail.log_end_offset == expected_leo:
+                expected_leo = None
         return super().append_segment(segment, expected_leo, **options)
 
 
-class _IgnoresWinners(AppenderState):
-    def _on_winner(self, winner: SegmentReader, tail: LogTail) -> None:
+class _IgnoresWinners(TailState):
+    def _replay(self, winner: SegmentReader, end: LogTail) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
 
-class _CatchesUpBlindly(AppenderState):
+class _CatchesUpBlindly(TailState):
     """Continues behind the last listed segment, without reading the segments before it."""
 
-    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
-        directory = self._directory
-        listed = directory.store.list(directory.path, start_after=f"{tail.log_end_offset:020d}")
+    def catch_up(self, segment: StagedSegment) -> None:
+        directory, end = self._directory, self.known_end()
+        listed = directory.store.list(directory.path, start_after=f"{end.log_end_offset:020d}")
         plain = [name for file in listed if (name := plain_name(file))]
         try:
             winner = directory.open(plain[-1]) if plain else None
         except NotFoundError:
             return self.observe(segment)
-        if winner is None or not self._may_go_past(tail):
+        if winner is None or not self._may_go_past():
             return self.observe(segment)
         if self._producers is not None:
             self._producers.offset = winner.end_offset
-        self.tail = LogTail(winner.end_offset, tail.observed_ms)
-        return self.tail
+        self.end = LogTail(winner.end_offset, end.observed_ms)
+        return None
 
-    def _may_go_past(self, tail: LogTail) -> bool:
-        return self.is_recent(tail)
+    def _may_go_past(self) -> bool:
+        return self.is_recent
 
 
 class _CatchesUpLate(_CatchesUpBlindly):
     """Does so without any producer state, however old its view of the log is."""
 
-    def _catch_up(self, segment: StagedSegment, tail: LogTail) -> LogTail:
+    def catch_up(self, segment: StagedSegment) -> None:
         self._producers = None
-        return super()._catch_up(segment, tail)
+        super().catch_up(segment)
 
-    def _may_go_past(self, tail: LogTail) -> bool:
+    def _may_go_past(self) -> bool:
         return True
 
 
-class _ForgetsRepeats(AppenderState):
+class _ForgetsRepeats(TailState):
     def duplicate_offset(self, segment: StagedSegment) -> int | None:
         return None
 
 
-class _DoesNotFence(AppenderState):
-    def check_producer(self, segment: StagedSegment) -> None:
+class _DoesNotFence(TailState):
+    def _check_producer(self, segment: StagedSegment) -> None:
         with suppress(InvalidProducerEpochError):
-            super().check_producer(segment)
+            super()._check_producer(segment)
 
 
-class _AsksTheProducerStateAlone(AppenderState):
+class _AsksTheProducerStateAlone(TailState):
     """Takes a lost append of an older epoch for refused."""
 
     def is_fenced(self, segment: StagedSegment) -> bool:
         return False
 
 
-class _DoesNotMindGaps(AppenderState):
-    def check_producer(self, segment: StagedSegment) -> None:
+class _DoesNotMindGaps(TailState):
+    def _check_producer(self, segment: StagedSegment) -> None:
         with suppress(OutOfOrderSequenceError):
-            super().check_producer(segment)
+            super()._check_producer(segment)
 
 
-class _ExpiresByItsOwnClock(AppenderState):
+class _ExpiresByItsOwnClock(TailState):
     """Accepts any sequence number of a producer that has expired by its own wall clock."""
 
-    def check_producer(self, segment: StagedSegment) -> None:
+    def _check_producer(self, segment: StagedSegment) -> None:
         self._storage_us = self._clock.time_us()
-        super().check_producer(segment)
+        super()._check_producer(segment)
 
 
 APPENDING_RULES: dict[str, Variant] = {

@@ -12,21 +12,20 @@ import pyarrow as pa
 from spark_log.errors import (
     AlreadyExistsError,
 )
-from spark_log.log import PartitionLog, SegmentReader, SegmentWriter
+from spark_log.log import LocalLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_merger import TailMerge, TailMerger
+from spark_log.log.append.merge_task import MergedSegment
+from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.partition_directory import (
-    DirectoryListing,
-    LogView,
-    PartitionDirectory,
-)
+from spark_log.log.directory.log_view import DirectoryListing, LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.file_deletion import DeletableFiles, find_deletable
-from spark_log.log.snapshot.snapshot import SegmentSummary, Snapshot
+from spark_log.log.segment.summary import SegmentSummary
+from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
@@ -102,15 +101,16 @@ class _RemembersForEver(TailMerger):
 
 
 class _FreesItsOwnAtOnce(TailMerger):
-    def _merge(self, *args: Any) -> TailMerge:
-        return replace(super()._merge(*args), deletable_ms=self._clock.monotonic_ms())
+    def on_merged(self, merged: Sequence[MergedSegment]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        super().on_merged([replace(each, deletable_ms=now_ms) for each in merged])
 
 
 def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._derived.merger.__class__ = merger_class
+            self.derived.merger.__class__ = merger_class
 
     return appending(Merging)
 
@@ -162,7 +162,7 @@ class _RemovesMarkersAtOnce(PartitionCleaner):
 class _RemovesEveryOther(Retention):
     """Removes all start markers but its own."""
 
-    def _delete_records(self, log: PartitionLog, offset: int) -> None:
+    def _delete_records(self, log: LocalLog, offset: int) -> None:
         super()._delete_records(log, offset)
         for file in list(log.files.store.list(DIRECTORY)):
             marker = StartMarker.parse(file.name)
@@ -180,10 +180,10 @@ class _DatesByItsOwnClock(Snapshots):
         return super()._write(state, summaries, replace(view, live=live))
 
 
-class _ForgetsByItsOwnClock(PartitionLog):
+class _ForgetsByItsOwnClock(LocalLog):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replica.snapshots.__class__ = _DatesByItsOwnClock
+        self.snapshots.__class__ = _DatesByItsOwnClock
 
 
 class _WritesNothing(Snapshots):
@@ -191,10 +191,10 @@ class _WritesNothing(Snapshots):
         return Snapshot(0, (), ProducerState())
 
 
-class _SavesNothing(PartitionLog):
+class _SavesNothing(LocalLog):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replica.snapshots.__class__ = _WritesNothing
+        self.snapshots.__class__ = _WritesNothing
 
 
 CLEANING_RULES: dict[str, Variant] = {

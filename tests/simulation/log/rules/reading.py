@@ -14,8 +14,9 @@ from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.errors import (
     NotFoundError,
 )
-from spark_log.log import PartitionLog, SegmentReader
-from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log import LocalLog, SegmentReader
+from spark_log.log.directory.log_view import LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import LiveLog, LiveSegment, live_log
 from spark_log.log.read.log_reader import LogReader
@@ -27,10 +28,10 @@ from tests.simulation.log.rules.variant import Variant, plain_name
 def _seeing(directory: type[PartitionDirectory]) -> Variant:
     """Return the variant whose logs use another partition directory."""
 
-    class Log(PartitionLog):
+    class Log(LocalLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
             super().__init__(*args, **settings)
-            self._replica.files.__class__ = directory
+            self.files.__class__ = directory
 
     return Variant(log=Log)
 
@@ -116,12 +117,12 @@ class _ListsOnce(LogReader):
         super().__setattr__(name, value)
 
 
-class _NeverListsAgain(PartitionLog):
+class _NeverListsAgain(LocalLog):
     """Reads with a reader that never lists again."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._replica.reader.__class__ = _ListsOnce
+        self.reader.__class__ = _ListsOnce
 
 
 _shipped_add = FetchBuffer.add

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.appender_state import AppenderState
+from spark_log.log.append.tail_state import TailState
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention
@@ -26,7 +26,7 @@ class Variant:
         patches: functions that are replaced during the simulation.
     """
 
-    log: type[PartitionLog] = PartitionLog
+    log: type[LocalLog] = LocalLog
     merger: type[Merger] = Merger
     retention: type[Retention] = Retention
     cleaner: type[Cleaner] = Cleaner
@@ -40,22 +40,21 @@ SOUND = Variant()
 def appending(appender: type[Appender]) -> Variant:
     """Return the variant whose logs use another appender."""
 
-    class Log(PartitionLog):
+    class Log(LocalLog):
         def __init__(self, *args: Any, **settings: Any) -> None:
             super().__init__(*args, **settings)
-            replica = self._replica
-            replica.appender = appender(replica.files, replica.snapshots, self.config)
+            self.appender = appender(self.files, self.snapshots, self.config)
 
     return Variant(log=Log)
 
 
-def knowing(state: type[AppenderState]) -> Variant:
-    """Return the variant whose appenders keep another state of the log."""
+def knowing(tail: type[TailState]) -> Variant:
+    """Return the variant whose appenders keep another state of the log's end."""
 
     class Knowing(Appender):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._state.__class__ = state
+            self._tail.__class__ = tail
 
     return appending(Knowing)
 

@@ -1,0 +1,10 @@
+from .cluster_sampler import ClusterSample as ClusterSample
+from .cluster_sampler import ClusterSampler as ClusterSampler
+from .cluster_sampler import GroupSample as GroupSample
+from .cluster_sampler import TopicSample as TopicSample
+from .reassignment import THROTTLE as THROTTLE
+from .reassignment import cancel_plan as cancel_plan
+from .reassignment import execute_plan as execute_plan
+from .reassignment import generate_plan as generate_plan
+from .reassignment import list_reassigning as list_reassigning
+from .reassignment import verify_plan as verify_plan

@@ -1,1 +1,0 @@
-../../conf/spark-env.sh

@@ -1,0 +1,14 @@
+from .options import FromTime as FromTime
+from .options import SinkOption as SinkOption
+from .options import ToTime as ToTime
+from .options import connection_options as connection_options
+from .progress_bar import spark_progress as spark_progress
+from .report import Counts as Counts
+from .report import JobReport as JobReport
+from .report import json_value as json_value
+from .session import job_session as job_session
+from .time_range import starting_options as starting_options
+from .time_range import where_timestamp_in as where_timestamp_in
+from .transform_function import Transform as Transform
+from .transform_function import TransformOption as TransformOption
+from .transform_function import count_records as count_records

@@ -1,0 +1,188 @@
+"""Lost answers: a segment whose put may or may not have succeeded is looked up in the log."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from spark_log.config import TopicConfig
+from spark_log.errors import (
+    CorruptRecordError,
+    NotFoundError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log.append.tail_state import TailState
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.segment import StagedSegment
+
+_log = logging.getLogger(__name__)
+
+_MAX_LOST_ANSWERS = 10
+"""Number of lost answers after which an append is given up, and its outcome is unknown."""
+
+
+class LostAnswers:
+    """The puts of one append whose answers are lost, in a ``with`` block around the append.
+
+    The segment may be at one of their offsets, or appear there later. After an error of the block
+    the log's end is forgotten; the error becomes an `UnknownOutcomeError` if there is such a put.
+    """
+
+    def __init__(self, directory: PartitionDirectory, config: TopicConfig, tail: TailState) -> None:
+        self._directory = directory
+        self._expiration_ms = config.producer_id_expiration_ms
+        self._tail = tail
+        self._offsets: set[int] = set()
+        self._count = 0
+        self._began_ms = directory.clock.monotonic_ms()
+
+    def __enter__(self) -> LostAnswers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, StorageError | CorruptRecordError):
+            return
+        self._tail.reset()
+        if self._offsets and not isinstance(error, UnknownOutcomeError):
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the answer to an append was lost, and the log could not "
+                f"be searched for it: {error}",
+                path=self._directory.path,
+            ) from error
+
+    def add(self, base_offset: int) -> None:
+        """Add a put at an offset: the segment may be there, now or later."""
+        self._offsets.add(base_offset)
+
+    def remove(self, base_offset: int) -> None:
+        """Remove the puts at an offset that another segment has had all the time."""
+        self._offsets.discard(base_offset)
+
+    def find(self, segment: StagedSegment, base_offset: int) -> int | None:
+        """Search the log for a segment after a put without an answer.
+
+        Args:
+            segment: the segment that was put.
+            base_offset: the offset of the put.
+
+        Returns:
+            The segment's offset; None if it is not in the log, and may be put again.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the segment is in the log, or it
+                may not be put again.
+            CorruptRecordError: the end of the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        self.add(base_offset)
+        self._count += 1
+        self._check_may_retry()
+        found = self.search(segment)
+        _log.debug(
+            "%s: the answer to a put at offset %d was lost (%d lost by this append); %s",
+            self._directory.path,
+            base_offset,
+            self._count,
+            "the segment is not in the log" if found is None else f"found at offset {found}",
+        )
+        if (
+            found is None and segment.needs_producers
+        ):  # the search may have been too late to find it
+            self._check_may_retry()
+        # A segment that is not live below the log's end never will be.
+        end_offset = self._tail.log_end_offset
+        self._offsets = {offset for offset in self._offsets if offset >= end_offset}
+        return found
+
+    def search(self, segment: StagedSegment) -> int | None:
+        """List the log, and search it for a segment at the offsets of its puts.
+
+        Args:
+            segment: the segment that was put.
+
+        Returns:
+            The segment's offset; None if it is not in the log.
+
+        Raises:
+            UnknownOutcomeError: the segment has no producer, or its producer was fenced since; and
+                the live segment at one of the offsets was merged or deleted.
+            CorruptRecordError: the end of the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        if segment.markers or segment.is_barrier:
+            self._tail.observe(segment)
+            return None  # the next check finds them
+        if segment.producer is not None:
+            self._tail.observe(segment)
+            offset = self._tail.duplicate_offset(segment)
+            if offset is not None or not self._tail.is_fenced(segment):
+                return offset
+            # The producer state holds nothing of older epochs: only the log itself shows it.
+        while True:
+            view = self._directory.observe()
+            try:
+                here = {
+                    offset: _is_at(self._directory, segment, offset, view)
+                    for offset in sorted(self._offsets)
+                }
+            except NotFoundError as error:  # rewritten and deleted since
+                self._directory.on_missed(error, view.observed_ms)
+                continue
+            if (
+                None not in here.values()
+            ):  # else the listing lacks a segment that appeared during it
+                self._tail.on_listed(view)
+                return next((offset for offset in here if here[offset]), None)
+
+    def _check_may_retry(self) -> None:
+        """Check that the append may be searched for in the log, and put again if it is missing.
+
+        An append that is too old may not be put again: the log may have forgotten its producer.
+
+        Raises:
+            UnknownOutcomeError: too many answers were lost, or the append is too old.
+        """
+        age_ms = self._directory.clock.monotonic_ms() - self._began_ms
+        if age_ms >= self._expiration_ms / 2 or self._count > _MAX_LOST_ANSWERS:
+            raise UnknownOutcomeError(
+                f"{self._directory.path}: the answers to {self._count} puts of one append were "
+                f"lost within {age_ms / 1000:.0f} s",
+                path=self._directory.path,
+            )
+
+
+def _is_at(
+    directory: PartitionDirectory, segment: StagedSegment, offset: int, view: LogView
+) -> bool | None:
+    """Return whether a segment is in the log at an offset; None if the view cannot show it.
+
+    Args:
+        directory: the partition's directory.
+        segment: the segment that was put.
+        offset: the offset of the put.
+        view: a view of the log, from a listing after the put.
+
+    Raises:
+        UnknownOutcomeError: the segment at the offset was rewritten, or deleted at the log's start.
+        NotFoundError: the segment at the offset was rewritten and deleted since the listing.
+    """
+    if offset >= view.log_end_offset:
+        return False
+    index = view.live.index_of(offset)
+    if index < 0 or view.live.segments[index].name.last_offset is not None:
+        raise UnknownOutcomeError(
+            f"{directory.path}: the answer to an append at offset {offset} was lost, and the "
+            f"segment at this offset was merged or deleted before it could be checked. Read from "
+            f"{max(offset, view.log_start_offset)} to see whether the records are in the log",
+            path=directory.path,
+        )
+    reader = directory.open(view.live.segments[index].name)
+    if reader.end_offset <= offset:
+        return None
+    return reader.base_offset == offset and reader.append_id == segment.append_id

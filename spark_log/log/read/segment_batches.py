@@ -1,0 +1,181 @@
+"""The batches of one segment that a read selects: the step that every read of a log repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log.directory import PartitionDirectory
+from spark_log.log.producers import TransactionIndex
+from spark_log.log.segment import LogBatch, SegmentReader
+from spark_log.record import times_us_of
+
+Batches = Iterator[tuple[LogBatch | None, int]]
+"""Batches, each with the offset after it; None where there are no records before this offset."""
+
+
+class NewerLeaderEpochError(Exception):
+    """The log has a newer leader epoch than a read may show (`LogReader.max_leader_epoch`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The records that a read returns, and the columns of them.
+
+    Attributes:
+        columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
+        check_crcs: whether to check the checksums of batches.
+        transactions: the transactions of the log; None takes place of each aborted batch. None
+            reads records of all transactions.
+        times_us: the first timestamp and the one after the last, in microseconds since the epoch:
+            batches without a record between them are left out. None for all times.
+    """
+
+    columns: Sequence[str] | None = None
+    check_crcs: bool = True
+    transactions: TransactionIndex | None = None
+    times_us: tuple[int, int] | None = None
+
+
+def read_segment(
+    directory: PartitionDirectory,
+    reader: SegmentReader,
+    begin: int,
+    end_offset: int | None,
+    observed_ms: float,
+    selection: Selection,
+    *,
+    max_leader_epoch: int | None = None,
+) -> Batches:
+    """Yield the batches of one segment, each with the offset after it; None at the end.
+
+    Args:
+        directory: the partition's directory.
+        reader: the segment's reader.
+        begin: the first offset to read.
+        end_offset: the offset before which the read ends; None for the segment's end.
+        observed_ms: monotonic time before the listing that showed the segment began.
+        selection: the records to return.
+        max_leader_epoch: the newest leader epoch of a batch that may be returned; None for any.
+
+    Raises:
+        NotFoundError: on an object store, the segment was deleted meanwhile, or may have been.
+        NewerLeaderEpochError: the next batch has a leader epoch that must not be read.
+        CorruptRecordError: the segment is damaged; has file and position.
+    """
+    index = selection.transactions
+    ranges: Iterable[tuple[int, int | None]] = ((begin, end_offset),)
+    try:
+        if index is not None:
+            end = reader.end_offset if end_offset is None else end_offset
+            _list_aborted(directory, index, reader, begin, end)
+        if selection.times_us is not None:
+            end = reader.end_offset if end_offset is None else end_offset
+            is_mapped = directory.store.is_mapped
+            ranges = _ranges_in_time(reader, begin, end, selection.times_us, is_mapped=is_mapped)
+        for low, high in ranges:
+            for batch in reader.read(
+                low,
+                high,
+                columns=selection.columns,
+                check_crcs=selection.check_crcs,
+                is_aborted=None if index is None else index.is_aborted,
+            ):
+                directory.check_unchanged(reader, observed_ms)
+                if max_leader_epoch is not None and batch.leader_epoch > max_leader_epoch:
+                    raise NewerLeaderEpochError
+                yield None if batch.is_aborted else batch, batch.end_offset
+    except CorruptRecordError:
+        directory.check_unchanged(reader, observed_ms)
+        raise
+    yield None, reader.end_offset if end_offset is None else end_offset
+
+
+def read_batches(
+    stream: Batches, offset: int, max_bytes: float = math.inf
+) -> tuple[list[LogBatch], int]:
+    """Return the batches of records at the beginning of a stream, and the offset to read next.
+
+    Args:
+        stream: batches, each with the offset after it. Control batches are left out.
+        offset: the offset at which the stream begins.
+        max_bytes: approximate size of the answer; the first batch may be larger.
+    """
+    batches: list[LogBatch] = []
+    total_bytes = 0
+    for batch, next_offset in stream:
+        if batch is not None and not batch.is_control:
+            if batches and total_bytes + batch.stored_bytes > max_bytes:
+                break
+            batches.append(batch)
+            total_bytes += batch.stored_bytes
+        offset = next_offset
+        if batches and total_bytes >= max_bytes:
+            break  # nothing more fits: the next segment is not opened
+    return batches, offset
+
+
+def _list_aborted(
+    directory: PartitionDirectory,
+    index: TransactionIndex,
+    reader: SegmentReader,
+    begin: int,
+    end_offset: int,
+) -> None:
+    """List the aborted transactions that only the headers of a segment show.
+
+    This reads the segment's headers if a range of `TransactionIndex.unlisted` requires it, and only
+    once.
+
+    Args:
+        directory: the partition's directory.
+        index: the transactions, to which the aborted ones are added.
+        reader: the segment's reader.
+        begin: the first offset that will be read.
+        end_offset: the offset after the last one that will be read.
+
+    Raises:
+        CorruptRecordError: a segment is damaged.
+    """
+    for unlisted in index.unlisted_in(begin, end_offset):
+        start, end = unlisted
+        readers: Iterable[SegmentReader] = [reader]
+        if start < reader.base_offset or reader.end_offset < end:
+            # The log was rewritten since: the range lies in several segments.
+            view = directory.observe()
+            start = max(start, view.log_start_offset)
+            readers = (each for _, _, each in directory.walk(view, start, end))
+        index.list_range(unlisted, ((each.base_offset, each.header_array()) for each in readers))
+
+
+def _ranges_in_time(
+    reader: SegmentReader, begin: int, end: int, times_us: tuple[int, int], *, is_mapped: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield the offset ranges of a segment whose batches contain records within time bounds.
+
+    The time index skips batches before the first such record. On a mapped file the timestamps of
+    the other batches are read first, so that other columns of batches without a match are not
+    touched.
+    """
+    low_us, high_us = times_us
+    found = reader.offset_for_time(low_us, begin)
+    if found is None or found[0] >= end:
+        return
+    if not is_mapped:
+        yield found[0], end  # reading the timestamps first would fetch every batch twice
+        return
+    low = high = found[0]
+    # Checksums are verified whatever the read selects: timestamps decide which records are read.
+    for batch in reader.read(found[0], end, columns=["timestamp"]):
+        batch_us = times_us_of(batch.records)
+        if not ((batch_us >= low_us) & (batch_us < high_us)).any():
+            continue
+        if high < batch.base_offset and low < high:
+            yield low, high
+            low = batch.base_offset
+        low = batch.base_offset if low == high else low
+        high = batch.end_offset
+    if low < high:
+        yield low, high

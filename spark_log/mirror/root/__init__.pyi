@@ -1,0 +1,1 @@
+from .root_mirror import RootMirror as RootMirror

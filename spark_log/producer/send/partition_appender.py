@@ -1,0 +1,280 @@
+"""One attempt to append batches to a partition, and whether its error can be retried."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_log.cluster import Cluster
+from spark_log.config import ProducerConfig
+from spark_log.errors import (
+    InvalidRecordError,
+    LogTruncatedError,
+    SparkLogError,
+    StorageError,
+    StorageUnavailableError,
+    UnknownOutcomeError,
+)
+from spark_log.log import (
+    ALL,
+    LogAppendInfo,
+    LogValidator,
+    MergeExecutor,
+    PartitionLog,
+    StagedSegment,
+    StagingFailedError,
+)
+from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
+from spark_log.producer.batch import InFlightBatches, PartitionQueue
+from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
+from spark_log.producer.send.merge_thread import MergeThread
+from spark_log.producer.send.metadata_lookup import MetadataLookup
+from spark_log.storage import TRANSIENT_ERRNOS
+
+_log = logging.getLogger(__name__)
+
+_MAX_STAGINGS: Final = 10
+"""Maximum number of roots on which one attempt tries to stage its segment, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """The result of a successful append.
+
+    Attributes:
+        info: the offsets of the append; None if the topic accepted none of its records.
+        log_append_times_us: one item per `EncodedBatch`: the timestamp that the log gave to all its
+            records, or None.
+        size_bytes: size of the segment file.
+        image: the metadata right after the append.
+    """
+
+    info: LogAppendInfo | None
+    log_append_times_us: tuple[int | None, ...]
+    size_bytes: int
+    image: MetadataImage | None = None
+
+
+class PartitionAppender:
+    """Makes attempts of appends; thread-safe, with one append at a time per partition."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        merges: MergeThread | None = None,
+    ) -> None:
+        """Return an appender for the partitions of a cluster; nothing is opened yet.
+
+        Args:
+            cluster: the cluster of the partitions.
+            config: the producer's settings.
+            merges: the thread that runs the merges of the logs; None: an append that makes a merge
+                due runs it, and takes longer.
+        """
+        self._merge_executor = (
+            None if merges is None else MergeExecutor(merges.submit, merges.pause)
+        )
+        self._merges_make_way: Callable[[], AbstractContextManager[None]] = (
+            nullcontext if merges is None else merges.make_way
+        )
+        self._cluster = cluster
+        self._metadata = MetadataLookup(cluster)
+        self._config = config
+        self._acks = ALL if config.acks == "all" else 1
+
+    def append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
+        """Append batches to the log of the partition that the calling thread has acquired.
+
+        After the append, the topic must still exist in the metadata: records in a directory without
+        a topic are never read, and must not be acknowledged. On an object store, metadata that were
+        the newest within the last `METADATA_LEASE_MS` are sufficient (docs/adr/0026), if the log's
+        end was known within the same time: a cleaner frees no name so soon, even if
+        ``file.delete.delay.ms`` was lowered.
+
+        Raises:
+            TopicDeletedError: the topic was deleted.
+            UnknownOutcomeError: the batches may be in the log or not.
+            SparkLogError: the batches are not in the log; `is_retriable` says whether to retry.
+        """
+        self._cluster.store.check_root()
+        began_ms = self._cluster.clock.monotonic_ms()
+        log = queue.log or self._open(queue, began_ms)
+        try:
+            with self._merges_make_way():
+                appended = self._append(log, in_flight)
+        except (SparkLogError, OSError) as error:
+            if self._is_of_deleted_topic(queue, error):
+                if isinstance(error, LogTruncatedError):
+                    self._remove_recreated_directory(queue)
+                raise TopicDeletedError from error
+            raise
+        if appended.info is None:
+            return appended
+        image = self._check_topic(queue, log)
+        queue.on_appended(appended.info, in_flight.producer, began_ms)
+        _log.debug(
+            "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
+            queue,
+            appended.info.base_offset,
+            appended.info.last_offset,
+            self._cluster.clock.monotonic_ms() - began_ms,
+            in_flight.attempts,
+            appended.size_bytes,
+            in_flight.producer,
+        )
+        return replace(appended, image=image)
+
+    def _check_topic(self, queue: PartitionQueue, log: PartitionLog) -> MetadataImage:
+        """Check after an append that readers will find it, and return the metadata."""
+        try:
+            self._cluster.store.check_root()
+            image = self._image_after_append(queue)
+        except (SparkLogError, OSError) as error:
+            raise UnknownOutcomeError(
+                f"{queue}: appended, but it is not known whether the topic still exists: {error}"
+            ) from error
+        if _is_deleted(queue, image):
+            self._remove_recreated_directory(queue)
+            raise TopicDeletedError
+        if image.topic(queue.topic).overrides != queue.route.topic.overrides:
+            delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
+            if delay_ms < log.config.file_delete_delay_ms:
+                raise DeleteDelayLoweredError(
+                    f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
+                    f"the retry finds out whether it is in the log"
+                )
+        return image
+
+    def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
+        age_ms = self._cluster.clock.monotonic_ms() - queue.end_observed_ms
+        if age_ms < METADATA_LEASE_MS:
+            return self._metadata.recent_image()
+        return self._metadata.image()
+
+    def catch_up(self, queue: PartitionQueue) -> None:
+        """Bring the other replicas up to the records that were acknowledged with ``acks=1``."""
+        if self._acks == ALL or queue.log is None:
+            return
+        with self._cluster.suppressed.suppress("replication", queue.log.directory, SparkLogError):
+            queue.log.catch_up()
+
+    def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
+        """Remove the directory of a deleted topic that a late append created again."""
+        directory = queue.route.topic.directory
+        suppressed = self._cluster.suppressed
+        with suppressed.suppress("removal of a late append", directory, Exception):
+            self._cluster.store.delete_directory(directory)
+
+    def is_retriable(self, error: Exception) -> bool:
+        """Return whether a retry of the same append may succeed."""
+        if isinstance(error, SparkLogError) and error.retriable:
+            return True
+        if isinstance(error, StorageError):
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in TRANSIENT_ERRNOS:
+                return True
+        # An unmounted root looks like a damaged or missing log.
+        return self._is_root_missing()
+
+    def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
+        if _is_deleted(queue, self._metadata.recent_image()):
+            raise TopicDeletedError
+        topic = queue.route.topic
+        log = self._cluster.partition_log(
+            topic, queue.partition, merge_executor=self._merge_executor
+        )
+        log.on_log_end(queue.acknowledged_offset)
+        queue.use_log(log, now_ms)
+        if queue.route.topic is not topic:
+            queue.forget_log()  # the topic's configs changed meanwhile
+        _log.debug("%s: opened the log %s", queue, log.directory)
+        return log
+
+    def _append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
+        """Append batches; if the leader's root fails, stage them at once on the next leader."""
+        for _ in range(_MAX_STAGINGS - 1):
+            try:
+                return self._stage_and_append(log, in_flight)
+            except StagingFailedError as error:
+                _log.debug("%s: staging failed, try the next leader: %s", log.directory, error)
+        return self._stage_and_append(log, in_flight)
+
+    def _stage_and_append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
+        while True:
+            staged, log_append_times_us = self._stage(log, in_flight)
+            if staged is not None:
+                break
+            if not in_flight.encoded():
+                return AppendResult(None, (), 0)
+        try:
+            info = log.append_segment(staged, acks=self._acks)
+            return AppendResult(info, log_append_times_us, staged.size_bytes)
+        except SparkLogError:
+            raise
+        except Exception as error:  # a fault of the program, before the put or after it
+            raise UnknownOutcomeError(
+                f"{log.directory}: it is not known whether an append is in the log: {error!r}",
+                path=log.directory,
+            ) from error
+        finally:
+            staged.discard()
+
+    def _stage(
+        self, log: PartitionLog, in_flight: InFlightBatches
+    ) -> tuple[StagedSegment | None, tuple[int | None, ...]]:
+        """Write the records to a segment file; return None if some were refused and dropped."""
+        batches = in_flight.encoded()
+        if not batches:
+            return None, ()
+        writer = log.segment_writer(self._config.compression_type, in_flight.producer)
+        log_append_times_us: list[int | None] = []
+        try:
+            for batch in batches:
+                try:
+                    header = writer.write(batch.records)
+                except InvalidRecordError as error:
+                    # If it may be in the log, an earlier attempt has validated all its records.
+                    validator = LogValidator(log.config, log.clock)
+                    refused = (
+                        0 if in_flight.is_outcome_unknown else in_flight.refuse(batch, validator)
+                    )
+                    if not refused:
+                        raise
+                    _log.debug("%s: %d records are refused: %s", log.directory, refused, error)
+                    writer.discard()
+                    return None, ()
+                log_append_times_us.append(
+                    header.max_timestamp_us if header.timestamp_type else None
+                )
+            return writer.finish(), tuple(log_append_times_us)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
+        """Return whether an append failed because its topic was deleted.
+
+        To the append, the deleted files look like damage.
+        """
+        if isinstance(error, InvalidRecordError | StorageUnavailableError):
+            return False  # these are not about missing files
+        try:
+            return _is_deleted(queue, self._cluster.image())
+        except (SparkLogError, OSError):
+            return False
+
+    def _is_root_missing(self) -> bool:
+        try:
+            self._cluster.store.check_root()
+        except StorageError as error:
+            return error.retriable
+        return False
+
+
+def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
+    topic = image.find(queue.topic)
+    return topic is None or topic.topic_id != queue.route.topic.topic_id

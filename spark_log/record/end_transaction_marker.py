@@ -1,0 +1,75 @@
+"""The marker that ends a producer's transaction in one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.record.arrays import binary_array, timestamp_array
+from spark_log.record.batch_header import BatchHeader
+from spark_log.record.control_record import MARKER_VALUE, ControlRecordType
+from spark_log.record.producer_append import MAX_PRODUCER_EPOCH
+from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The outcome of a producer's transaction (Kafka's class of this name).
+
+    Attributes:
+        producer_id: the producer's id.
+        producer_epoch: the epoch that the decision gave the producer. It is one more than the epoch
+            of the transaction's records, so that the marker fences all of them (KIP-890).
+        is_committed: whether the transaction was committed, not aborted.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a value does not fit the batch header."""
+        if not (0 <= self.producer_id < 2**63 and 0 <= self.producer_epoch <= MAX_PRODUCER_EPOCH):
+            raise ValueError(
+                f"producer id 0 to 2**63 - 1 and epoch 0 to 2**15 - 1 are expected, got {self}"
+            )
+
+    @classmethod
+    def of_header(cls, header: BatchHeader) -> EndTransactionMarker | None:
+        """Return the marker that a batch header describes; None if the batch is not a marker."""
+        outcome = header.marker
+        if outcome is None:
+            return None
+        is_committed = outcome is ControlRecordType.COMMIT
+        return cls(header.producer_id, header.producer_epoch, is_committed)
+
+    @property
+    def type(self) -> ControlRecordType:
+        """The type of the control record."""
+        return ControlRecordType.COMMIT if self.is_committed else ControlRecordType.ABORT
+
+    @property
+    def attributes(self) -> int:
+        """The attributes of the marker's batch."""
+        attributes = BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT
+        return attributes if self.is_committed else attributes | BatchHeader.ABORT_BIT
+
+
+def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -> pa.RecordBatch:
+    """Return one control record for each marker, with the columns of `RECORD_SCHEMA`.
+
+    Args:
+        markers: one or more markers.
+        timestamp_us: the timestamp of all records, in microseconds since the epoch.
+    """
+    count = len(markers)
+    columns = [
+        binary_array([marker.type.key for marker in markers]),
+        binary_array([MARKER_VALUE] * count),
+        pa.nulls(count, HEADERS_TYPE),
+        timestamp_array(np.full(count, timestamp_us, np.int64)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

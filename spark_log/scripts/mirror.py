@@ -1,1 +1,0 @@
-../../jobs/mirror.py

@@ -1,1 +1,0 @@
-../../jobs/transform.py
