@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_log.delta import DataFile, TableState, Transaction
+from spark_log.delta import DataFile, SetTransaction, TableState
 from spark_log.log.files import SegmentName
 
 PARQUET_SUFFIX: Final = ".parquet"
@@ -162,7 +162,7 @@ def changes(
         *(data_files[name].to_remove(time_ms, is_change=is_change) for name in removed),
         *(data_files[name].to_add(time_ms, is_new=is_change) for name in added),
         *(
-            Transaction(
+            SetTransaction(
                 app_id(topic_id, partition, what), getattr(after, what), time_ms
             ).to_action()
             for what in _TRANSACTIONS

@@ -13,7 +13,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
-from spark_log.log import PartitionLog, SegmentReader
+from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
@@ -176,7 +176,7 @@ class TableCompactor(_Actor):
                 if random.random() < world.conditions.commits_after:
                     Committer(world).commit(table)
 
-    def compact(self, log: PartitionLog) -> None:
+    def compact(self, log: LocalLog) -> None:
         """Compact once."""
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
@@ -337,7 +337,7 @@ class ReaderOfBoth(_Actor):
             with only_faults():
                 self.read(log, table)
 
-    def read(self, log: PartitionLog, table: SimulatedTable) -> None:
+    def read(self, log: LocalLog, table: SimulatedTable) -> None:
         """Read once, and check all of it."""
         world, truth = self._world, self._world.table
         began_ms, deleted = world.scheduler.now_ms, truth.deleted
@@ -369,7 +369,7 @@ class ReaderOfBoth(_Actor):
 
 
 def version_and_view(
-    world: TableWorld, log: PartitionLog, table: SimulatedTable
+    world: TableWorld, log: LocalLog, table: SimulatedTable
 ) -> tuple[PartitionTable, int, int]:
     """Return a version, and the extent of the log, read after it (protocol B12)."""
     version = table.read()

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_log.delta import DeltaLog
 from spark_log.errors import LogEndOffsetMismatchError
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
@@ -145,7 +145,7 @@ def _own_time_us(cleaner: CleanerOfTable) -> int:
 
 
 def _files_and_end_of_two_versions(
-    world: TableWorld, log: PartitionLog, table: SimulatedTable
+    world: TableWorld, log: LocalLog, table: SimulatedTable
 ) -> tuple[PartitionTable, int, int]:
     version = table.read()
     view = log.observe()

@@ -6,7 +6,7 @@ import uuid
 from random import Random
 from typing import ClassVar
 
-from spark_log.log import PartitionLog
+from spark_log.log import LocalLog
 from spark_log.table.topic_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.actors import TableFollower, TableReader, TailMerging
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
@@ -70,7 +70,7 @@ class TableSimulation(Simulation):
             TableStore(disk, self.scheduler, truth, faults),
             truth,
             faults,
-            PartitionLog,
+            LocalLog,
             settings={
                 "delete_retention_ms": profile.log.delete_retention_ms,
                 "min_cleanable_dirty_ratio": profile.log.dirty_ratio,

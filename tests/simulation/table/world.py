@@ -17,7 +17,8 @@ from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.log.clean import compactor, expired_tombstones
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.log_to_clean import first_dirty_offset
-from spark_log.log.directory.partition_directory import LogView, PartitionDirectory
+from spark_log.log.directory.log_view import LogView
+from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import (
     MAX_MERGE_GENERATION,
     SegmentName,
