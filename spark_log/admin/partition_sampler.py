@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spark_log.errors import NotFoundError
-from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog, SegmentName, first_unread_us
+from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog, first_unread_us
+from spark_log.log.files import SegmentName
 from spark_log.storage import is_listing_valid
 
 

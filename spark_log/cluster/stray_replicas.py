@@ -13,6 +13,8 @@ The marker stays until the topic is deleted: the number of a directory with a ma
 again, or a cleaner that was paused could delete files of a new replica. A process that chooses a
 directory for a replica first reads metadata with this replica, and then the markers
 (`next_directory_number`): either the process sees the marker, or the cleaner sees the replica.
+
+The rules: (protocol W15).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
-from spark_log.log import ExistenceMarker
+from spark_log.log.files import ExistenceMarker
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage
 from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
 

@@ -7,6 +7,8 @@ No topic loses data after a crash, or after the metadata were restored from a ba
 stays for another day, by the storage's time, because a writer that does not know of the deletion
 may still append to the old directory, which nobody reads. The marker also stays while a registered
 broker cannot be reached.
+
+The rules: (protocol M5).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import BrokerIdNotRegisteredError, StorageError
-from spark_log.log import ABANDONED_US, ExistenceMarker
+from spark_log.log import ABANDONED_US
+from spark_log.log.files import ExistenceMarker
 from spark_log.metadata import METADATA_LEASE_MS, ROOT_BROKER_ID, TopicImage
 from spark_log.storage import (
     DELETION_MARKERS,

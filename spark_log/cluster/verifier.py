@@ -19,7 +19,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LocalLog
-from spark_log.log.verify import Finding, FindingKind, Severity, Verifier, first_difference
+from spark_log.log.verify import LogFinding, LogFindingKind, LogSeverity, Verifier, first_difference
 from spark_log.metadata import (
     METADATA_DIRECTORY,
     METADATA_TOPIC_ID,
@@ -96,7 +96,7 @@ class ClusterVerifier:
             for file in replica.log.files.store.list(replica.directory)
         )
 
-    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[LogFinding]:
         """Yield each problem when it is found.
 
         Args:
@@ -108,10 +108,10 @@ class ClusterVerifier:
             StorageError: the storage does not answer.
         """
         if self._metadata_error is not None:
-            yield Finding(
+            yield LogFinding(
                 METADATA_DIRECTORY,
-                FindingKind.UNREADABLE,
-                Severity.ERROR,
+                LogFindingKind.UNREADABLE,
+                LogSeverity.ERROR,
                 f"the topics cannot be listed: {self._metadata_error}",
             )
         for topic, number, replicas in self._partitions:
@@ -124,7 +124,7 @@ class ClusterVerifier:
             for broker in self._cluster.image().brokers():
                 yield from self._orphaned_directories(broker.broker_id)
 
-    def _verify(self, replica: _Replica, on_progress: OnProgress) -> Iterator[Finding]:
+    def _verify(self, replica: _Replica, on_progress: OnProgress) -> Iterator[LogFinding]:
         """Yield the problems of one replica, and count its segments, records and bytes."""
         if replica.log is None:
             assert replica.error is not None
@@ -148,7 +148,7 @@ class ClusterVerifier:
 
     def _compare(
         self, topic: TopicImage, partition: int, replicas: Sequence[_Replica]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         """Yield the differences of the readable replicas from the first of them, the leader's."""
         before = topic.partitions[partition]
         first, *others = [each for each in replicas if each.log is not None] or [replicas[0]]
@@ -165,7 +165,7 @@ class ClusterVerifier:
 
     def _difference(
         self, leading: _Replica, replica: _Replica, state: PartitionRecord
-    ) -> Finding | None:
+    ) -> LogFinding | None:
         """Return the first difference of a replica from the leader's; None if they are equal."""
         assert leading.log is not None
         assert replica.log is not None
@@ -188,10 +188,10 @@ class ClusterVerifier:
             if is_in_sync
             else "It is not in sync: when it is recovered, it gets a new directory"
         )
-        return Finding(
+        return LogFinding(
             replica.directory,
-            FindingKind.DIFFERENT_REPLICA,
-            Severity.ERROR if is_in_sync else Severity.NOTE,
+            LogFindingKind.DIFFERENT_REPLICA,
+            LogSeverity.ERROR if is_in_sync else LogSeverity.NOTE,
             f"differs from the replica on broker {leading.broker_id} from offset {offset} on: "
             f"{what}. {remedy}",
             broker_id=replica.broker_id,
@@ -247,7 +247,7 @@ class ClusterVerifier:
             return _Replica(broker_id, None, directory, error)
         return _Replica(broker_id, log, directory)
 
-    def _orphaned_directories(self, broker_id: int) -> Iterator[Finding]:
+    def _orphaned_directories(self, broker_id: int) -> Iterator[LogFinding]:
         """Yield the directories of a broker that no replica uses; none if it cannot be reached."""
         try:
             found = list(orphaned_directories(self._cluster, broker_id))
@@ -259,33 +259,33 @@ class ClusterVerifier:
             yield _orphan(each, broker_id)
 
 
-def _unreadable(replica: _Replica, error: SparkLogError) -> Finding:
+def _unreadable(replica: _Replica, error: SparkLogError) -> LogFinding:
     is_on_root = replica.broker_id == ROOT_BROKER_ID  # others may be away for a while
-    return Finding(
+    return LogFinding(
         replica.directory,
-        FindingKind.UNREADABLE,
-        Severity.ERROR if is_on_root else Severity.WARNING,
+        LogFindingKind.UNREADABLE,
+        LogSeverity.ERROR if is_on_root else LogSeverity.WARNING,
         f"the replica cannot be verified: {error}",
         broker_id=replica.broker_id,
     )
 
 
-def _orphan(directory: OrphanedDirectory, broker_id: int) -> Finding:
+def _orphan(directory: OrphanedDirectory, broker_id: int) -> LogFinding:
     if directory.kind is OrphanKind.REPLICA:
         message = (
             "the directory of a former replica, which clean deletes, or of one being recovered"
         )
-        severity = Severity.NOTE
+        severity = LogSeverity.NOTE
     elif directory.kind is OrphanKind.SCRATCH:
         message = "a running doctor writes in it; remove it by hand if no doctor runs"
-        severity = Severity.NOTE
+        severity = LogSeverity.NOTE
     else:
         reason = {
             OrphanKind.TOPIC: "it belongs to no topic: left over from a deleted one",
             OrphanKind.PARTITION: f"topic {directory.topic} has no such partition",
             OrphanKind.FOREIGN: "it does not belong to spark-log",
         }[directory.kind]
-        message, severity = f"{reason}. Check it, and remove it by hand", Severity.WARNING
-    return Finding(
-        directory.path, FindingKind.ORPHANED_DIRECTORY, severity, message, broker_id=broker_id
+        message, severity = f"{reason}. Check it, and remove it by hand", LogSeverity.WARNING
+    return LogFinding(
+        directory.path, LogFindingKind.ORPHANED_DIRECTORY, severity, message, broker_id=broker_id
     )

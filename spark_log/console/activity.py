@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from spark_log.log import LiveSegment, LogView
+from spark_log.log import LogView
+from spark_log.log.files import LiveSegment
 
 STEP_S: Final = 15
 """Length of one step, for which appends are counted: a quarter of a minute."""

@@ -9,9 +9,6 @@ from .chain import StagingFailedError as StagingFailedError
 from .directory import DirectoryListing as DirectoryListing
 from .directory import LogView as LogView
 from .directory import PartitionDirectory as PartitionDirectory
-from .files import ExistenceMarker as ExistenceMarker
-from .files import LiveSegment as LiveSegment
-from .files import SegmentName as SegmentName
 from .lag import Lag as Lag
 from .lag import first_unread_us as first_unread_us
 from .local_log import LocalLog as LocalLog

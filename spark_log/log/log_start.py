@@ -1,4 +1,4 @@
-"""Moving the log start offset: the first step of delete-records and retention.
+"""Moving the log start offset: the first step of delete-records and retention (protocol L2, W7).
 
 On storage: a ``.start`` marker, created by put-if-absent. The highest marker counts, so the start
 never goes back, no matter how many processes move it at once. The marker contains the leader epoch

@@ -1,6 +1,6 @@
 """A log whose newest record holds a whole state: of a group, or of a transactional id.
 
-On storage: a partition log in a directory of its own (docs/protocol.md), whose name is made from
+On storage: a partition log in a directory of its own (protocol A6), whose name is made from
 the state's name: the group id, or the transactional id. Each record holds the whole state after one
 change, so that only the newest segment is needed; its key is the state's name. Writers delete old
 segments from time to time (`StateLogTrimmer`). A crash at any point leaves a log with the same

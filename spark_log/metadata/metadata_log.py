@@ -1,4 +1,4 @@
-"""The metadata log: a partition log of JSON records with conditional appends (docs/protocol.md).
+"""The metadata log: a partition log of JSON records with conditional appends (protocol M1).
 
 A change is decided on a state, and appended at exactly the log end offset of that state. If another
 change was first, nothing is appended, and the change is decided again on the new state. Any number
@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import ExistenceMarker, LocalLog, LogView
+from spark_log.log import LocalLog, LogView
+from spark_log.log.files import ExistenceMarker
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json

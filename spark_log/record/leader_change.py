@@ -1,7 +1,7 @@
 """The barrier at the beginning of a leader epoch: a control batch with one record.
 
-Nobody appends in a leader epoch before its barrier is in the leader's log (docs/protocol.md,
-"Replication"). The key of the control record has type 2, as Kafka's ``LeaderChangeMessage``; its
+Nobody appends in a leader epoch before its barrier is in the leader's log (protocol R4).
+The key of the control record has type 2, as Kafka's ``LeaderChangeMessage``; its
 value is JSON. The batch header alone has what readers and writers need: it is a control batch
 without a producer id, and it has the epoch.
 """

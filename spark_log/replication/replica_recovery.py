@@ -12,6 +12,8 @@
 
 A crash at any point costs only time: copied segments stay, and the next run continues. Any number
 of processes may do this for the same replica at the same time.
+
+The rules: (protocol R8, R9, R10).
 """
 
 from __future__ import annotations

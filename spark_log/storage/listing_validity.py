@@ -1,4 +1,4 @@
-"""The time for which a listing of a log stays valid: one rule for every log.
+"""The time for which a listing of a log stays valid: one rule for every log (protocol L7).
 
 A log is a directory of files whose names follow each other. Each file is made by put-if-absent.
 A name is *spent* when no reader needs its file any more, and *freed* when that file is deleted:

@@ -1,4 +1,4 @@
-"""The storage's clock: the only clock by which anything is deleted or expired.
+"""The storage's clock: the only clock by which anything is deleted or expired (protocol C2).
 
 The clocks of two machines may be days apart without anybody noticing, so no process deletes by its
 own wall clock. "Now" is the newest last-modified time that the storage has shown, in a listing or

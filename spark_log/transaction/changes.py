@@ -4,7 +4,7 @@ Each function is called with the state after the whole log, and is called once m
 append by another process that won the race. Called again after its own record was appended, it
 returns None, except `initialize` and `join`: each call of them makes a new identity.
 
-The rules (docs/protocol.md, *Transactions*): a decision is made once, and raises the epoch of every
+The rules (protocol T2, T3, T4, T5, T6): a decision is made once, and raises the epoch of every
 participant and of the owner. A producer that was wrongly taken for dead is therefore refused here
 before it writes anything.
 """

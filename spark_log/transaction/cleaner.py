@@ -2,6 +2,8 @@
 
 Ages are measured by the storage's time. A cleaner that runs for a second can therefore tell that a
 transaction has had no change for longer than its timeout, even if nobody reads its partitions.
+
+The rules: (protocol T16, T17).
 """
 
 from __future__ import annotations

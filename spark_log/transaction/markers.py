@@ -3,6 +3,8 @@
 A marker has the participant's next epoch, which no record of the transaction has. A log reads
 everything up to its end before it puts a marker, and leaves out a marker whose epoch the producer
 has reached in this log. Any number of processes may therefore put missing markers, at any time.
+
+The rules: (protocol T7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maps producer ids to their transactional ids.
+"""Maps producer ids to their transactional ids (protocol T8).
 
 A batch in a partition has a producer id only. A reader that has to know whether the batch's
 transaction is decided finds the transactional id here, by one read.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from spark_log.cluster import Cluster
 from spark_log.errors import CorruptRecordError, UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
-from spark_log.log.verify import Finding, FindingKind, Severity
+from spark_log.log.verify import LogFinding, LogFindingKind, LogSeverity
 from spark_log.record import EndTransactionMarker
 from spark_log.transaction.markers import transaction_markers
 from spark_log.transaction.state import TopicIdPartition, TransactionState
@@ -33,7 +33,7 @@ class TransactionVerifier:
         """
         self._cluster = cluster
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LogFinding]:
         """Yield each problem as soon as it is found.
 
         Raises:
@@ -45,7 +45,9 @@ class TransactionVerifier:
             try:
                 state = TransactionStateLog.view_directory(store, directory, clock).state
             except CorruptRecordError as error:
-                yield Finding(directory, FindingKind.UNREADABLE, Severity.ERROR, str(error))
+                yield LogFinding(
+                    directory, LogFindingKind.UNREADABLE, LogSeverity.ERROR, str(error)
+                )
                 continue
             if state.state in _COMPLETE:
                 for partition, markers in transaction_markers(state).items():
@@ -68,25 +70,27 @@ class TransactionVerifier:
                 yield from list(_compare(log, by_producer))
 
 
-def _compare(log: PartitionLog, expected: Mapping[int, EndTransactionMarker]) -> Iterator[Finding]:
+def _compare(
+    log: PartitionLog, expected: Mapping[int, EndTransactionMarker]
+) -> Iterator[LogFinding]:
     entries = dict(log.producers().entries())
     for producer_id, marker in expected.items():
         entry = entries.get(producer_id)
         if entry is not None and entry.epoch < marker.producer_epoch:
-            yield Finding(
+            yield LogFinding(
                 log.directory,
-                FindingKind.MISSING_MARKER,
-                Severity.ERROR,
+                LogFindingKind.MISSING_MARKER,
+                LogSeverity.ERROR,
                 f"{_name(marker)} is complete in its state log, and has no marker here: "
                 f"readers with read_committed stop before it. One that waits there puts the marker",
             )
     for marker in _decided_otherwise(log, expected):
         decided = "committed" if marker.is_committed else "aborted"
         stands = "aborts" if marker.is_committed else "commits"
-        yield Finding(
+        yield LogFinding(
             log.directory,
-            FindingKind.WRONG_MARKER,
-            Severity.ERROR,
+            LogFindingKind.WRONG_MARKER,
+            LogSeverity.ERROR,
             f"{_name(marker)} is {decided} in its state log, and its marker here {stands} it",
         )
 

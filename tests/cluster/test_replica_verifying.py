@@ -3,12 +3,10 @@
 import shutil
 
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
-from spark_log.log import (
-    SegmentName,
-    SegmentWriter,
-)
+from spark_log.log import SegmentWriter
 from spark_log.log.clean import PartitionCleaner
-from spark_log.log.verify import FindingKind, Severity
+from spark_log.log.files import SegmentName
+from spark_log.log.verify import LogFindingKind, LogSeverity
 from spark_log.record import leader_change_records
 from spark_log.storage import STRAY_REPLICAS
 from tests.metadata.replicas import (
@@ -34,7 +32,7 @@ def problems(cluster, **options):
 
 def differences(cluster):
     found = ClusterVerifier(Cluster(cluster.root)).findings()
-    return [each for each in found if each.kind is FindingKind.DIFFERENT_REPLICA]
+    return [each for each in found if each.kind is LogFindingKind.DIFFERENT_REPLICA]
 
 
 def file_of(cluster, broker_id, base_offset):
@@ -122,7 +120,7 @@ class TestSound:
         cluster.broker_store(2).put(f"{STRAY_REPLICAS}/{directory}", b"")
         come_back(cluster, 2, number=1)
         (note,) = ClusterVerifier(cluster).findings()
-        assert (note.kind, note.severity) == (FindingKind.ORPHANED_DIRECTORY, Severity.NOTE)
+        assert (note.kind, note.severity) == (LogFindingKind.ORPHANED_DIRECTORY, LogSeverity.NOTE)
         assert (note.broker_id, note.path) == (2, directory)
 
 
@@ -135,7 +133,7 @@ class TestFound:
             file.write(b"\0" * 50)
         found = problems(cluster)
         assert {each.broker_id for each in found} == {1}
-        assert FindingKind.DAMAGED_SEGMENT in {each.kind for each in found}
+        assert LogFindingKind.DAMAGED_SEGMENT in {each.kind for each in found}
 
     def test_where_a_replica_in_sync_begins_to_differ(self, tmp_path):
         cluster = replicated_cluster(tmp_path)
@@ -145,7 +143,7 @@ class TestFound:
         changed[1]["value"] = b"other"
         put_instead(cluster, 1, 3, record_batch(changed))
         (found,) = differences(cluster)
-        assert (found.broker_id, found.severity) == (1, Severity.ERROR)
+        assert (found.broker_id, found.severity) == (1, LogSeverity.ERROR)
         assert "from offset 4 on: the records differ" in found.message
 
     def test_a_record_that_a_replica_lacks_without_a_compaction(self, tmp_path):
@@ -171,7 +169,7 @@ class TestFound:
         append(log_of(cluster), numbered(9, 3))
         assert problems(cluster) == []
         (found,) = differences(cluster)
-        assert (found.broker_id, found.severity) == (0, Severity.NOTE)
+        assert (found.broker_id, found.severity) == (0, LogSeverity.NOTE)
         assert "from offset 3 on" in found.message
 
     def test_a_leader_epoch_that_goes_down(self, tmp_path):
@@ -180,7 +178,7 @@ class TestFound:
         append(log_of(cluster), numbered(3, 3))
         put_instead(cluster, 0, 0, numbered(0, 3), leader_epoch=2)
         (found,) = problems(cluster)
-        assert found.kind is FindingKind.WRONG_LEADER_EPOCH
+        assert found.kind is LogFindingKind.WRONG_LEADER_EPOCH
         assert "offset 3 is of leader epoch 0, behind one of epoch 2" in found.message
 
     def test_a_barrier_that_says_something_else_than_its_header(self, tmp_path, monkeypatch):
@@ -204,5 +202,5 @@ class TestFound:
         shutil.move(tmp_path / "r1", tmp_path / "away")
         verifier = ClusterVerifier(Cluster(cluster.root), ["t"])
         (found,) = verifier.findings()
-        assert (found.kind, found.broker_id) == (FindingKind.UNREADABLE, 1)
+        assert (found.kind, found.broker_id) == (LogFindingKind.UNREADABLE, 1)
         assert verifier.segments == 2

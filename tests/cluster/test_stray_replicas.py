@@ -11,7 +11,7 @@ from spark_log.cluster import (
     stray_replicas,
 )
 from spark_log.errors import ClockSkewError
-from spark_log.log import ExistenceMarker
+from spark_log.log.files import ExistenceMarker
 from spark_log.metadata.records import PartitionChangeRecord
 from spark_log.storage import STRAY_REPLICAS, open_store
 from spark_log.util.clock import SYSTEM_CLOCK

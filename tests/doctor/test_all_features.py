@@ -18,7 +18,7 @@ from spark_log import (
 )
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.doctor import Doctor
-from spark_log.log.verify import Severity
+from spark_log.log.verify import LogSeverity
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import (
     ROOT_DIRECTORIES,
@@ -143,7 +143,7 @@ def assert_healthy(root):
     found = list(Doctor(lambda: Cluster(root)).findings())
     assert [(each.problem.code, each.subject.text, each.message) for each in found] == []
     findings = ClusterVerifier(Cluster(root)).findings()
-    assert [each for each in findings if each.severity > Severity.NOTE] == []
+    assert [each for each in findings if each.severity > LogSeverity.NOTE] == []
 
 
 def directories(root):

@@ -47,8 +47,8 @@ def test_of_others_and_of_a_doctor_that_was_killed(patient, cluster):
     (found,) = patient.findings("directories")
     assert (found.problem.code, found.severity) == ("foreign-directory", Severity.INFO)
     scratch, foreign = ClusterVerifier(cluster).findings()
-    assert (scratch.path, scratch.severity) == ("__doctor.0123", verify.Severity.NOTE)
-    assert (foreign.path, foreign.severity) == ("photos", verify.Severity.WARNING)
+    assert (scratch.path, scratch.severity) == ("__doctor.0123", verify.LogSeverity.NOTE)
+    assert (foreign.path, foreign.severity) == ("photos", verify.LogSeverity.WARNING)
     patient.clock.advance_ms(3_600_001)
     found = {each.problem.code: each for each in patient.findings("directories")}
     assert found["scratch-left"].subject.text == "directory __doctor.0123 on broker 0"

@@ -10,7 +10,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.cluster.topic_deletion import finish_deletions
 from spark_log.errors import CorruptRecordError, SparkLogError
-from spark_log.log import ExistenceMarker
+from spark_log.log.files import ExistenceMarker
 from spark_log.storage import DELETION_MARKERS
 from spark_log.storage.local import LocalStore
 

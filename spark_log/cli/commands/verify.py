@@ -19,7 +19,7 @@ from spark_log.cli.options import Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import ClusterVerifier
 from spark_log.errors import InvalidPartitionsError
-from spark_log.log.verify import Finding, Severity
+from spark_log.log.verify import LogFinding, LogSeverity
 from spark_log.transaction import TransactionVerifier
 from spark_log.util import printable
 
@@ -119,21 +119,21 @@ class _FindingCounts:
         """Number of findings that make the command fail."""
         return self.errors + (self.warnings if self._is_strict else 0)
 
-    def add(self, finding: Finding) -> bool:
+    def add(self, finding: LogFinding) -> bool:
         """Count a finding, and return whether to print it without ``--notes``."""
         self.repairable += finding.is_problem and finding.remedy is not None
         if finding.repaired:
             self.repaired += 1
-        elif finding.severity is Severity.ERROR:
+        elif finding.severity is LogSeverity.ERROR:
             self.errors += 1
-        elif finding.severity is Severity.WARNING:
+        elif finding.severity is LogSeverity.WARNING:
             self.warnings += 1
         else:
             self.notes += 1
         return finding.repaired or finding.is_problem
 
 
-def _document(finding: Finding) -> dict[str, object]:
+def _document(finding: LogFinding) -> dict[str, object]:
     return {
         "broker": finding.broker_id,
         "path": finding.path,
@@ -158,7 +158,7 @@ def _totals(verifier: ClusterVerifier, counts: _FindingCounts) -> dict[str, obje
     }
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: LogFinding) -> str:
     where = f"broker {finding.broker_id}: " if finding.broker_id else ""
     if finding.repaired:
         return f"repaired: {where}{finding.path}: {finding.message}: {finding.remedy}"

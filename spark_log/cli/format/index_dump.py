@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
-from spark_log.log import OffsetIndex, SegmentName, TimeIndex
+from spark_log.log import OffsetIndex, TimeIndex
+from spark_log.log.files import SegmentName
 from spark_log.storage import open_store
 
 

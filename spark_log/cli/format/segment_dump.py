@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import FetchedRecords, SegmentName, SegmentReader
+from spark_log.log import FetchedRecords, SegmentReader
+from spark_log.log.files import SegmentName
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, batch_crc32c, ints_of
 from spark_log.storage import open_store
 

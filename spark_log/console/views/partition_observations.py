@@ -16,7 +16,8 @@ from spark_log.console.console import Console
 from spark_log.console.observations import Observation
 from spark_log.coordinator import PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import LiveSegment, LogView
+from spark_log.log import LogView
+from spark_log.log.files import LiveSegment
 from spark_log.metadata import MetadataImage, TopicImage
 
 MAX_LISTED: Final = 200

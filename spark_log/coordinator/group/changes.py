@@ -3,6 +3,8 @@
 Each function is called with the state after the whole log, and is called once more after each
 append by another process that won the race. Called again after its own record was appended, it
 returns None.
+
+The rules: (protocol G1, G2).
 """
 
 from __future__ import annotations

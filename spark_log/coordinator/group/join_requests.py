@@ -4,6 +4,8 @@ On storage: the first heartbeat of a member (`Heartbeats`) holds its request, un
 replaces it: ``"join": {"generation": n, "member": {…}}``. The generation is the group's when the
 request was written. A process that ends at any point leaves a request that another process may
 still accept: the member then expires, because it writes no heartbeats.
+
+The rules: (protocol G4).
 """
 
 from __future__ import annotations

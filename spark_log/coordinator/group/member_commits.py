@@ -10,6 +10,8 @@ why this is enough:
   committed offset: by then the table has all commits of earlier owners, and none can follow;
 - a member that commits has the partition in the generation of the commit. If the commit is refused,
   it reads the group's log and commits, in the newest generation, only partitions that it still has.
+
+The rules: (protocol G10, G11).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
 from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
-from spark_log.log import ExistenceMarker
+from spark_log.log.files import ExistenceMarker
 from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{DIRECTORY}/_delta_log"

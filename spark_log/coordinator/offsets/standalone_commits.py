@@ -4,6 +4,8 @@ Such a commit is made in the group's current generation. It is refused while the
 as in Kafka, because the members do not know of other readers. If a member joins after the group was
 read, it has a higher generation. Either it starts after the commit and continues from there, or the
 table refuses the commit and the group is read again (docs/adr/0010).
+
+The rules: (protocol G12).
 """
 
 from __future__ import annotations

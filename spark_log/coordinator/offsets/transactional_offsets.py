@@ -1,8 +1,7 @@
 """Offsets of consumer groups in transactions (KIP-447): sends them, commits them, awaits them.
 
 Three logs take part: the state log of the transaction, the group's log, and the offsets table.
-docs/protocol.md, *Offsets of a group in a transaction*, has the rules; docs/adr/0022 explains why
-they are enough.
+The rules are (protocol T11, T12, T13); docs/adr/0022 explains why they are enough.
 """
 
 from __future__ import annotations

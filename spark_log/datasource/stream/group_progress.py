@@ -34,7 +34,7 @@ class GroupProgress:
     """Commits the offsets that a query has processed, without being a member of the group.
 
     Only partitions that have moved since the last commit are committed. The commit is refused while
-    the group has members (docs/protocol.md). It is durable when `report` returns.
+    the group has members (protocol G12). It is durable when `report` returns.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:

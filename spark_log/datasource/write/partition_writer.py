@@ -26,10 +26,10 @@ from spark_log.log import (
     REPLICA_ERRORS,
     LogAppendInfo,
     PartitionLog,
-    SegmentName,
     SegmentWriter,
     StagedSegment,
 )
+from spark_log.log.files import SegmentName
 from spark_log.record import RECORD_SCHEMA, ProducerAppend
 from spark_log.storage import OutageWait, is_unavailable
 from spark_log.threads import Deadline

@@ -1,8 +1,8 @@
 """The append protocol: put-if-absent gives a staged segment its place at the log's end.
 
 On storage an append is one file, whose name is the log end offset: ``<offset>.log``. It is visible
-whole or not at all, so a crash leaves either no append or a complete one. The steps are in
-docs/protocol.md, "Appending".
+whole or not at all, so a crash leaves either no append or a complete one (protocol A1, A2, A3, A4,
+A5).
 """
 
 from __future__ import annotations

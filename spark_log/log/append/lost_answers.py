@@ -1,4 +1,7 @@
-"""Lost answers: a segment whose put may or may not have succeeded is looked up in the log."""
+"""Lost answers: a segment whose put may or may not have succeeded is looked up in the log.
+
+The rules: (protocol A5).
+"""
 
 from __future__ import annotations
 

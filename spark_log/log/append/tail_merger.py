@@ -1,4 +1,4 @@
-"""Merges at the log's end, by the processes that append (docs/adr/0013).
+"""Merges at the log's end, by the processes that append (docs/adr/0013) (protocol W3).
 
 An appender knows the newest segments: it put some of them and lost races to the others. It can
 therefore merge them without listing the directory. It deletes the merged segments itself after

@@ -1,4 +1,4 @@
-"""Appends through the chain of a partition's replicas (docs/protocol.md, "Replication").
+"""Appends through the chain of a partition's replicas (protocol R1, R2, R5).
 
 A segment is put into the leader's log, then under the same name into each other replica, in the
 order of the chain. Each replica therefore has a prefix of the log of the one before it, and all

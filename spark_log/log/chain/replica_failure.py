@@ -1,4 +1,4 @@
-"""The fault of an error: the one place that decides whether a replica has failed.
+"""The fault of an error: the one place that decides whether a replica has failed (protocol R11).
 
 An error counts by its source. An error from the root or the files of one replica is this replica's
 fault, whatever the kind of the error: not found, denied, full, read-only, damaged. The replica is

@@ -1,4 +1,4 @@
-"""The choice of the replica that one process reads, and the limit of what it sees."""
+"""Chooses the replica that a process reads, and limits what it sees of it (protocol R14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleans the log of one partition: retention, merging or compaction, deletion (docs/protocol.md).
+"""Cleans the log of one partition: retention, merging or compaction, deletion (protocol W5, W8).
 
 ``spark-log clean`` and the clean job do this for each partition. It may run at the same time as
 writers, readers and other cleaners. It may be killed at any time: the log is intact, and the next

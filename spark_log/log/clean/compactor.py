@@ -1,4 +1,4 @@
-"""Compaction: only the last record of each key is retained (docs/protocol.md).
+"""Compaction: only the last record of each key is retained (protocol W9, W11).
 
 Kafka's rules (``LogCleaner``, ``LogCleanerManager``):
 

@@ -1,4 +1,4 @@
-"""Removes tombstones from a compacted log to which little or nothing is appended.
+"""Removes tombstones from a compacted log to which little or nothing is appended (protocol W12).
 
 A compaction removes the tombstones whose delete horizons have passed. But a log that gets no new
 records is never dirty, and is not compacted again (KAFKA-8522). For such a log, a pass removes the

@@ -11,6 +11,8 @@ higher one has existed for ``file.delete.delay.ms``, so that every listing shows
 A pass that only removes tombstones (`expired_tombstones`) takes a generation, too, so that its
 segments count in place of those that they replace. But the segments that the compaction before it
 wrote stay clean. This is recorded in the size of the generation's file, which costs no request.
+
+The rules: (protocol W10).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cleanable range of a log, its dirty ratio, and whether it must be cleaned (docs/protocol.md).
+"""The cleanable range of a log, its dirty ratio, and whether it must be cleaned (protocol W9).
 
 Kafka stores the first dirty offset of each log in a checkpoint file. In spark-log it follows from
 the names of the segments.

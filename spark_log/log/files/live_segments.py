@@ -1,10 +1,10 @@
 """The live log: the files of a partition's directory that are part of the log.
 
-The rule is in docs/protocol.md, "The live log". One listing decides it, by pure functions over file
-names. Segments form a chain from the log start offset to the log end offset. A file that the chain
-does not reach is not part of the log, no matter who wrote it and when. Examples are a put that was
-delivered late, an orphan, and a segment that a rewritten one covers and that waits for its
-deletion: `spent_segments` finds the ones that readers need no longer.
+One listing decides it, by pure functions over file names (protocol L1, L2, L3, L4, L5). Segments
+form a chain from the log start offset to the log end offset. A file that the chain does not reach
+is not part of the log, no matter who wrote it and when. Examples are a put that was delivered late,
+an orphan, and a segment that a rewritten one covers and that waits for its deletion:
+`spent_segments` finds the ones that readers need no longer.
 """
 
 from __future__ import annotations

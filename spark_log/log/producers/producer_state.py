@@ -296,7 +296,7 @@ class ProducerState:
 
         Args:
             append: the append to check.
-            now_us: the storage's time, or earlier (docs/protocol.md, "Whose clock").
+            now_us: the storage's time, or earlier (protocol C2).
             expiration_ms: ``producer.id.expiration.ms``.
             where: the partition's directory, for error messages.
 

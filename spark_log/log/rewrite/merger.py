@@ -1,4 +1,4 @@
-"""Merges neighbouring segments into one (docs/protocol.md).
+"""Merges neighbouring segments into one (protocol W1, W2).
 
 The new segment ``<base>-<last>.<generation>.log`` has the same records, and batch headers with the
 same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). It

@@ -108,7 +108,7 @@ class StagedSegment:
 
     @property
     def is_barrier(self) -> bool:
-        """Whether it is the barrier at the beginning of a leader epoch (docs/protocol.md)."""
+        """Whether it is the barrier at the beginning of a leader epoch (protocol R4)."""
         return self.last_header.is_control and not self.last_header.is_transactional
 
     @property

@@ -1,6 +1,6 @@
-from .finding import Finding as Finding
-from .finding import FindingKind as FindingKind
-from .finding import Severity as Severity
+from .finding import LogFinding as LogFinding
+from .finding import LogFindingKind as LogFindingKind
+from .finding import LogSeverity as LogSeverity
 from .replicas import ReplicaDifference as ReplicaDifference
 from .replicas import first_difference as first_difference
 from .stray_files import is_partition_file as is_partition_file

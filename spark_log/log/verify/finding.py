@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 
-class Severity(StrEnum):
+class LogSeverity(StrEnum):
     """The severity of a finding."""
 
     ERROR = "error"
@@ -24,7 +24,7 @@ class Severity(StrEnum):
     """No problem: a file of a crashed or running writer, or a file that a cleaner will delete."""
 
 
-class FindingKind(StrEnum):
+class LogFindingKind(StrEnum):
     """The kind of problem that a finding reports."""
 
     DAMAGED_SEGMENT = "damaged-segment"
@@ -51,19 +51,19 @@ class FindingKind(StrEnum):
 
 
 _REMEDIES: Final = {
-    FindingKind.DAMAGED_INDEX: "rebuilt",
-    FindingKind.MISSING_INDEX: "rebuilt",
-    FindingKind.DAMAGED_SNAPSHOT: "rebuilt",
-    FindingKind.WRONG_SNAPSHOT: "rebuilt",
-    FindingKind.SPENT_SEGMENT: "removed",
-    FindingKind.SPENT_START: "removed",
-    FindingKind.ORPHANED_FILE: "removed",
-    FindingKind.UNFINISHED_WRITE: "removed",
+    LogFindingKind.DAMAGED_INDEX: "rebuilt",
+    LogFindingKind.MISSING_INDEX: "rebuilt",
+    LogFindingKind.DAMAGED_SNAPSHOT: "rebuilt",
+    LogFindingKind.WRONG_SNAPSHOT: "rebuilt",
+    LogFindingKind.SPENT_SEGMENT: "removed",
+    LogFindingKind.SPENT_START: "removed",
+    LogFindingKind.ORPHANED_FILE: "removed",
+    LogFindingKind.UNFINISHED_WRITE: "removed",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LogFinding:
     """One problem, or a note.
 
     Attributes:
@@ -76,8 +76,8 @@ class Finding:
     """
 
     path: str
-    kind: FindingKind
-    severity: Severity
+    kind: LogFindingKind
+    severity: LogSeverity
     message: str
     repaired: bool = False
     broker_id: int = 0
@@ -90,10 +90,10 @@ class Finding:
     @property
     def is_problem(self) -> bool:
         """Whether the finding is an error or a warning that this run has not repaired."""
-        return not self.repaired and self.severity is not Severity.NOTE
+        return not self.repaired and self.severity is not LogSeverity.NOTE
 
 
-def findings_table(findings: Iterable[Finding]) -> pa.Table:
+def findings_table(findings: Iterable[LogFinding]) -> pa.Table:
     """Return findings as an Arrow table.
 
     Columns: ``path``, ``kind``, ``severity``, ``message``: string; ``repaired``: bool;

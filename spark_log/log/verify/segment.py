@@ -24,7 +24,7 @@ from spark_log.log.segment import (
     TimeIndex,
     TimestampOffset,
 )
-from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.record import (
     NO_TIMESTAMP,
@@ -92,7 +92,7 @@ class SegmentCheck:
         self.record_count = 0
         self.is_sound = True
 
-    def findings(self, on_progress: Callable[[int], None]) -> Iterator[Finding]:
+    def findings(self, on_progress: Callable[[int], None]) -> Iterator[LogFinding]:
         """Yield problems as they are found.
 
         Args:
@@ -139,7 +139,7 @@ class SegmentCheck:
 
     # --- the file --------------------------------------------------------------------------------
 
-    def _check_begin(self, reader: SegmentReader) -> Iterator[Finding]:
+    def _check_begin(self, reader: SegmentReader) -> Iterator[LogFinding]:
         """Check the beginning of the file, which only other Arrow readers use.
 
         The schema is stored twice: at the beginning and in the footer.
@@ -163,9 +163,11 @@ class SegmentCheck:
             message = (
                 f"{problem}. Only other Arrow readers use this part; restore the file from a copy"
             )
-            yield Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.WARNING, message)
+            yield LogFinding(
+                self._path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.WARNING, message
+            )
 
-    def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[Finding | None, int]]:
+    def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[LogFinding | None, int]]:
         """Yield the finding of each Arrow batch, or None, and its end position in the file."""
         previous: BatchHeader | None = None
         for ordinal in reader.in_order():
@@ -213,7 +215,7 @@ class SegmentCheck:
 
     # --- the indexes -----------------------------------------------------------------------------
 
-    def _check_indexes(self, reader: SegmentReader) -> Iterator[Finding]:
+    def _check_indexes(self, reader: SegmentReader) -> Iterator[LogFinding]:
         offset_data, time_data = map(self._content, (self._index_path, self._time_index_path))
         offset_problem = self._offset_index_problem(offset_data, reader.append_id)
         if offset_data is not None and offset_problem is not None:
@@ -233,10 +235,10 @@ class SegmentCheck:
         files = self._rebuilt(reader)
         is_missed = all(files) and self._is_settled
         wrong = [
-            Finding(
+            LogFinding(
                 path,
-                FindingKind.MISSING_INDEX if data is None else FindingKind.DAMAGED_INDEX,
-                Severity.NOTE if data is None else Severity.WARNING,
+                LogFindingKind.MISSING_INDEX if data is None else LogFindingKind.DAMAGED_INDEX,
+                LogSeverity.NOTE if data is None else LogSeverity.WARNING,
                 "does not exist: readers work without it"
                 if data is None
                 else f"{problem}. Readers work without it",
@@ -308,10 +310,10 @@ class SegmentCheck:
         except NotFoundError:
             return None
 
-    def _damaged(self, message: str) -> Finding:
+    def _damaged(self, message: str) -> LogFinding:
         self.is_sound = False
         reason = message.removeprefix(self._path).lstrip(", :")
-        return Finding(self._path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, reason)
+        return LogFinding(self._path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.ERROR, reason)
 
 
 def _marker_problem(headers: tuple[BatchHeader, ...], records: pa.RecordBatch) -> str | None:

@@ -11,7 +11,7 @@ from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import TransactionIndex
 from spark_log.log.segment import SegmentSummary
 from spark_log.log.snapshot import Snapshot
-from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.log.verify.producers import ProducerCheck
 from spark_log.log.verify.transactions import transactions_problem
 from spark_log.record import BatchHeader
@@ -103,7 +103,7 @@ class SnapshotCheck:
         log_end_offset: int | None,
         *,
         has_all_headers: bool,
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         """Yield the problems of the snapshot. Call it after all headers were replayed.
 
         Args:
@@ -121,10 +121,10 @@ class SnapshotCheck:
                 yield self._damaged(self._damage)
             return
         if log_end_offset is not None and self._offset > log_end_offset:
-            yield Finding(
+            yield LogFinding(
                 self._file.path,
-                FindingKind.MISSING_SEGMENT,
-                Severity.ERROR,
+                LogFindingKind.MISSING_SEGMENT,
+                LogSeverity.ERROR,
                 f"the log ended at offset {self._offset} or later, and ends at {log_end_offset} "
                 f"now: its last segments are missing. Restore them from a copy",
             )
@@ -140,17 +140,17 @@ class SnapshotCheck:
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             message = f"{wrong[0]}{more}"
-            yield self._warning(FindingKind.WRONG_SNAPSHOT, message)
+            yield self._warning(LogFindingKind.WRONG_SNAPSHOT, message)
 
     # --- repairs ---------------------------------------------------------------------------------
 
     def repair(
         self,
-        finding: Finding,
+        finding: LogFinding,
         summaries: Mapping[SegmentName, SegmentSummary],
         *,
         has_all_producers: bool,
-    ) -> Finding:
+    ) -> LogFinding:
         """Replace the snapshot, and return the finding with the result of the repair.
 
         Args:
@@ -159,7 +159,7 @@ class SnapshotCheck:
             has_all_producers: whether any readable snapshot has the producers whose records are
                 before the log start offset.
         """
-        if finding.kind is FindingKind.DAMAGED_SNAPSHOT:
+        if finding.kind is LogFindingKind.DAMAGED_SNAPSHOT:
             return self._replaced(finding, has_all_producers)
         return replace(finding, repaired=self._correct(summaries))
 
@@ -186,7 +186,7 @@ class SnapshotCheck:
             return False
         return True
 
-    def _replaced(self, finding: Finding, has_all_producers: bool) -> Finding:
+    def _replaced(self, finding: LogFinding, has_all_producers: bool) -> LogFinding:
         try:
             # The new snapshot is built from headers, and an older snapshot if any, not this one.
             offset = self._log.snapshots.write().offset
@@ -205,7 +205,7 @@ class SnapshotCheck:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _damaged(self, damage: str) -> Finding:
+    def _damaged(self, damage: str) -> LogFinding:
         message = f"{damage}. Readers work without it"
         if self._had_deleted_producers:
             message += (
@@ -213,15 +213,17 @@ class SnapshotCheck:
                 f"the log start {self._log_start_offset} are forgotten: restore it from a copy "
                 f"before a repair"
             )
-        return self._warning(FindingKind.DAMAGED_SNAPSHOT, message)
+        return self._warning(LogFindingKind.DAMAGED_SNAPSHOT, message)
 
-    def _beyond_end(self, damage: str, log_end_offset: int) -> Finding:
+    def _beyond_end(self, damage: str, log_end_offset: int) -> LogFinding:
         message = (
             f"{damage}. Its name says that the log had reached offset {self._offset}, but it ends "
             f"at {log_end_offset}, so nothing is read or appended. Remove the snapshot if it is "
             f"another log's; else restore the missing segments from a copy"
         )
-        return Finding(self._file.path, FindingKind.DAMAGED_SNAPSHOT, Severity.ERROR, message)
+        return LogFinding(
+            self._file.path, LogFindingKind.DAMAGED_SNAPSHOT, LogSeverity.ERROR, message
+        )
 
     @property
     def _transactions_problem(self) -> str | None:
@@ -245,8 +247,8 @@ class SnapshotCheck:
         except NotFoundError:
             return False
 
-    def _warning(self, kind: FindingKind, message: str) -> Finding:
-        return Finding(self._file.path, kind, Severity.WARNING, message)
+    def _warning(self, kind: LogFindingKind, message: str) -> LogFinding:
+        return LogFinding(self._file.path, kind, LogSeverity.WARNING, message)
 
 
 def _is_right(said: SegmentSummary, true: SegmentSummary) -> bool:

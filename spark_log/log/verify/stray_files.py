@@ -22,7 +22,7 @@ from spark_log.log.files import (
     spent_segments,
 )
 from spark_log.log.rewrite import ABANDONED_US, is_evidence_of_truncation
-from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.storage import (
     FileInfo,
     check_clock_skew,
@@ -88,7 +88,7 @@ class StrayFiles:
         """
         return file.modified_us <= self._now_us - self._delay_us
 
-    def findings(self, file: FileInfo) -> Iterator[Finding]:
+    def findings(self, file: FileInfo) -> Iterator[LogFinding]:
         """Yield the findings of a file that is neither a live segment nor a snapshot."""
         if (name := SegmentName.parse(file.name)) is not None:
             yield self._spent_segment(name, file)
@@ -97,7 +97,7 @@ class StrayFiles:
         elif not is_partition_file(file.name):
             yield _unknown(file)
 
-    def abandoned(self) -> Iterator[Finding]:
+    def abandoned(self) -> Iterator[LogFinding]:
         """Yield orphaned indexes and abandoned temporary files.
 
         Call this last: a writer that was running at first may have finished since.
@@ -109,19 +109,19 @@ class StrayFiles:
         for file in self._store.list_hidden(self._directory.path):
             if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
                 message = "is a temporary file of a writer that is not running any more"
-                yield self._removed(_warning(file, FindingKind.UNFINISHED_WRITE, message))
+                yield self._removed(_warning(file, LogFindingKind.UNFINISHED_WRITE, message))
 
-    def _spent_segment(self, name: SegmentName, file: FileInfo) -> Finding:
+    def _spent_segment(self, name: SegmentName, file: FileInfo) -> LogFinding:
         if name not in self._free:
             message = (
                 "is rewritten, or before the log's start; it is kept for readers that still use it"
             )
-            return Finding(file.path, FindingKind.SPENT_SEGMENT, Severity.NOTE, message)
+            return LogFinding(file.path, LogFindingKind.SPENT_SEGMENT, LogSeverity.NOTE, message)
         paths = [self._directory.file_path(each) for each in (name.index, name.time_index)]
-        finding = _warning(file, FindingKind.SPENT_SEGMENT, "is not part of the log any more")
+        finding = _warning(file, LogFindingKind.SPENT_SEGMENT, "is not part of the log any more")
         return self._removed(finding, *paths)
 
-    def _start_marker(self, marker: StartMarker, file: FileInfo) -> Iterator[Finding]:
+    def _start_marker(self, marker: StartMarker, file: FileInfo) -> Iterator[LogFinding]:
         """Yield a finding if a higher start marker exists."""
         above = [
             other
@@ -131,17 +131,17 @@ class StrayFiles:
         ]
         message = "the log starts at a higher offset"
         if any(map(self.is_old, above)):
-            yield self._removed(_warning(file, FindingKind.SPENT_START, message))
+            yield self._removed(_warning(file, LogFindingKind.SPENT_START, message))
         elif above:
-            yield Finding(file.path, FindingKind.SPENT_START, Severity.NOTE, message)
+            yield LogFinding(file.path, LogFindingKind.SPENT_START, LogSeverity.NOTE, message)
 
-    def _orphan(self, log: str, file: FileInfo) -> Iterator[Finding]:
+    def _orphan(self, log: str, file: FileInfo) -> Iterator[LogFinding]:
         if not self._exists(self._directory.file_path(log)) and self._exists(file.path):
-            finding = _warning(file, FindingKind.ORPHANED_FILE, "its segment does not exist")
+            finding = _warning(file, LogFindingKind.ORPHANED_FILE, "its segment does not exist")
             is_needless = self.is_old(file) and not is_evidence_of_truncation(file.name, self._live)
             yield self._removed(finding) if is_needless else finding
 
-    def _removed(self, finding: Finding, *derived: str) -> Finding:
+    def _removed(self, finding: LogFinding, *derived: str) -> LogFinding:
         if not self._repair:
             return finding
         try:
@@ -173,10 +173,10 @@ def is_partition_file(name: str) -> bool:
     return name in _KNOWN_FILES or any(parse(name) is not None for parse in parsers)
 
 
-def _warning(file: FileInfo, kind: FindingKind, message: str) -> Finding:
-    return Finding(file.path, kind, Severity.WARNING, message)
+def _warning(file: FileInfo, kind: LogFindingKind, message: str) -> LogFinding:
+    return LogFinding(file.path, kind, LogSeverity.WARNING, message)
 
 
-def _unknown(file: FileInfo) -> Finding:
+def _unknown(file: FileInfo) -> LogFinding:
     message = "does not belong to the log. Look at it, and remove it by hand"
-    return _warning(file, FindingKind.UNKNOWN_FILE, message)
+    return _warning(file, LogFindingKind.UNKNOWN_FILE, message)

@@ -26,7 +26,7 @@ from spark_log.log.files import (
 )
 from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import SegmentSummary
-from spark_log.log.verify.finding import Finding, FindingKind, Severity
+from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.log.verify.index_owners import IndexOwners
 from spark_log.log.verify.leader_epochs import LeaderEpochs
 from spark_log.log.verify.segment import SegmentCheck
@@ -80,7 +80,7 @@ class Verifier:
         self.records = 0
         self.size_bytes = 0
 
-    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[Finding]:
+    def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[LogFinding]:
         """Yield problems and notes as they are found.
 
         Args:
@@ -94,7 +94,7 @@ class Verifier:
         """
         has_errors = False
         for finding in self._findings(on_progress):
-            has_errors = has_errors or finding.severity is Severity.ERROR
+            has_errors = has_errors or finding.severity is LogSeverity.ERROR
             yield finding
         # Last: the true content of snapshots is known only if every segment is sound. All of them
         # are checked before the first is repaired: a repair writes the newest, and may delete the
@@ -109,14 +109,16 @@ class Verifier:
         ]
         has_all_producers = any(snapshot.has_all_producers for snapshot in self._snapshots)
         # A snapshot that shows a lost end is evidence, and no repair brings the segments back.
-        has_errors = has_errors or any(finding.severity is Severity.ERROR for _, finding in found)
+        has_errors = has_errors or any(
+            finding.severity is LogSeverity.ERROR for _, finding in found
+        )
         for snapshot, finding in found:
             if self._repair and not has_errors and end_offset is not None:
                 yield snapshot.repair(finding, self._summaries, has_all_producers=has_all_producers)
             else:
                 yield finding
 
-    def _findings(self, on_progress: OnProgress) -> Iterator[Finding]:
+    def _findings(self, on_progress: OnProgress) -> Iterator[LogFinding]:
         files = list(self._directory.store.list(self._directory.path))
         self.size_bytes = sum(file.size_bytes for file in files)
         live = live_log(files)
@@ -146,7 +148,7 @@ class Verifier:
 
     def _segment(
         self, name: SegmentName, file: FileInfo, is_old: bool, on_progress: OnProgress
-    ) -> Iterator[Finding]:
+    ) -> Iterator[LogFinding]:
         check = SegmentCheck(
             self._directory,
             name,
@@ -163,16 +165,19 @@ class Verifier:
             return  # rewritten and freed meanwhile; if not, `_chain` reports a gap
         yield from found
         for problem in self._late_problems:
-            yield Finding(
-                self._directory.file_path(name.log), FindingKind.LATE_BATCH, Severity.ERROR, problem
+            yield LogFinding(
+                self._directory.file_path(name.log),
+                LogFindingKind.LATE_BATCH,
+                LogSeverity.ERROR,
+                problem,
             )
         self._late_problems = []
         path = self._directory.file_path(name.log)
         for problem in self._epoch_problems:
-            yield Finding(path, FindingKind.WRONG_LEADER_EPOCH, Severity.ERROR, problem)
+            yield LogFinding(path, LogFindingKind.WRONG_LEADER_EPOCH, LogSeverity.ERROR, problem)
         self._epoch_problems = []
         for problem in self._sequence_problems[:1]:
-            yield Finding(path, FindingKind.REPEATED_SEQUENCE, Severity.WARNING, problem)
+            yield LogFinding(path, LogFindingKind.REPEATED_SEQUENCE, LogSeverity.WARNING, problem)
         self._sequence_problems = []
         self._ends[name] = check.end_offset
         summary = check.summary()
@@ -184,7 +189,7 @@ class Verifier:
             if summary is not None and summary.append_id and name.last_offset is None:
                 yield from self._identity(summary)
 
-    def _identity(self, summary: SegmentSummary) -> Iterator[Finding]:
+    def _identity(self, summary: SegmentSummary) -> Iterator[LogFinding]:
         """Yield a finding if another file has taken the place of a live segment."""
         name, append_id = summary.name, summary.append_id
         first = self._owners.setdefault(append_id, name)
@@ -197,7 +202,7 @@ class Verifier:
             return
         message = f"{what}. Restore the original segment from a copy"
         path = self._directory.file_path(name.log)
-        yield Finding(path, FindingKind.DAMAGED_SEGMENT, Severity.ERROR, message)
+        yield LogFinding(path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.ERROR, message)
 
     def _replay(self, name: SegmentName, headers: tuple[BatchHeader, ...]) -> None:
         """Pass the headers of a live segment to the snapshots; segments are read in order."""
@@ -211,7 +216,7 @@ class Verifier:
 
     # --- the chain -------------------------------------------------------------------------------
 
-    def _chain(self, live: LiveLog) -> Iterator[Finding]:
+    def _chain(self, live: LiveLog) -> Iterator[LogFinding]:
         """Yield gaps and overlaps between the live segments."""
         for segment, finding in self._breaks(live):
             # A listing may lack a file that appeared during it, but show a later one.
@@ -223,16 +228,16 @@ class Verifier:
                 live.chain_end_offset,
                 live.base_after_gap,
             ):
-                yield Finding(
+                yield LogFinding(
                     self._directory.path,
-                    FindingKind.MISSING_SEGMENT,
-                    Severity.ERROR,
+                    LogFindingKind.MISSING_SEGMENT,
+                    LogSeverity.ERROR,
                     f"the log ends at offset {live.chain_end_offset}, but a segment begins at "
                     f"{live.base_after_gap}: the segments between are missing. Restore them from a "
                     f"copy",
                 )
 
-    def _truncated(self) -> Iterator[Finding]:
+    def _truncated(self) -> Iterator[LogFinding]:
         """Yield a finding if a file other than a snapshot shows that the log's end was lost.
 
         Yield a finding, too, if a start marker is found to be another log's.
@@ -242,33 +247,33 @@ class Verifier:
         except LogTruncatedError as error:
             told = max((snapshot.offset for snapshot in self._snapshots), default=0)
             if error.witnessed_offset > told:
-                kind = FindingKind.MISSING_SEGMENT
-                yield Finding(self._directory.path, kind, Severity.ERROR, error.message)
+                kind = LogFindingKind.MISSING_SEGMENT
+                yield LogFinding(self._directory.path, kind, LogSeverity.ERROR, error.message)
         except CorruptRecordError as error:
             marker = StartMarker.parse(error.path.rpartition("/")[2])
             if marker is not None:  # others are reported as other findings
                 message = error.message.removeprefix(f"{error.path}: ")
-                yield Finding(error.path, FindingKind.WRONG_START, Severity.ERROR, message)
+                yield LogFinding(error.path, LogFindingKind.WRONG_START, LogSeverity.ERROR, message)
 
-    def _breaks(self, live: LiveLog) -> Iterator[tuple[LiveSegment, Finding]]:
+    def _breaks(self, live: LiveLog) -> Iterator[tuple[LiveSegment, LogFinding]]:
         for segment in live.segments:
             end, following = self._ends.get(segment.name), segment.end_offset
             if end is None:
                 continue
             if following is not None and end < following:
-                kind = FindingKind.MISSING_SEGMENT
+                kind = LogFindingKind.MISSING_SEGMENT
                 what = "the segments between are missing. Restore them from a copy"
             elif following is not None and end > following:
-                kind = FindingKind.OVERLAPPING_SEGMENT
+                kind = LogFindingKind.OVERLAPPING_SEGMENT
                 what = "both have the offsets between. Find out which of the two is right"
             elif end <= segment.start_offset:
-                kind, following = FindingKind.WRONG_START, segment.start_offset
+                kind, following = LogFindingKind.WRONG_START, segment.start_offset
                 what = "a start marker says that the log starts in this segment"
             else:
                 continue
             message = f"ends at offset {end}, but the log continues at {following}: {what}"
             path = self._directory.file_path(segment.name.log)
-            yield segment, Finding(path, kind, Severity.ERROR, message)
+            yield segment, LogFinding(path, kind, LogSeverity.ERROR, message)
 
     # --- snapshots -------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ common):
 A crash leaves claims and votes. The next proposer of the name finishes what may have been chosen,
 so a put whose answer was lost may take effect later, as with any storage. Two proposers with the
 same bytes may both be told that they were first, if one finished the proposal of the other.
+
+The rules: (protocol Q1, Q2, Q3, Q4, Q5).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
-from spark_log.log.verify.finding import FindingKind
+from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.control_record import ControlRecordType
@@ -86,7 +86,7 @@ class TransactionalLog:
 
     def verify(self):
         found = [each for each in Verifier(self.log).findings() if each.is_problem]
-        assert all(each.kind == FindingKind.SPENT_SEGMENT for each in found), found
+        assert all(each.kind == LogFindingKind.SPENT_SEGMENT for each in found), found
 
     def clean_in_two_passes(self):
         """Compact twice: the first one sets delete horizons, which have passed at the second."""

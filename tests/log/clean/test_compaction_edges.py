@@ -17,7 +17,7 @@ from spark_log.log.log_start import move_log_start
 from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.producers.producer_state import SequenceRun
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.verify.finding import FindingKind
+from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.batch_header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
 from spark_log.record.producer_append import ProducerAppend
@@ -66,7 +66,7 @@ def compacted_names(store):
 def problems(log):
     """Return the verifier's findings, except files that wait for the cleaner."""
     found = Verifier(log).findings()
-    return [each for each in found if each.is_problem and each.kind != FindingKind.SPENT_SEGMENT]
+    return [each for each in found if each.is_problem and each.kind != LogFindingKind.SPENT_SEGMENT]
 
 
 class TestAnEmptySegment:

@@ -15,7 +15,7 @@ from spark_log.log.clean.compactor import compact
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
-from spark_log.log.verify.finding import FindingKind
+from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage.memory import MemoryStore
@@ -229,7 +229,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @rule()
     def verify(self):
         found = [each for each in Verifier(self.reopened()).findings() if each.is_problem]
-        kinds = {FindingKind.SPENT_SEGMENT, FindingKind.SPENT_START}
+        kinds = {LogFindingKind.SPENT_SEGMENT, LogFindingKind.SPENT_START}
         assert [each for each in found if each.kind not in kinds] == []
 
 

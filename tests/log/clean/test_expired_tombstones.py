@@ -10,7 +10,7 @@ from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import first_dirty_offset, log_to_clean
 from spark_log.log.snapshot.snapshot import Snapshot
-from spark_log.log.verify.finding import FindingKind
+from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -76,7 +76,7 @@ def live(log):
 
 def problems(log):
     found = Verifier(log).findings()
-    return [each for each in found if each.is_problem and each.kind != FindingKind.SPENT_SEGMENT]
+    return [each for each in found if each.is_problem and each.kind != LogFindingKind.SPENT_SEGMENT]
 
 
 @pytest.fixture

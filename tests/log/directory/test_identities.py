@@ -10,7 +10,7 @@ from spark_log.log.rewrite.merger import merge
 from spark_log.log.segment.summary import SegmentSummary
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
-from spark_log.log.verify.finding import FindingKind, Severity
+from spark_log.log.verify.finding import LogFindingKind, LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from tests.log.support import (
     DIRECTORY,
@@ -48,7 +48,7 @@ def errors(log):
     return [
         (found.path, found.message)
         for found in Verifier(log).findings()
-        if found.severity is Severity.ERROR and found.kind is FindingKind.DAMAGED_SEGMENT
+        if found.severity is LogSeverity.ERROR and found.kind is LogFindingKind.DAMAGED_SEGMENT
     ]
 
 

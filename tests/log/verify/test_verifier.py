@@ -15,7 +15,7 @@ from spark_log.errors import (
 )
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge as merge_segments
-from spark_log.log.verify.finding import FindingKind, Severity, findings_table
+from spark_log.log.verify.finding import LogFindingKind, LogSeverity, findings_table
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import ProducerAppend
 from spark_log.storage import open_store
@@ -76,7 +76,7 @@ def test_a_missing_segment_in_the_middle_is_an_error(store, verify):
     store.delete(path_of("00000000000000000020.log"))
     found = verify()
     assert "missing-segment" in kinds(found)
-    assert any(finding.severity is Severity.ERROR for finding in found)
+    assert any(finding.severity is LogSeverity.ERROR for finding in found)
 
 
 def test_a_segment_that_a_listing_lacks_is_not_missing(store, clock):
@@ -89,7 +89,7 @@ def test_a_segment_that_a_listing_lacks_is_not_missing(store, clock):
 def test_overlapping_segments_are_an_error(store, verify):
     put_segment(store, [numbered(25, 5)], SegmentName(25), indexes=False)
     (found,) = verify()
-    assert (found.kind, found.severity) == (FindingKind.OVERLAPPING_SEGMENT, Severity.ERROR)
+    assert (found.kind, found.severity) == (LogFindingKind.OVERLAPPING_SEGMENT, LogSeverity.ERROR)
     assert "ends at offset 30, but the log continues at 25" in found.message
 
 
@@ -115,7 +115,7 @@ def test_an_orphaned_index_is_removed_when_it_is_old(store, clock, verify, suffi
     path = path_of(f"00000000000000000005.{suffix}")
     store.put(path, b"")
     (young,) = verify(repair=True)
-    assert (young.kind, young.repaired) == (FindingKind.ORPHANED_FILE, False)
+    assert (young.kind, young.repaired) == (LogFindingKind.ORPHANED_FILE, False)
     clock.advance_ms(DELAY_MS)
     (old,) = verify(repair=True)
     assert (old.path, old.repaired) == (path, True)
@@ -220,7 +220,7 @@ def test_findings_are_a_table(store, verify):
     table = findings_table(verify())
     columns = ["path", "kind", "severity", "message", "repaired", "broker_id"]
     assert table.column_names == columns
-    assert table.column("kind").to_pylist() == [str(FindingKind.UNKNOWN_FILE)]
+    assert table.column("kind").to_pylist() == [str(LogFindingKind.UNKNOWN_FILE)]
 
 
 def test_damage_is_reported_or_changes_no_record(store, verify):
@@ -245,11 +245,11 @@ def test_damage_is_reported_or_changes_no_record(store, verify):
         except (CorruptRecordError, OffsetOutOfRangeError):
             read = None
         if read != expected:
-            assert any(finding.severity is Severity.ERROR for finding in found), name
+            assert any(finding.severity is LogSeverity.ERROR for finding in found), name
             assert read is None or read == expected[: len(read)], name
         store.put(path_of(name), original)
     for finding in verify():
-        assert finding.severity is Severity.NOTE
+        assert finding.severity is LogSeverity.NOTE
 
 
 # --- beside others -------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_log_in_use_has_no_findings(name, request):
             if finding.repaired:
                 freed.append(finding.path)
             # A file that the cleaner has not deleted yet is not a false finding.
-            elif finding.is_problem and finding.kind is not FindingKind.SPENT_SEGMENT:
+            elif finding.is_problem and finding.kind is not LogFindingKind.SPENT_SEGMENT:
                 problems.append(finding)
 
     def rewrite():

@@ -17,7 +17,7 @@ from spark_log.log.files.file_names import (
     snapshot_name,
 )
 from spark_log.log.log_start import move_log_start
-from spark_log.log.verify.finding import Severity
+from spark_log.log.verify.finding import LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import ProducerAppend
 from spark_log.storage.memory import MemoryStore
@@ -243,7 +243,7 @@ def test_a_wrong_file_is_told_or_harmless(store, clock, name):
     assert read(store, clock, truth, start) == of_part
     for repair in (False, True, False):
         found = list(Verifier(open_at(store, clock), repair=repair).findings())
-        said = sorted(str(each.kind) for each in found if each.severity is Severity.ERROR)
+        said = sorted(str(each.kind) for each in found if each.severity is LogSeverity.ERROR)
         assert said == errors
     assert read(store, clock, truth) == of_all, "a repair changes nothing"
 
@@ -254,7 +254,7 @@ def test_exchanged_segments_without_indexes_are_told_by_their_sequences(store, c
     assert list(Verifier(open_at(store, clock)).findings()) == []
     Files(store).exchange(log_of(40), log_of(50))
     (found,) = Verifier(open_at(store, clock)).findings()
-    assert (str(found.kind), found.severity) == ("repeated-sequence", Severity.WARNING)
+    assert (str(found.kind), found.severity) == ("repeated-sequence", LogSeverity.WARNING)
     assert "the batch at offset 50 has sequence 40 of producer 7" in found.message
 
 

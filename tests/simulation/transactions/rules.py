@@ -1,4 +1,4 @@
-"""Variants of transactions without one of the safety rules of docs/protocol.md."""
+"""Variants of transactions without one of the safety rules of docs/protocol."""
 
 from __future__ import annotations
 

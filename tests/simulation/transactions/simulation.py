@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import cast
 
-from spark_log.log.verify.finding import FindingKind, Severity
+from spark_log.log.verify.finding import LogFindingKind, LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.storage import TRANSACTIONS_DIRECTORY
 from spark_log.transaction import TopicIdPartition
@@ -115,12 +115,12 @@ class TransactionsSimulation(Simulation):
         """Check what new handles read, and what ``spark-log verify`` reports."""
         world = self.world
         world.truth.check_end()
-        never = {FindingKind.LATE_BATCH}
+        never = {LogFindingKind.LATE_BATCH}
         if not world.profile.faults.vandals:
-            never.add(FindingKind.WRONG_SNAPSHOT)
+            never.add(LogFindingKind.WRONG_SNAPSHOT)
         for partition in world.partitions:
             Reader(world, partition, "read_committed").read_all()
             log = OpenLogs(world.open_cluster(), world.image).log(partition)
             for finding in Verifier(log.replica).findings():
-                if finding.severity is Severity.ERROR or finding.kind in never:
+                if finding.severity is LogSeverity.ERROR or finding.kind in never:
                     raise ViolationError(f"verify: {finding.message}")

@@ -1,4 +1,4 @@
-"""Variants of the log without one of the safety rules of docs/protocol.md.
+"""Variants of the log without one of the safety rules of docs/protocol.
 
 A variant consists of subclasses in which one rule is missing, as a developer might write them who
 does not know the rule. The tests check that the simulator finds a violation of each variant: so
