@@ -289,8 +289,11 @@ class TestOfAnotherCompaction:
         monkeypatch.undo()
         assert remove_expired_tombstones(compacted, **settings).segments_written == 1
         assert [now == then for now, then in zip(live(compacted), before, strict=True)] == [
-            True, False, True, True,
-        ]  # fmt: skip
+            True,
+            False,
+            True,
+            True,
+        ]
 
 
 def without_horizons(store, log):

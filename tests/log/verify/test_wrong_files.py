@@ -122,96 +122,189 @@ FOREIGN, EARLIER = "as data", "the log's end"
 # What was done; the offsets in question; what readers of all, and of these alone, get; errors.
 TABLE = {
     "a segment's file under the name of one that a snapshot lists": (
-        lambda files: files.copy(log_of(0), log_of(20)), 20, TOLD, TOLD, ["damaged-segment"]
+        lambda files: files.copy(log_of(0), log_of(20)),
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "a newer segment's file under the name of one that a snapshot lists": (
         lambda files: files.copy(log_of(50), log_of(0)),
-        0, TOLD, TOLD, ["damaged-segment", "damaged-segment"],
+        0,
+        TOLD,
+        TOLD,
+        ["damaged-segment", "damaged-segment"],
     ),
     "the file of a listed segment under the name of one that is not": (
-        lambda files: files.copy(log_of(0), log_of(50)), 50, TOLD, TOLD, ["damaged-segment"]
+        lambda files: files.copy(log_of(0), log_of(50)),
+        50,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "the same, neither of them listed": (
-        lambda files: files.copy(log_of(40), log_of(50)), 50, TOLD, FOREIGN, ["damaged-segment"]
+        lambda files: files.copy(log_of(40), log_of(50)),
+        50,
+        TOLD,
+        FOREIGN,
+        ["damaged-segment"],
     ),
     "a listed segment again behind the end": (
-        lambda files: files.copy(log_of(0), log_of(60)), 60, TOLD, TOLD, ["damaged-segment"]
+        lambda files: files.copy(log_of(0), log_of(60)),
+        60,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "the last segment again behind the end": (
-        lambda files: files.copy(log_of(50), log_of(60)), 60, TOLD, FOREIGN, ["damaged-segment"]
+        lambda files: files.copy(log_of(50), log_of(60)),
+        60,
+        TOLD,
+        FOREIGN,
+        ["damaged-segment"],
     ),
     "two listed segments exchanged": (
         lambda files: files.exchange(log_of(10), log_of(20)),
-        20, TOLD, TOLD, ["damaged-segment", "damaged-segment"],
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-segment", "damaged-segment"],
     ),
     "two segments exchanged that no snapshot lists": (
         lambda files: files.exchange(log_of(40), log_of(50)),
-        50, FOREIGN, FOREIGN, ["damaged-segment", "damaged-segment"],
+        50,
+        FOREIGN,
+        FOREIGN,
+        ["damaged-segment", "damaged-segment"],
     ),
     "a segment of another partition": (
         lambda files: files.copy(log_of(20), log_of(20), of="partition"),
-        20, TOLD, TOLD, ["damaged-segment"],
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "a segment of another topic": (
         lambda files: files.copy(log_of(20), log_of(20), of="topic"),
-        20, TOLD, TOLD, ["damaged-segment"],
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "a segment of another partition behind the end": (
         lambda files: files.copy(log_of(50), log_of(60), of="partition"),
-        50, TOLD, TOLD, ["damaged-segment"],
+        50,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
     "a segment that was cut": (
-        lambda files: files.cut(log_of(20)), 20, TOLD, TOLD, ["damaged-segment"]
+        lambda files: files.cut(log_of(20)),
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-segment"],
     ),
-    "an empty file": (
-        lambda files: files.put(log_of(20)), 20, TOLD, TOLD, ["damaged-segment"]
-    ),
+    "an empty file": (lambda files: files.put(log_of(20)), 20, TOLD, TOLD, ["damaged-segment"]),
     "a segment in the middle is missing": (
-        lambda files: files.remove_all(20), 10, TOLD, TOLD, ["missing-segment"]
+        lambda files: files.remove_all(20),
+        10,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "the last segment is missing, and its indexes are there": (
-        lambda files: files.remove(log_of(50)), 40, TOLD, TOLD, ["missing-segment"]
+        lambda files: files.remove(log_of(50)),
+        40,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "the last segment is missing with its indexes": (
-        lambda files: files.remove_all(50), 40, EARLIER, RIGHT, []
+        lambda files: files.remove_all(50),
+        40,
+        EARLIER,
+        RIGHT,
+        [],
     ),
     "a listed segment at the end is missing with all behind it": (
         lambda files: [files.remove_all(base) for base in (30, 40, 50)],
-        10, TOLD, TOLD, ["missing-segment"],
+        10,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "all files of another partition": (
-        lambda files: files.replace_all("partition"), 10, TOLD, TOLD, 6 * ["damaged-segment"]
+        lambda files: files.replace_all("partition"),
+        10,
+        TOLD,
+        TOLD,
+        6 * ["damaged-segment"],
     ),
     "all files of another topic": (
-        lambda files: files.replace_all("topic"), 10, TOLD, TOLD, 6 * ["damaged-segment"]
+        lambda files: files.replace_all("topic"),
+        10,
+        TOLD,
+        TOLD,
+        6 * ["damaged-segment"],
     ),
     "an index of another segment": (
-        lambda files: files.copy(index_of(0), index_of(20)), 20, RIGHT, RIGHT, []
+        lambda files: files.copy(index_of(0), index_of(20)),
+        20,
+        RIGHT,
+        RIGHT,
+        [],
     ),
     "a segment's index under the name of one behind the end": (
-        lambda files: files.copy(index_of(0), index_of(70)), 20, TOLD, TOLD, ["missing-segment"]
+        lambda files: files.copy(index_of(0), index_of(70)),
+        20,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "a snapshot of another partition": (
         lambda files: files.copy(snapshot_name(40), snapshot_name(40), of="partition"),
-        20, RIGHT, RIGHT, [],
+        20,
+        RIGHT,
+        RIGHT,
+        [],
     ),
     "a snapshot of another partition behind the end": (
         lambda files: files.copy(snapshot_name(40), snapshot_name(70), of="partition"),
-        20, TOLD, TOLD, ["damaged-snapshot"],
+        20,
+        TOLD,
+        TOLD,
+        ["damaged-snapshot"],
     ),
     "a start marker of another log behind the end": (
-        lambda files: files.put(*marker(90, 90)), 20, TOLD, TOLD, ["wrong-start"]
+        lambda files: files.put(*marker(90, 90)),
+        20,
+        TOLD,
+        TOLD,
+        ["wrong-start"],
     ),
     "a start marker of another log, in a segment behind the end": (
-        lambda files: files.put(*marker(95, 90)), 20, TOLD, TOLD, ["missing-segment"]
+        lambda files: files.put(*marker(95, 90)),
+        20,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "a start marker of another log, inside a segment that it does not name": (
-        lambda files: files.put(*marker(25, 25)), 20, TOLD, TOLD, ["missing-segment"]
+        lambda files: files.put(*marker(25, 25)),
+        20,
+        TOLD,
+        TOLD,
+        ["missing-segment"],
     ),
     "a start marker of another log that fits": (
-        lambda files: files.put(*marker(30, 30)), 20, "the log's start", TOLD, []
+        lambda files: files.put(*marker(30, 30)),
+        20,
+        "the log's start",
+        TOLD,
+        [],
     ),
-}  # fmt: skip
+}
 
 
 def read(store, clock, truth, start=None):
