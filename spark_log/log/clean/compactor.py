@@ -89,6 +89,16 @@ class Compaction:
     tombstones_removed: int = 0
     is_complete: bool = True
 
+    def with_rewritten(self, rewrite: CompactedSegment, batch_filter: BatchFilter) -> Compaction:
+        """Return the result with one more new segment, and the tombstones removed so far."""
+        return replace(
+            self,
+            records_written=self.records_written + rewrite.records_written,
+            bytes_written=self.bytes_written + rewrite.bytes_written,
+            segments_written=self.segments_written + 1,
+            tombstones_removed=batch_filter.tombstones_removed,
+        )
+
 
 def compact(
     log: LocalLog,
@@ -155,35 +165,24 @@ def compact(
             raw_bytes[reader.path] += records.nbytes
             _add_keys(offset_map, transactions, reader.base_offset, headers, records)
         open_segments = zip(view.live.segments, (reader for _, reader in readers), strict=False)
-        last_offsets, marked_epochs = last_batches_of_producers(
-            log, view, limit_offset, OpenedSegments(open_segments)
+        batch_filter = batch_filter_of(
+            log,
+            view,
+            offset_map,
+            first_dirty_offset=found.first_dirty_offset,
+            limit_offset=limit_offset,
+            now_us=now_us,
+            opened=OpenedSegments(open_segments),
         )
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
-        batch_filter = BatchFilter(
-            offset_map,
-            first_dirty_offset=found.first_dirty_offset,
-            last_offsets=last_offsets,
-            marked_epochs=marked_epochs,
-            now_us=now_us,
-            # Read the clock again: the caller's time may be stale, and reading the keys may have
-            # taken long. A stale time would shorten the retention of tombstones.
-            compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
-            delete_retention_ms=log.config.delete_retention_ms,
-        )
         for group in group_segments(readers, log.config.segment_bytes):
             rewrite = CompactedSegment(log, view, generation, compaction_id)
             size_bytes = sum(raw_bytes[reader.path] for _, reader in group)
             rewrite.write(group, size_bytes, batch_filter, on_progress)
             for _, reader in group:
                 reader.forget()
-            done = replace(
-                done,
-                records_written=done.records_written + rewrite.records_written,
-                bytes_written=done.bytes_written + rewrite.bytes_written,
-                segments_written=done.segments_written + 1,
-                tombstones_removed=batch_filter.tombstones_removed,
-            )
+            done = done.with_rewritten(rewrite, batch_filter)
     _log.debug(
         "%s: compacted offsets %d to %d: %d of %d records kept, %d segments into %d, generation %d",
         log.directory,
@@ -241,6 +240,42 @@ def _add_keys(
         count = sum(header.record_count for header in run)
         offset_map.add(keys.slice(row, count), include=is_included)
         row += count
+
+
+def batch_filter_of(
+    log: LocalLog,
+    view: LogView,
+    offset_map: OffsetMap | None,
+    *,
+    first_dirty_offset: int,
+    limit_offset: float,
+    now_us: int,
+    opened: OpenedSegments,
+) -> BatchFilter:
+    """Return the filter of the batches to rewrite, with what producer state needs of them.
+
+    Args:
+        log: the partition's log.
+        view: a view of the log.
+        offset_map: the keys of all rows to rewrite; None for rows that an earlier compaction has
+            filtered.
+        first_dirty_offset: the offset before which each key already had only one record.
+        limit_offset: the offset after which records may yet be lost.
+        now_us: the storage's time, or earlier, microseconds since the epoch.
+        opened: segments of the view that are open.
+    """
+    last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
+    return BatchFilter(
+        offset_map,
+        first_dirty_offset=first_dirty_offset,
+        last_offsets=last_offsets,
+        marked_epochs=marked_epochs,
+        now_us=now_us,
+        # Read the clock again: the caller's time may be stale, and reading the keys may have
+        # taken long. A stale time would shorten the retention of tombstones.
+        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
+        delete_retention_ms=log.config.delete_retention_ms,
+    )
 
 
 def last_batches_of_producers(

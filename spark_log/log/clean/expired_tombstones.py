@@ -21,20 +21,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.compacted_segment import CompactedSegment, OnProgress
 from spark_log.log.clean.compactor import (
     DEDUPE_BUFFER_BYTES,
     Compaction,
+    batch_filter_of,
     compact,
-    last_batches_of_producers,
 )
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.directory import OpenedSegments, open_in_order
 from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import MAX_SEGMENT_BYTES
-from spark_log.storage import storage_time_us
 
 
 def remove_expired_tombstones(
@@ -52,18 +50,10 @@ def remove_expired_tombstones(
     process may be killed at any point, and may run at the same time as all others that `compact`
     may.
 
-    Args:
-        log: the partition's log, opened with the topic's config.
-        now_us: the storage's time, or earlier, microseconds since the epoch.
-        memory_bytes: memory for keys, if the log has to be compacted as a whole.
-        on_progress: called with numbers of bytes as they are read and written; may block.
-        limit_offset: the offset after which no segment is rewritten.
-        opened: segments that are open; None if none are.
+    The arguments are those of `compact`. It is called if the log has to be compacted as a whole.
 
     Raises:
-        CorruptRecordError: a segment is damaged or missing; no records were lost.
-        NotFoundError: a segment was freed while it was read; try again.
-        StorageError: the storage does not answer; finished segments stay; try again.
+        SparkLogError: See `compact`.
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
     first_dirty = found.first_dirty_offset
@@ -89,17 +79,14 @@ def remove_expired_tombstones(
     if generation is None:
         return replace(done, is_complete=False)
     (compaction_id,) = ids
-    last_offsets, marked_epochs = last_batches_of_producers(
-        log, view, limit_offset, OpenedSegments(readers)
-    )
-    batch_filter = BatchFilter(
+    batch_filter = batch_filter_of(
+        log,
+        view,
         None,
         first_dirty_offset=first_dirty,
-        last_offsets=last_offsets,
-        marked_epochs=marked_epochs,
+        limit_offset=limit_offset,
         now_us=now_us,
-        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
-        delete_retention_ms=log.config.delete_retention_ms,
+        opened=OpenedSegments(readers),
     )
     expired = {each.name for each in found.expired}
     for segment, reader in readers:
@@ -110,13 +97,7 @@ def remove_expired_tombstones(
         group = [(segment.start_offset, reader)]
         rewrite.write(group, MAX_SEGMENT_BYTES, batch_filter, on_progress)
         reader.forget()
-        done = replace(
-            done,
-            records_written=done.records_written + rewrite.records_written,
-            bytes_written=done.bytes_written + rewrite.bytes_written,
-            segments_written=done.segments_written + 1,
-            tombstones_removed=batch_filter.tombstones_removed,
-        )
+        done = done.with_rewritten(rewrite, batch_filter)
     return replace(
         done,
         records_read=sum(each.record_count for each in found.expired),
