@@ -17,9 +17,7 @@ from .documentation import MODELS as MODELS
 from .documentation import markdown as markdown
 from .ignored_settings import warn_ignored_settings as warn_ignored_settings
 from .ignored_settings import warn_of_setting as warn_of_setting
-from .model import ConfigKey as ConfigKey
 from .model import ConfigModel as ConfigModel
-from .model import split_list as split_list
 from .model import to_text as to_text
 from .model import unknown_key_error as unknown_key_error
 from .producer import ProducerConfig as ProducerConfig

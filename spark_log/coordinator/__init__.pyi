@@ -7,12 +7,9 @@ from .group import GroupLog as GroupLog
 from .group import GroupMember as GroupMember
 from .group import Member as Member
 from .group import MemberStatus as MemberStatus
-from .group import PendingOffsets as PendingOffsets
 from .group import newest_heartbeat_us as newest_heartbeat_us
 from .offsets import TOMBSTONE as TOMBSTONE
-from .offsets import CheckpointLag as CheckpointLag
 from .offsets import CommittedOffset as CommittedOffset
-from .offsets import LastCommit as LastCommit
 from .offsets import LazyTransactionalOffsets as LazyTransactionalOffsets
 from .offsets import LostFile as LostFile
 from .offsets import OffsetsRepair as OffsetsRepair

@@ -28,7 +28,6 @@ from .batch_header import latest_timestamp_us as latest_timestamp_us
 from .batch_header import unpack_headers as unpack_headers
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
-from .control_record import MARKER_VALUE as MARKER_VALUE
 from .control_record import ControlRecordType as ControlRecordType
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
 from .end_transaction_marker import marker_records as marker_records

@@ -19,7 +19,6 @@ from .outage import retry_while_unavailable as retry_while_unavailable
 from .parallel_requests import map_requests as map_requests
 from .quorum import Membership as Membership
 from .quorum import QuorumStore as QuorumStore
-from .quorum import VoterDescription as VoterDescription
 from .quorum import add_voter as add_voter
 from .quorum import describe_voters as describe_voters
 from .quorum import found_from_root as found_from_root

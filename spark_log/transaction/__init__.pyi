@@ -2,14 +2,10 @@ from .cleaner import CleanedTransactionalId as CleanedTransactionalId
 from .cleaner import TransactionCleaner as TransactionCleaner
 from .coordinator import TransactionCoordinator as TransactionCoordinator
 from .markers import MARKERS_AT_ONCE as MARKERS_AT_ONCE
-from .markers import put_markers as put_markers
-from .markers import transaction_markers as transaction_markers
 from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id
 from .producers import record_producer as record_producer
-from .state import Participant as Participant
 from .state import TopicIdPartition as TopicIdPartition
-from .state import TransactionDecision as TransactionDecision
 from .state import TransactionMetadata as TransactionMetadata
 from .state import TransactionOffset as TransactionOffset
 from .state import TransactionState as TransactionState

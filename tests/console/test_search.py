@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_log.console.budget import Budget, RequestCancelledError
-from spark_log.console.search import Expression, Search, SearchProgress, check_expression
+from spark_log.console.search import Expression, Search, SearchProgress
+from spark_log.console.search.expression import check_expression
 from spark_log.errors import InvalidConfigurationError
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.cli.support import partition_log

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BeforeValidator, Field
 
-from spark_log.config import ClusterConfig, TopicConfig, split_list
+from spark_log.config import ClusterConfig, TopicConfig
+from spark_log.config.model import split_list
 from spark_log.errors import IgnoredOptionWarning, InvalidConfigurationError
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.configs import (

@@ -7,12 +7,8 @@ import pytest
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.log import OpenTransaction
-from spark_log.transaction import (
-    TopicIdPartition,
-    TransactionCoordinator,
-    TransactionObserver,
-    put_markers,
-)
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, TransactionObserver
+from spark_log.transaction.markers import put_markers
 from tests.cli.support import begin_transaction
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

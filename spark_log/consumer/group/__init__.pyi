@@ -6,5 +6,4 @@ from .consumer_coordinator import ConsumerCoordinator as ConsumerCoordinator
 from .coordinator_metrics import CoordinatorMetrics as CoordinatorMetrics
 from .group_membership import GroupMembership as GroupMembership
 from .membership import ConsumerMembership as ConsumerMembership
-from .membership import GroupAssignment as GroupAssignment
 from .standalone_membership import StandaloneMembership as StandaloneMembership

@@ -10,7 +10,6 @@ from .rows import Row as Row
 from .rows import check_metadata as check_metadata
 from .rows import check_offset as check_offset
 from .standalone_commits import StandaloneCommits as StandaloneCommits
-from .table import CheckpointLag as CheckpointLag
 from .table import LastCommit as LastCommit
 from .table import OffsetsTable as OffsetsTable
 from .transactional_offsets import TransactionalOffsets as TransactionalOffsets

@@ -1,7 +1,6 @@
 from .finding import LogFinding as LogFinding
 from .finding import LogFindingKind as LogFindingKind
 from .finding import LogSeverity as LogSeverity
-from .replicas import ReplicaDifference as ReplicaDifference
 from .replicas import first_difference as first_difference
 from .stray_files import is_partition_file as is_partition_file
 from .verifier import Verifier as Verifier

@@ -12,10 +12,8 @@ from .placement import UsableBroker as UsableBroker
 from .placement import place_replicas as place_replicas
 from .reassignment import advance_reassignment as advance_reassignment
 from .reassignment import cancel_reassignment as cancel_reassignment
-from .reassignment import is_reassigning as is_reassigning
 from .reassignment import list_reassignments as list_reassignments
 from .reassignment import reassign_partition as reassign_partition
-from .reassignment_plan import PartitionReassignmentState as PartitionReassignmentState
 from .reassignment_plan import current_assignment as current_assignment
 from .reassignment_plan import format_reassignment as format_reassignment
 from .reassignment_plan import parse_reassignment as parse_reassignment

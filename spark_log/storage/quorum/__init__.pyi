@@ -1,8 +1,6 @@
 from .changes import add_voter as add_voter
 from .changes import found_from_root as found_from_root
 from .changes import remove_voter as remove_voter
-from .changes import synchronize as synchronize
-from .description import VoterDescription as VoterDescription
 from .description import describe_voters as describe_voters
 from .membership import VOTERS as VOTERS
 from .membership import Membership as Membership

@@ -7,12 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_log.coordinator.assignors import (
-    CooperativeStickyAssignor,
-    Subscription,
-    claims_in_force,
-    cooperative_step,
-)
+from spark_log.coordinator.assignors import Subscription, claims_in_force, cooperative_step
+from spark_log.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from spark_log.types import TopicPartition
 
 assign = CooperativeStickyAssignor().assign

@@ -1,6 +1,6 @@
 """The round-robin assignor returns the same as Kafka's RoundRobinAssignor."""
 
-from spark_log.coordinator.assignors import RoundRobinAssignor
+from spark_log.coordinator.assignors.roundrobin import RoundRobinAssignor
 
 assign = RoundRobinAssignor().assign
 

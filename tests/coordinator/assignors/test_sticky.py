@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_log.coordinator.assignors import StickyAssignor, Subscription
+from spark_log.coordinator.assignors import Subscription
+from spark_log.coordinator.assignors.sticky import StickyAssignor
 from spark_log.types import TopicPartition
 
 assign = StickyAssignor().assign

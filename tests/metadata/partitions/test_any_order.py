@@ -13,7 +13,6 @@ from spark_log.metadata.partitions import (
     complete_joining,
     elect_leader,
     elect_online_leader,
-    is_reassigning,
     on_broker_fenced,
     on_broker_unfenced,
     on_configs_altered,
@@ -21,6 +20,7 @@ from spark_log.metadata.partitions import (
     rebalance_leader,
     shrink_isr,
 )
+from spark_log.metadata.partitions.reassignment import is_reassigning
 from spark_log.types import ElectionType
 from tests.metadata.partitions.support import (
     TOPIC_ID,

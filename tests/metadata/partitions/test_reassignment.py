@@ -8,11 +8,11 @@ from spark_log.metadata.partitions import (
     begin_joining,
     cancel_reassignment,
     complete_joining,
-    is_reassigning,
     list_reassignments,
     reassign_partition,
     shrink_isr,
 )
+from spark_log.metadata.partitions.reassignment import is_reassigning
 from spark_log.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord
 from spark_log.types import PartitionReassignment, TopicPartition
 from tests.metadata.partitions.support import TOPIC_ID, after, fence, image_of, state_of

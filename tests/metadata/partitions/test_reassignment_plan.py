@@ -12,7 +12,6 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.metadata.partitions import (
-    PartitionReassignmentState,
     cancel_reassignment,
     current_assignment,
     format_reassignment,
@@ -22,6 +21,7 @@ from spark_log.metadata.partitions import (
     reassign_partition,
     verify_reassignment,
 )
+from spark_log.metadata.partitions.reassignment_plan import PartitionReassignmentState
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionRecord,
